@@ -153,8 +153,8 @@ class Attack(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Transforms of `robustness.environments.transforms` that a training would show by it; see
-    `robustness.augment.Augmentation`."""
+    """Transforms of `robustness.environments.transforms`, or families of these, that a training
+    would show by it; see `robustness.augment.Augmentation`."""
 
   @property
   def draws(self) -> bool:

@@ -15,7 +15,7 @@ from robustness.attacks.fab import FAB
 from robustness.attacks.in_turn import in_turn
 from robustness.attacks.square import Square
 from robustness.core.registry import setting, word
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 STEPS, QUERIES, TARGETS, PASSES = 100, 5000, 9, 20
 VERSIONS = {
@@ -54,7 +54,7 @@ class AutoAttack(Attack):
     parameter-free attacks, section 6.
   """
 
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   in_turn = True
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)

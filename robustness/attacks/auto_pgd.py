@@ -25,7 +25,7 @@ from robustness.attacks import (
 )
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
 Aux = TypeVar('Aux')
@@ -58,7 +58,7 @@ class AutoPGD(Attack):
     parameter-free attacks, algorithm 1 and section 4.
   """
 
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   targets: int = setting(0, 'at least 0', lambda x: x >= 0)
   passes: int = setting(1, 'at least 1', lambda x: x >= 1)

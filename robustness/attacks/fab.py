@@ -13,7 +13,7 @@ from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likel
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 LARGEST_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
 
@@ -37,7 +37,7 @@ class FAB(Attack):
     Attack, algorithm 1; targets: Reliable evaluation (see `auto_pgd`), section 5.
   """
 
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   draws = False
   in_turn = True
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)

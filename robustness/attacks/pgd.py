@@ -7,7 +7,7 @@ import jax
 
 from robustness.attacks import LOSSES, Array, Attack, Logits, Scalar, balls
 from robustness.core.registry import setting
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PGD(Attack):
   """
 
   name: ClassVar[str] = 'pgd'
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: 0 <= x < float('inf'))
   random_start: bool = True
@@ -68,7 +68,7 @@ class FGSM(Attack):
   """
 
   name: ClassVar[str] = 'fgsm'
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   draws = False
 
   def __call__(

@@ -15,7 +15,7 @@ from robustness.attacks import Array, Attack, Logits, Scalar, margin
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import whole
 from robustness.core.registry import setting
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 AREA = 0.8  # p of the paper, the share of the image that the first windows cover
 HALVED_AFTER = np.array([10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000])
@@ -46,7 +46,7 @@ class Square(Attack):
     random search, algorithms 1 to 3.
   """
 
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   in_turn = True
   queries: int = setting(5000, 'at least 1', lambda x: x >= 1)
 

@@ -30,12 +30,14 @@ class Augmentation(Part):
       point of the policy.
     sequential: whether choices differ in cost: a CPU takes row after row, so that a row costs its
       own choice and not all of them; there is no `partner`.
+    gives_more_images: whether it may give more than one image of a row.
     one_key_a_row: whether a row has the same key in every step.
   """
 
   section: ClassVar[str] = 'config.classifier.augment'
   needs_partner: ClassVar[bool] = False
   sequential: ClassVar[bool] = False
+  gives_more_images: ClassVar[bool] = False
   one_key_a_row: ClassVar[bool] = False
 
   @abc.abstractmethod
@@ -56,7 +58,8 @@ class Augmentation(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Transforms of `robustness.environments.transforms` that the images come to be like.
+    """Transforms of `robustness.environments.transforms`, or families of these
+    (`robustness.corruptions.names.FAMILIES`), that the images come to be like.
 
     A training must not show them to classes that they are held out from, so that each augmentation
     says them: `resembles = ()`, if there are none.
@@ -86,6 +89,10 @@ class Augmentation(Part):
     raise NotImplementedError
 
 
-GIVE_SEVERAL = "'afa', 'apr_p', 'augmix', 'prime' or 'repeat'"
-"""The augmentations that give several images of a row, as messages name them."""
 AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[type-abstract]
+
+
+def with_more_images() -> str:
+  """Returns the names of the augmentations that give more than one image of a row, for messages."""
+  names = [name for name, part in AUGMENTATIONS.classes().items() if part.gives_more_images]
+  return ' or '.join(map(repr, names))

@@ -50,6 +50,7 @@ class AugMix(Augmentation):
   """
 
   sequential: ClassVar[bool] = True
+  gives_more_images: ClassVar[bool] = True
   severity: float = setting(3.0, 'in (0.1, 10]', lambda x: 0.1 < x <= 10)
   width: int = setting(3, 'at least 1', lambda x: x >= 1)
   depth: int = setting(0, 'at least 1, or 0 to draw 1, 2 or 3', lambda x: x >= 0)

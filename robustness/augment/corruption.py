@@ -8,12 +8,8 @@ import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
 from robustness.core.registry import setting
-from robustness.corruptions.catalog import apply, refuse_stored
-from robustness.corruptions.names import KNOWN, LIKE_NOISE, SETS, SEVERITIES, spelt_out
-from robustness.fourier.input_filters import LIKE_BLUR
-
-ALIKE = LIKE_NOISE, LIKE_BLUR, ('fog', 'contrast')
-"""Corruptions of which one shows what the others do."""
+from robustness.corruptions.catalog import apply, check_names, find, refuse_stored
+from robustness.corruptions.names import ALONE, KNOWN, SETS, SEVERITIES, spelt_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +20,8 @@ class RandomCorruption(Augmentation):
   values are not rounded to 8 bits. Images that are too small for one of them are refused.
 
   Attributes:
-    corruptions: names, or names of sets: 'official' (15), 'extra' (4), 'all' (19), 'fourier_cifar',
-      'fourier_imagenet'.
+    corruptions: names, `FILE.py:NAME` for one of yours, or names of sets: 'official' (15), 'extra'
+      (4), 'all' (19), 'fourier_cifar', 'fourier_imagenet'.
     left_out: corruptions that are not drawn.
     severities: of 1..5, drawn uniformly.
     probability: of corrupting an image.
@@ -46,7 +42,7 @@ class RandomCorruption(Augmentation):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.require(bool(self.corruptions), 'corruptions', 'one or more')
-    self.choose('corruptions', (*SETS, *KNOWN))
+    check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
@@ -56,14 +52,18 @@ class RandomCorruption(Augmentation):
     )
 
   @property
+  def references(self) -> tuple[str, ...]:
+    return self.names
+
+  @property
   def names(self) -> tuple[str, ...]:
     """The corruptions that are drawn from, in the order of `KNOWN`."""
     return tuple(name for name in spelt_out(self.corruptions) if name not in self.left_out)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    alike = (name for own in ALIKE if {*own} & {*self.names} for name in own)
-    return tuple(dict.fromkeys((*self.names, *alike)))
+    families = {find(name).family for name in self.names}
+    return (*self.names, *sorted(families - {ALONE}))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     branch = self.draw_branch(key, example)

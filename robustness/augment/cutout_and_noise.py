@@ -10,7 +10,7 @@ from robustness.augment import Augmentation, Example
 from robustness.augment.operations import MEAN_COLOUR, check_colour, colour, square
 from robustness.core import random_images
 from robustness.core.registry import setting
-from robustness.corruptions.names import LIKE_NOISE
+from robustness.corruptions.names import NOISE
 
 PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for pixels in [0, 1]'
 
@@ -64,7 +64,7 @@ class Gaussian(Augmentation):
   """
 
   name: ClassVar[str] = 'gaussian'
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   sigma: float = setting(0.1, f'in (0, 1], {DEVIATION} (.1 for CIFAR-10)', lambda x: 0 < x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -90,7 +90,7 @@ class PatchGaussian(Augmentation):
   """
 
   name: ClassVar[str] = 'patch_gaussian'
-  resembles = LIKE_NOISE
+  resembles = (NOISE,)
   size: int = setting(25, PIXELS, lambda x: x >= 1)
   random_size: bool = False
   sigma: float = setting(1.0, f'in [0, 1], {DEVIATION}', lambda x: 0 <= x <= 1)

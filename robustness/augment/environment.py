@@ -11,7 +11,7 @@ import numpy as np
 from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
 from robustness.core.errors import InputError
-from robustness.core.registry import setting
+from robustness.core.registry import part_name, setting
 from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import transforms
 from robustness.environments.class_groups import COLUMN, SAMPLED
@@ -26,8 +26,8 @@ class Environment(Augmentation):
   group's own number. The number of the environment is added as the column `environment`.
 
   Attributes:
-    transforms: T_1, ..., T_M, names of corruptions or 'rotation'; T_k belongs to class group k of
-      `config.data`.
+    transforms: T_1, ..., T_M, names of corruptions, `FILE.py:NAME` or 'rotation'; T_k belongs to
+      class group k of `config.data`.
     severities: of corruptions; one is drawn uniformly for every image and step.
     angles: of a rotation in degrees, counter-clockwise; one is drawn uniformly.
     share: probability that an image of C_k is shown as T_k; it stays clean otherwise. Where
@@ -51,6 +51,10 @@ class Environment(Augmentation):
     super().__post_init__()
     transforms.check_names(self.key('transforms'), self.transforms)
     transforms.check_levels(f'{self.section}.{self.name}', self.severities, self.angles)
+
+  @property
+  def references(self) -> tuple[str, ...]:
+    return self.transforms
 
   def added_columns(self) -> dict[str, int]:
     """Returns the number of the environment, E_0, E_1, ..., E_M."""
@@ -90,7 +94,7 @@ class Environment(Augmentation):
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
     """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""
-    names = (transforms.CLEAN, *self.transforms)
+    names = (transforms.CLEAN, *map(part_name, self.transforms))
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 
   def _level(self, key: jax.Array, environment: jax.Array) -> jax.Array:
@@ -128,17 +132,21 @@ def refuse_leaks(
   if holding and holding.allow_leaks:
     return
   held_out = holding.transforms if holding else ()
-  for part in (*augmentations, *others):
-    leaked = [name for name in held_out if part and name in part.resembles]
+  parts: list[Augmentation | Attack | InputFilter] = [
+    *augmentations,
+    *(own for own in others if own),
+  ]
+  for part in parts:
+    leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
     mixes = (
       isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
     )
-    if part and leaked:
+    if leaked:
       reason = (
         f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
         'groups'
       )
-    elif part and mixes and (holding or stored):
+    elif mixes and (holding or stored):
       reason = (
         'across environments, which joins images of one with labels of classes that it is held out '
         'from'

@@ -161,6 +161,7 @@ class Repeat(Augmentation):
   """
 
   name: ClassVar[str] = 'repeat'
+  gives_more_images: ClassVar[bool] = True
   resembles = ()
   copies: int = setting(2, 'at least 2', lambda x: x >= 2)
 

@@ -29,6 +29,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
+from robustness.corruptions.names import HAZE
 from robustness.results import Results
 
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
@@ -55,7 +56,7 @@ class FogNoise(Augmentation):
   """
 
   name: ClassVar[str] = 'fog_noise'
-  resembles = ('fog', 'contrast', 'brownish_noise')
+  resembles = (HAZE, 'brownish_noise')
   severity: int = setting(3, 'in 1..5', lambda x: x in range(1, 6))
   spectrum: str = ''
 

@@ -39,6 +39,7 @@ class FourierBasis(Augmentation):
   """
 
   name: ClassVar[str] = 'afa'
+  gives_more_images: ClassVar[bool] = True
   resembles = ('single_frequency_greyscale',)
   smallest: float = setting(0.0, 'at least 0', lambda x: x >= 0)
   mean: float = setting(10.0, 'above 0', lambda x: x > 0)
@@ -94,6 +95,7 @@ class AmplitudesOfPairs(Augmentation):
   """
 
   name: ClassVar[str] = 'apr_p'
+  gives_more_images: ClassVar[bool] = True
   needs_partner: ClassVar[bool] = True
   resembles = ()
   probability: float = setting(0.6, 'in [0, 1]', lambda x: 0 <= x <= 1)

@@ -17,22 +17,22 @@ from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
 from robustness.core.settings import choice, require
 from robustness.corruptions.catalog import as_images
-from robustness.fourier.input_filters import LIKE_BLUR
+from robustness.corruptions.names import BLUR, HAZE
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')
 FAMILIES = (WARPS, TABULATED, ('Color',), ('Sharpness',), ('Cutout',))
 NAMES = tuple(name for family in FAMILIES for name in family)
 RESEMBLED = {
   'Rotate': ('rotation',),
-  'AutoContrast': ('contrast', 'fog'),
-  'Equalize': ('contrast', 'fog'),
-  'Contrast': ('contrast', 'fog'),
+  'AutoContrast': (HAZE,),
+  'Equalize': (HAZE,),
+  'Contrast': (HAZE,),
   'Brightness': ('brightness',),
   'Color': ('saturate',),
-  'Sharpness': LIKE_BLUR,
+  'Sharpness': (BLUR,),
   'Cutout': ('checkerboard_cutout',),
 }
-"""The transforms of `robustness.environments` that operations are like."""
+"""The transforms of `robustness.environments`, or families of them, that operations are like."""
 
 NOT_USED = 'any number: it has no effect'
 FACTOR = 'a factor of at least 0; 1 changes nothing'

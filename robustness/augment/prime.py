@@ -12,7 +12,7 @@ from robustness.augment.augmix import DEEPEST, after, mixture
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 from robustness.corruptions.filters import correlate, sample_bilinear
-from robustness.fourier.input_filters import LIKE_BLUR
+from robustness.corruptions.names import BLUR, HAZE
 
 WIDTH = 3
 LEAST_MODES = 2
@@ -44,8 +44,9 @@ class Prime(Augmentation):
     3; the defaults are those of the released code for CIFAR-10.
   """
 
-  resembles = (*LIKE_BLUR, 'brightness', 'contrast', 'elastic_transform', 'fog', 'saturate')
+  resembles = (BLUR, HAZE, 'brightness', 'elastic_transform', 'saturate')
   sequential: ClassVar[bool] = True
+  gives_more_images: ClassVar[bool] = True
   filter_deviation: float = setting(4.0, 'at least 0', lambda x: x >= 0)
   colour_variance: float = setting(0.01, 'at least 0', lambda x: x >= 0)
   colour_waves: int = setting(100, 'at least 1', lambda x: x >= 1)

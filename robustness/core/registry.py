@@ -1,4 +1,5 @@
-"""Named parts of a run: one file each in a package, or `FILE.py:NAME` in a file of the user's.
+"""Named parts of a run: one file each in a package, or `FILE.py:NAME` in a file of the user's and
+`package.module:NAME` in an installed package.
 
 A part is a frozen dataclass: its fields are its settings, the keys of its section of the config,
 and its methods are what it can do. Its name is that of its module: adding a file adds a part.
@@ -15,6 +16,7 @@ import importlib.util
 import inspect
 import pathlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
@@ -27,6 +29,7 @@ from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
+_IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
 V = TypeVar('V')
 _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 
@@ -58,9 +61,21 @@ class Part(abc.ABC):
     """Raises InputError for a setting that is not as its `setting` says."""
     check_fields(self, f'{self.section}.{self.name}')
 
+  @property
+  def references(self) -> tuple[str, ...]:
+    """Names in its settings that may be those of a user's code, besides those of parts here."""
+    return ()
+
+  @property
+  def files(self) -> dict[str, PlainValue]:
+    """`files`: of the user's code that `references` name, each with its digest; {} without any."""
+    found = {part_name(n): load(n, self.section) for n in self.references if is_reference(n)}
+    files = {n: {'file': own.path.name, 'file_sha256': own.digest} for n, own in found.items()}
+    return {'files': files} if files else {}
+
   def describe(self) -> dict[str, PlainValue]:
     """Returns name and settings as plain values, for checkpoints and results."""
-    return {'name': self.name, **self.file, **dataclasses.asdict(self)}
+    return {'name': self.name, **self.file, **dataclasses.asdict(self), **self.files}
 
   def require(self, condition: bool, key: str, valid: str) -> None:
     """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
@@ -129,7 +144,8 @@ class Registry(Generic[P]):
     known = self.classes()
     if not isinstance(name, str) or name not in known:
       raise InputError(
-        f'{where} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME takes one of your own.'
+        f'{where} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME or '
+        'package.module:NAME takes one of your own.'
       )
     return known[name]
 
@@ -234,7 +250,7 @@ def _defined(module: ModuleType, base: type[P]) -> Iterator[type[P]]:
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """What `FILE.py:NAME` names: the object, with the path of the file and its SHA-256."""
+  """What a reference to code names: the object, with the path of its file and the SHA-256."""
 
   value: object
   name: str
@@ -253,8 +269,8 @@ def files_refused() -> Iterator[None]:
 
 
 def is_reference(name: str) -> bool:
-  """Whether a name in a config means an object in a Python file."""
-  return SEPARATOR in name or name.endswith('.py')
+  """Whether a name in a config means an object in a Python file or in an installed package."""
+  return SEPARATOR in name or name.endswith('.py') or _IN_MODULE.fullmatch(name) is not None
 
 
 def part_name(name: str) -> str:
@@ -263,25 +279,33 @@ def part_name(name: str) -> str:
 
 
 def load(reference: str, where: str) -> FromFile:
-  """Runs a user's file, as any script would be, and returns what `FILE.py:NAME` is.
+  """Returns what `FILE.py:NAME` or `package.module:NAME` is.
 
-  It is run once as long as its bytes are the same (see `forget`). A missing file or name, and an
-  error or a `sys.exit` while it runs, are InputErrors; `where` is the key that gives it.
+  A file is run as any script would be, once as long as its bytes are the same (see `forget`). A
+  missing file, module or name, and an error or a `sys.exit` while it runs, are InputErrors; `where`
+  is the key that gives it.
   """
   if not _RUNS_FILES.get():
     raise FileRefusedError(f'{where} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
+  in_module = SEPARATOR not in reference and path
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
-  if not file.is_file():
+  if not in_module and not file.is_file():
     raise InputError(f'{where} names {reference!r}: there is no file {file}.')
-  digest = hashlib.sha256(file.read_bytes()).hexdigest()
   try:
-    module = _run(file, digest)
+    imported = importlib.import_module(path) if in_module else None
+    file = pathlib.Path(inspect.getfile(imported)) if imported else file
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    module = imported or _run(file, digest)
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
+    if isinstance(error, ModuleNotFoundError) and f'{path}.'.startswith(f'{error.name}.'):
+      raise InputError(
+        f'{where} names {reference!r}: no module {error.name!r} is installed.'
+      ) from error
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   held = vars(module)
   if name not in held:

@@ -10,6 +10,7 @@ import scipy.ndimage
 
 from robustness.corruptions import filters
 from robustness.corruptions.corruption import Constants, Strength, corruption
+from robustness.corruptions.names import BLUR
 from robustness.corruptions.pixels import to_levels
 
 
@@ -21,6 +22,7 @@ from robustness.corruptions.pixels import to_levels
     224: (1.0, 2.0, 3.0, 4.0, 6.0),
     299: (1.5, 2.5, 3.5, 4.5, 6.5),
   },
+  family=BLUR,
 )
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian cut at 4σ (pixels), edges replicated."""
@@ -35,6 +37,7 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
     224: ((3.0, 0.1), (4.0, 0.5), (6.0, 0.5), (8.0, 0.5), (10.0, 0.5)),
     299: ((4.0, 0.1), (5.0, 0.5), (7.0, 0.5), (10.0, 0.5), (12.0, 0.5)),
   },
+  family=BLUR,
 )
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Correlates each channel with a disk, smoothed with sigma (pixels), edges mirrored."""
@@ -88,6 +91,7 @@ def _draw_angle(
   },
   draw=_draw_angle,
   options={'angle': ('random', 'fixed')},
+  family=BLUR,
 )
 def motion_blur(
   degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
@@ -112,6 +116,7 @@ def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
   },
   least_side=lambda constants: 2,
   reason='or there is no centre to enlarge',
+  family=BLUR,
 )
 def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Averages the image with enlargements of its centre: (2x + Σ zoom(x, z)) / (count + 1), z > 1.
@@ -162,6 +167,7 @@ def _draw_moves(
   options={'exchange': ('copy', 'swap')},
   least_side=lambda constants: 2 * max(constants['delta']) + 1,
   reason='or no pixel lies far enough from the edge to be moved',
+  family=BLUR,
 )
 def glass_blur(
   moves: Callable[[jax.Array | int, jax.Array], jax.Array],

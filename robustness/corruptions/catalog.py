@@ -7,7 +7,7 @@ import functools
 import importlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,13 @@ import numpy as np
 
 from robustness.core import random_keys
 from robustness.core.errors import InputError
+from robustness.core.registry import is_reference, load, part_name
 from robustness.core.sequential import map_entries
-from robustness.core.settings import choice
+from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
 from robustness.corruptions import textures
 from robustness.corruptions.corruption import SIDES, Constants, Corruption, between_five
-from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, SEVERITIES
+from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, NUMBERS, SEVERITIES
 from robustness.corruptions.pixels import QUANTIZE, to_levels
 
 Options = Mapping[str, PlainValue]
@@ -32,49 +33,62 @@ CORRUPTIONS: dict[str, Corruption] = {
 }
 
 
+def find(name: str, where: str = 'name') -> Corruption:
+  """Returns the corruption of a name, or that of `FILE.py:NAME`; messages call the key `where`."""
+  if not is_reference(name):
+    choice(where, name, KNOWN)
+    return CORRUPTIONS[name]
+  value = load(name, where).value
+  if not isinstance(value, Corruption):
+    raise InputError(
+      f'{where} names {name!r}, which is no corruption: write @corruption(...) above the function, '
+      'as docs/recipes.md does.'
+    )
+  if part_name(name) in NUMBERS:
+    raise InputError(f'{where} names {name!r}, but {part_name(name)!r} is here already: rename it.')
+  return value
+
+
+def check_names(where: str, names: Sequence[str], valid: Iterable[str] = KNOWN) -> None:
+  """Raises InputError unless each name is valid, or a reference to a corruption of another name."""
+  words = tuple(valid)
+  for name in names:
+    if is_reference(name):
+      find(name, where)
+    else:
+      choice(where, name, words)
+  called = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
+  require(len({*called}) == len(called), where, tuple(names), 'corruptions of distinct names')
+
+
 @dataclasses.dataclass(frozen=True)
 class ConstantsTable:
   """The constants of one image size.
 
   Attributes:
     side: of the images it was published for, in pixels; also its name.
-    constants: {corruption: {parameter: one value for each severity}}.
+    between: further severities in [1, 5], numbers 6, 7, ..., after the five.
   """
 
   side: int
-  constants: Mapping[str, Constants]
+  between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    if name not in self.constants:
-      others = ', '.join(map(str, CORRUPTIONS[name].constants))
+    """Returns {parameter: one value for each severity} of a corruption; the five stay as they are,
+    and bounds over all severities too, so that their images do."""
+    by_side = find(name).constants
+    if self.side not in by_side:
       raise InputError(
         f'{name} has no published constants for images of {self.side} pixels: ask for those of '
-        f'another size, one of {others} (config.study.constants, or side=).'
+        f'another size, one of {", ".join(map(str, by_side))} (config.study.constants, or side=).'
       )
-    return self.constants[name]
-
-  def with_between(self, severities: Sequence[float]) -> ConstantsTable:
-    """Returns the table with further severities in [1, 5], numbers 6, 7, ..., after the five.
-
-    The five stay as they are, and bounds over all severities too, so that their images do.
-    """
-    if not severities:
-      return self
-    further = {
-      name: {
-        key: (*five, *(between_five(five, s) for s in severities)) for key, five in own.items()
-      }
-      for name, own in self.constants.items()
+    return {
+      key: (*five, *(between_five(five, severity) for severity in self.between))
+      for key, five in by_side[self.side].items()
     }
-    return ConstantsTable(self.side, further)
 
 
-TABLES = {
-  side: ConstantsTable(
-    side, {n: c.constants[side] for n, c in CORRUPTIONS.items() if side in c.constants}
-  )
-  for side in SIDES
-}
+TABLES = {side: ConstantsTable(side) for side in SIDES}
 
 
 def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
@@ -120,9 +134,9 @@ def corrupt(
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
       anything that NumPy reads, such as a PyTorch tensor on the CPU. What lies beyond [0, 1] by at
       most .001 is rounding and is clipped.
-    name: one of `NAMES`, `C_BAR` or `SETS['laion_c']`.
+    name: one of `NAMES`, `C_BAR` or `SETS['laion_c']`, or `FILE.py:NAME`.
     severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
-      between the five take constants between theirs (`ConstantsTable.with_between`); every
+      between the five take constants between theirs (`ConstantsTable.between`); every
       set of them is compiled once.
     quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
       were truncated ('floor').
@@ -139,8 +153,7 @@ def corrupt(
     InputError: an unknown name, option or quantize; a severity outside 1..5; images that are
       integer, out of range, of a wrong shape, or too small for this corruption; no key.
   """
-  choice('name', name, KNOWN)
-  if photographs is not None and 'photographs' in CORRUPTIONS[name].options:
+  if photographs is not None and 'photographs' in find(name).options:
     options['photographs'] = photographs
   return _checked_and_corrupted(
     key, as_images(images), 0, severity, (name,), quantize, side, {name: options}
@@ -297,7 +310,7 @@ def apply(
   check_integers('severity', severity, (), range(1, most + 1))
 
   def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
-    one = CORRUPTIONS[name]
+    one = find(name)
     corrupted = one(key, image, severity, table[name], **options.get(name, {}))
     how = 'round' if one.rounded and quantize == 'floor' else quantize
     return to_levels(corrupted, how) if how else corrupted
@@ -328,9 +341,8 @@ def checked_table(
   if not names:
     raise InputError(f'names are empty; give some of: {", ".join(NAMES)}.')
   for name in names:
-    choice('name', name, KNOWN)
-    CORRUPTIONS[name].check_options(options.get(name, {}))
-    CORRUPTIONS[name].check_side(shape, table[name])
+    find(name).check_options(options.get(name, {}))
+    find(name).check_side(shape, table[name])
   for name in options:
     choice('options', name, names)
   for value in between:
@@ -341,7 +353,7 @@ def checked_table(
       "elastic_transform has constants of its own in the variant 'imagecorruptions', for the five "
       f'severities alone; got {between[0]}.'
     )
-  return table.with_between(between)
+  return dataclasses.replace(table, between=tuple(between))
 
 
 def numbered(

@@ -21,7 +21,7 @@ import numpy as np
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
-from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.names import FAMILIES, SEVERITIES
 
 Constants = Mapping[str, tuple[Any, ...]]
 """{parameter: one value for each severity}, static."""
@@ -65,6 +65,7 @@ class Corruption:
     function: `(draws, image, strength, **options) -> image`; the key stands for the draws where
       `draw` is None.
     constants: {side: constants}.
+    family: of `names.FAMILIES`; trainings that hold out one of a family may show no other.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
     options: {option: its values, the released generator's first}; () accepts anything.
     least_side: of an image in pixels, given the constants.
@@ -76,6 +77,7 @@ class Corruption:
 
   function: Callable[..., jax.Array]
   constants: Mapping[int, Constants]
+  family: str
   draw: Callable[..., Any] | None = None
   options: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
   least_side: Callable[[Constants], int] = lambda constants: 1
@@ -83,6 +85,9 @@ class Corruption:
   square: bool = False
   even: bool = False
   rounded: bool = False
+
+  def __post_init__(self) -> None:
+    choice(f'the family of {self.name}', self.family, FAMILIES)
 
   @property
   def name(self) -> str:
@@ -130,13 +135,14 @@ class Corruption:
 
 
 def corruption(
-  parameters: str, by_side: Mapping[int, Sequence[Any]], **declared: Any
+  parameters: str, by_side: Mapping[int, Sequence[Any]], family: str, **declared: Any
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
   """Returns the decorator that makes a function a corruption.
 
   Args:
     parameters: names of its constants.
     by_side: {side: five values, or of several parameters five rows}.
+    family: as in `Corruption`.
     **declared: other fields of `Corruption`.
   """
   names = parameters.split()
@@ -148,7 +154,7 @@ def corruption(
 
   own = {side: by_side.get(side, by_side.get(like)) for side, like in SIDES.items()}
   found = {side: constants(values) for side, values in own.items() if values is not None}
-  return lambda function: Corruption(function, found, **declared)
+  return lambda function: Corruption(function, found, family, **declared)
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
@@ -161,6 +167,8 @@ def rows(text: str) -> list[tuple[float, ...]]:
 
 def c_bar(
   draw: Callable[[jax.Array, int], Draws] | None,
+  *,
+  family: str,
   cifar: tuple[float, ...] | None = None,
   imagenet: tuple[float, ...] | None = None,
   keys: int = 1,
@@ -172,6 +180,7 @@ def c_bar(
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image.
+    family: as in `Corruption`.
     cifar: magnitudes m at 32 pixels, in CIFAR-10-C-bar.
     imagenet: magnitudes at 224 pixels, in ImageNet-C-bar.
     keys: how many keys `draw` takes; 1 gives it the image's own.
@@ -186,6 +195,7 @@ def c_bar(
   return corruption(
     'magnitude',
     by_side,
+    family,
     draw=draw and draws,
     square=True,
     least_side=lambda constants: 8,

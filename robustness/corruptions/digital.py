@@ -9,6 +9,7 @@ import numpy as np
 from robustness.corruptions import jpeg
 from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.filters import HIGHEST
+from robustness.corruptions.names import ALONE, BLUR, HAZE
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
 
 FRACTION = 22  # bits after the binary point of Pillow's weights
@@ -18,6 +19,7 @@ BAND = 32  # lines of a shrunk axis that one product of matrices makes
 @corruption(
   'shift',
   {32: (0.05, 0.1, 0.15, 0.2, 0.3), 64: (0.1, 0.2, 0.3, 0.4, 0.5), 224: (0.1, 0.2, 0.3, 0.4, 0.5)},
+  family=ALONE,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds to the value in the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
@@ -31,6 +33,7 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
     64: (0.4, 0.3, 0.2, 0.1, 0.05),
     224: (0.4, 0.3, 0.2, 0.1, 0.05),
   },
+  family=HAZE,
 )
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws every channel towards its mean m over the image: clip(m + factor (x - m), 0, 1)."""
@@ -45,6 +48,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
     64: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (30.0, 0.2)),
     224: ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
   },
+  family=ALONE,
 )
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation, S ← clip(factor S + shift, 0, 1); a grey image is left as it is."""
@@ -60,6 +64,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
     224: (25, 18, 15, 10, 7),
     299: (23, 16, 13, 8, 5),
   },
+  family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Passes the image through a JPEG file with 4:2:0 chroma; one channel makes a grey file."""
@@ -76,6 +81,7 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   },
   least_side=lambda constants: int(np.ceil(1 / min(constants['scale']))),
   reason='or less than one large pixel is left',
+  family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Shrinks a side of n pixels to ⌊n scale⌋ by averaging whole pixels over boxes, and enlarges by

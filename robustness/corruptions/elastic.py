@@ -6,6 +6,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
 from robustness.corruptions.filters import gaussian_matrix, sample_bilinear, separable
+from robustness.corruptions.names import ALONE
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
@@ -43,6 +44,7 @@ def _draw(
   options={'variant': ('released', 'imagecorruptions')},
   least_side=lambda constants: 3,
   reason='or the triangle that is bent has no area',
+  family=ALONE,
 )
 def elastic_transform(
   draws: Draws, image: jax.Array, strength: Strength, variant: str = 'released'

@@ -26,6 +26,7 @@ from robustness.core.errors import InputError
 from robustness.core.paths import expanded, files_in
 from robustness.core.pictures import SUFFIXES, read_rgb
 from robustness.corruptions.corruption import Constants, Corruption, Draws, Strength, corruption
+from robustness.corruptions.names import ALONE
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
 PICTURES = ('mosaic', 'stickers')
@@ -59,7 +60,11 @@ def distortion(
 
 
 @distortion(
-  'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
+  'level',
+  (2, 4, 5, 8, 10),
+  least_side=lambda constants: 4,
+  reason='or no quarter has a row',
+  family=ALONE,
 )
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Shifts bands of rows sideways and one channel as a whole, around the edges; every other row is
@@ -102,6 +107,7 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
   options={'photographs': ()},
   least_side=lambda constants: max(constants['tile']),
   reason='or no tile fits',
+  family=ALONE,
 )
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
@@ -173,6 +179,7 @@ def _draw_stickers(
   options={'photographs': ()},
   least_side=lambda constants: STICKER + 1,
   reason='or no sticker fits',
+  family=ALONE,
 )
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
@@ -220,7 +227,7 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
+@distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes, family=ALONE)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws shapes of one colour at random places, each over those before it."""
   kind, size = draws['kind'], draws['size'] - SIZES[0]
@@ -260,7 +267,12 @@ def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) ->
   return jax.random.uniform(key, [-(-size // CELL) for size in shape[:2]])
 
 
-@distortion('low high', ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)), draw=_draw_cells)
+@distortion(
+  'low high',
+  ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)),
+  draw=_draw_cells,
+  family=ALONE,
+)
 def luminance_checkerboard(drawn: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Makes cells of 14 × 14 pixels lighter and darker by turns, by U(low, high) levels each."""
   rows, columns = jnp.indices(drawn.shape)
@@ -270,7 +282,7 @@ def luminance_checkerboard(drawn: jax.Array, levels: jax.Array, strength: Streng
   return jnp.floor(jnp.clip(levels + whole[..., None], 0, 255)).astype(jnp.int32)
 
 
-@distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
+@distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)), family=ALONE)
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws a black image's vertical lines, each bent to the left by 40 (1 - I / 255) pixels.
 

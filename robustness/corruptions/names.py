@@ -1,7 +1,10 @@
 """Names of corruptions, their numbers and files, and the sets that papers average over; no JAX."""
 
+import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from robustness.core.registry import is_reference
 
 CATALOGUE: dict[str, tuple[int, str]] = {
   'gaussian_noise': (0, 'noise'),
@@ -69,11 +72,14 @@ OFFICIAL, EXTRA, C_BAR = (
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` has the 15 of ImageNet-C-bar and
 CIFAR-10-C-bar, ten in each."""
-LIKE_NOISE = (
-  *('gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise'),
-  *('blue_noise_sample', 'brownish_noise'),
-)
-"""What a small random change of every pixel is like."""
+NOISE, BLUR, HAZE, ALONE = 'noise', 'blur', 'haze', 'alone'
+FAMILIES = {
+  NOISE: 'a small random change of every pixel',
+  BLUR: 'a loss of fine detail',
+  HAZE: 'a smaller range of values',
+  ALONE: 'like no other corruption',
+}
+"""Families of corruptions, of which one shows what the others do; each declares its own."""
 _CIFAR_ONLY = (
   *('circular_motion_blur', 'lines', 'pinch_and_twirl', 'ripple'),
   'transverse_chromatic_abberation',
@@ -141,20 +147,29 @@ FINEST = 1000
 _BETWEEN = 10**6  # what the ids of views between the five severities begin at
 
 
+def number_of(corruption: str) -> int:
+  """Returns the number of a corruption; of one in a user's code 10⁴ + CRC-32 of its name mod
+  189 000, the view ids of which no others have."""
+  if corruption in NUMBERS:
+    return NUMBERS[corruption]
+  return 10_000 + zlib.crc32(corruption.encode()) % 189_000
+
+
 def view_id(corruption: str, severity: float) -> int:
   """Returns 5 n + s, from which the random keys of the corruption of number n at severity s follow;
   of a severity between the five 10⁶ + 1000 (5 n + s)."""
-  number = NUMBERS[corruption]
+  number = number_of(corruption)
   if severity == int(severity):
     return 5 * number + int(severity)
   return _BETWEEN + round(FINEST * (5 * number + severity))
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`."""
+  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`; those in a
+  user's code come last, as `FILE.py:NAME`."""
   sets = {**SETS, **STORED_SETS}
-  included = {name for entry in entries for name in sets.get(entry, (entry,))}
-  return tuple(name for name in NUMBERS if name in included)
+  included = dict.fromkeys(name for entry in entries for name in sets.get(entry, (entry,)))
+  return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 
 def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:

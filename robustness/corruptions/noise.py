@@ -10,6 +10,7 @@ import scipy
 from robustness.core import random_images
 from robustness.corruptions.corruption import Strength, corruption
 from robustness.corruptions.filters import any_of_batch
+from robustness.corruptions.names import NOISE
 
 LEVELS = 255
 TAIL = 2.0**-34  # probability that a table leaves out on each side; draws have 32 bits
@@ -23,6 +24,7 @@ TAIL = 2.0**-34  # probability that a table leaves out on each side; draws have 
     224: (0.08, 0.12, 0.18, 0.26, 0.38),
     299: (0.09, 0.13, 0.19, 0.27, 0.40),
   },
+  family=NOISE,
 )
 def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
@@ -38,6 +40,7 @@ def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.
     224: (0.15, 0.2, 0.35, 0.45, 0.6),
     299: (0.16, 0.21, 0.36, 0.46, 0.61),
   },
+  family=NOISE,
 )
 def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
@@ -53,6 +56,7 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
     224: (0.03, 0.06, 0.09, 0.17, 0.27),
     299: (0.04, 0.07, 0.10, 0.18, 0.28),
   },
+  family=NOISE,
 )
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Replaces each element with probability `rate` by 0 or 1, even odds, each channel alone.
@@ -74,6 +78,7 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
     299: (50.0, 20.0, 10.0, 5.0, 3.0),
   },
   options={'draws': ('alias', 'inverse')},
+  family=NOISE,
 )
 def shot_noise(
   key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'

@@ -10,6 +10,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
 from robustness.corruptions.filters import grid
+from robustness.corruptions.names import ALONE, NOISE
 from robustness.corruptions.pixels import GUARD, from_levels
 
 MOST_STEPS = 6  # of the plasma's recursion
@@ -37,7 +38,7 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4)
+@c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + A sin(c fx + r fy + φ), 0, 1), the same in all channels; 255 A = 19.6 m."""
   r, c = grid(image.shape[0])
@@ -55,6 +56,7 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   },
   imagenet=(3.0, 5.0, 8.0, 9.0, 10.0),
   keys=4,
+  family=ALONE,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + I z, 0, 1), the same in all channels (so spelled in the released set).
@@ -80,6 +82,7 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
   },
   imagenet=(4.75, 7.0, 8.5, 9.25, 10.0),
   keys=4,
+  family=ALONE,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip((1 - I) x + I n, 0, 1) with n ∈ [-1, 1] of each channel; 255 I = 6.4 m.
@@ -118,7 +121,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2)
+@c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=ALONE)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns (1 - α) x + α g with α = .05 m, g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f,
   the same in all channels; f = 1, 2, 4, 8, 16 and p = 7 (r, c) / N (Perlin 1985).
@@ -155,6 +158,7 @@ def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Arr
   cifar=(0.7, 1.4, 2.1, 3.5, 4.2),
   imagenet=(0.8, 1.6, 2.4, 4.0, 5.6),
   even=True,
+  family=NOISE,
 )
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Blackens the pixels where noise with the spectrum |k|, of standard deviation 1, is at most
@@ -170,6 +174,7 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
   cifar=(2.5, 4.0, 5.5, 6.5, 7.0),
   imagenet=(1.0, 2.0, 3.0, 4.0, 5.0),
   even=True,
+  family=NOISE,
 )
 def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns clip(x + σ n, 0, 1), n of each channel with the spectrum 1 / (|k|² + 1) and standard
@@ -213,6 +218,7 @@ def _squared(side: int) -> np.ndarray:
   cifar=(1.0, 2.0, 3.0, 4.0, 5.0),
   imagenet=(2.0, 3.0, 4.0, 5.0, 6.0),
   keys=3,
+  family=ALONE,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Turns cells of one colour of a rotated checkerboard grey, each with the chance .1 m."""
@@ -241,7 +247,7 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
   }
 
 
-@c_bar(_draw_lines, cifar=LINES, keys=4)
+@c_bar(_draw_lines, cifar=LINES, keys=4, family=ALONE)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions; pixels that they touch are
   truncated to 8 bits after each line.
@@ -291,6 +297,7 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
   cifar=(0.7, 3.5, 5.6, 6.3, 7.0),
   imagenet=(1.0, 2.0, 3.0, 5.0, 6.0),
   keys=3,
+  family=ALONE,
 )
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s, whose rays are .01 m N pixels long, one at
@@ -312,6 +319,7 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   cifar=(1.0, 1.5, 2.5, 4.5, 5.0),
   imagenet=(1.0, 2.0, 4.0, 9.0, 10.0),
   keys=3,
+  family=ALONE,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns 1 + w (x - 1): an image that is clear near the centre of one star and white outside.

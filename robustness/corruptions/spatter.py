@@ -9,6 +9,7 @@ import numpy as np
 
 from robustness.corruptions.corruption import Strength, corruption, rows
 from robustness.corruptions.filters import gaussian_filter
+from robustness.corruptions.names import ALONE
 from robustness.corruptions.pixels import like_channels
 
 WATER = np.array([175, 238, 238], np.float32) / 255
@@ -53,6 +54,7 @@ STEPS = (
     ),
   },
   draw=lambda key, shape, constants: jax.random.normal(key, shape[:2]),
+  family=ALONE,
 )
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Puts drops of water (lower severities) or mud (higher ones) on the image.

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from robustness.core.registry import word
+from robustness.core.registry import part_name, word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
@@ -24,16 +24,17 @@ from robustness.corruptions import jpeg, laion_c
 from robustness.corruptions.catalog import (
   CORRUPTIONS,
   apply,
+  check_names,
   checked_table,
   refuse_stored,
   table_for,
 )
 from robustness.corruptions.names import (
   FINEST,
-  KNOWN,
   NUMBERS,
   SETS,
   SEVERITIES,
+  STORED,
   STORED_SETS,
   STREAM,
   spelt_out,
@@ -101,10 +102,11 @@ class CorruptionViews(Study):
   """Which corruptions are shown, and how they are made: what their studies share.
 
   Attributes:
-    corruptions: names, or one name of a set: 'official' (15), 'extra' (4), 'all' (19),
-      'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table 4),
-      'c_bar_cifar', 'c_bar_imagenet' (the ten of either set of Mintun et al.), 'laion_c' (the six
-      of Li et al.); of stored images 'imagenet_3dcc' (the 12 of Kar et al.) too.
+    corruptions: names, `FILE.py:NAME` for one of yours, or one name of a set: 'official' (15),
+      'extra' (4), 'all' (19), 'fourier_cifar' (the 15 of Yin et al.'s table 3),
+      'fourier_imagenet' (the 12 of table 4), 'c_bar_cifar', 'c_bar_imagenet' (the ten of either
+      set of Mintun et al.), 'laion_c' (the six of Li et al.); of stored images 'imagenet_3dcc' (the
+      12 of Kar et al.) too.
     severities: of 1..5.
     protocol: 'exact' corrupts the floats of the rows at their own size; 'as_released' makes images
       as the released sets were made (`robustness.corruptions.released`): 8-bit images of 32, 64 or
@@ -134,9 +136,10 @@ class CorruptionViews(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('corruptions', (*SETS, *STORED_SETS, *NUMBERS))
+    valid = *SETS, *STORED_SETS, *NUMBERS
+    check_names(self.key('corruptions'), self.corruptions, valid)
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    made = self.is_stored or set(self.names) <= set(KNOWN)
+    made = self.is_stored or not {*self.names} & {*STORED}
     self.require(made, 'corruptions', "of those made here without config.study.source='stored'")
     severities = set(self.severities)
     known = bool(severities) and severities <= set(SEVERITIES)
@@ -163,9 +166,14 @@ class CorruptionViews(Study):
     return False
 
   @property
-  def names(self) -> tuple[str, ...]:
+  def references(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `NUMBERS`."""
     return spelt_out(self.corruptions)
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """What `references` are called."""
+    return tuple(map(part_name, self.references))
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
@@ -200,7 +208,7 @@ class CorruptionViews(Study):
     described = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
     shared = {name: described[name] for name in names if name != 'confidence'}
-    return {'views': STREAM, **shared, **self.facts}
+    return {'views': STREAM, **shared, **self.files, **self.facts}
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.
@@ -210,7 +218,7 @@ class CorruptionViews(Study):
     """
     as_released = self.protocol == AS_RELEASED
     released = following(image_shape, self.constants, self.names) if as_released else None
-    checked_table(image_shape[:2], self.names, None, self.constants or None, {})
+    checked_table(image_shape[:2], self.references, None, self.constants or None, {})
     table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     ids = [view_id(self.names[n], s) for n, s in table]
@@ -301,7 +309,7 @@ class CorruptionViews(Study):
 
     shown = functools.partial(
       apply,
-      names=self.names,
+      names=self.references,
       quantize=self.rounding or None,
       side=self.constants or None,
       options=options,

@@ -18,6 +18,7 @@ from robustness.corruptions.filters import (
   sample_bilinear,
   separable,
 )
+from robustness.corruptions.names import ALONE, BLUR
 
 LARGE = 128  # a side from which on pinches lie 5 × 5, not 3 × 3
 TURNS = np.linspace(-1, 1, 21)
@@ -38,6 +39,7 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   },
   keys=2,
   cifar=(5.5, 6.0, 6.5, 7.5, 8.0),
+  family=ALONE,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels.
@@ -58,7 +60,7 @@ def _signs(key: jax.Array, side: int) -> Draws:
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
 
-@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0))
+@c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=ALONE)
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20: `sign`."""
   magnitude = strength['magnitude']
@@ -87,6 +89,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   },
   keys=2,
   imagenet=(2.35, 3.2, 4.9, 6.6, 9.15),
+  family=ALONE,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
@@ -132,7 +135,7 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
   return jnp.round(values * 1000) / 1000
 
 
-@c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0))
+@c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0), family=BLUR)
 def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Returns Σ_i w_i R(t_i · 1.5 m°) x, t = -1, -.9, …, 1, w ∝ exp(-2t²): rotations about the centre
   by cubic splines, black outside, so that corners darken.
@@ -199,6 +202,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   lambda key, side: {'order': jax.random.permutation(key, 3)},
   cifar=(1.0, 2.0, 5.0, 9.0, 10.0),
   rounded=True,
+  family=ALONE,
 )
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength

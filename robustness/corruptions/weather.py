@@ -10,6 +10,7 @@ import numpy as np
 from robustness.corruptions import textures
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
 from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordinates
+from robustness.corruptions.names import ALONE, HAZE
 from robustness.corruptions.pixels import grey, like_channels, to_levels
 
 TFDS_MAP_SIDE = 512
@@ -44,6 +45,7 @@ _TINY_SNOW = rows(
     ),
   },
   draw=_draw_snow,
+  family=ALONE,
 )
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds flakes that fall along one direction, and the same upside down.
@@ -77,6 +79,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
     224: ((1.0, 0.4, 1.0), (0.8, 0.6, 1.0), (0.7, 0.7, 1.0), (0.65, 0.7, 1.0), (0.6, 0.75, 1.0)),
   },
   options={'photographs': ()},
+  family=ALONE,
 )
 def frost(
   key: jax.Array,
@@ -160,6 +163,7 @@ def _draw_fog(
   },
   draw=_draw_fog,
   options={'cloud': ('released', 'tfds')},
+  family=HAZE,
 )
 def fog(
   draws: jax.Array, image: jax.Array, strength: Strength, cloud: str = 'released'

@@ -1,22 +1,24 @@
 """What T_k does to an image: a corruption at a severity, or a rotation by an angle.
 
-A transform is a name: one of the common corruptions or those of C-bar, or 'rotation'. Its strength
+A transform is a name: that of a corruption, `FILE.py:NAME` or 'rotation'. Its strength
 is a level, the severity 1..5 or the angle in degrees.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from robustness.core.errors import InputError
+from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import choice, require
-from robustness.corruptions.catalog import apply, checked_table
+from robustness.corruptions import catalog
+from robustness.corruptions.catalog import apply, checked_table, find
 from robustness.corruptions.filters import grid
-from robustness.corruptions.names import KNOWN, NUMBERS, SEVERITIES
+from robustness.corruptions.names import ALONE, FAMILIES, KNOWN, SEVERITIES, number_of
 from robustness.corruptions.warps import sample_or_black
 
 ROTATION = 'rotation'
@@ -42,10 +44,15 @@ class Transform:
     return tuple(severities)
 
   @property
+  def family(self) -> str:
+    """The family of the corruption; a rotation is like nothing else."""
+    return find(self.name).family
+
+  @property
   def view_base(self) -> int:
     """What is added to a level for the id of a view: 5 n, as in studies of corruptions; 1000 for a
     rotation. Clean images have the id 0."""
-    return 5 * NUMBERS[self.name]
+    return 5 * number_of(part_name(self.name))
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
     """Raises InputError unless images of a shape can be transformed."""
@@ -58,6 +65,7 @@ class Rotation(Transform):
 
   name: str = ROTATION
   kind_of_level: ClassVar[str] = 'angle'
+  family = ALONE
   view_base = 1000
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
@@ -81,11 +89,20 @@ def get(name: str) -> Transform:
 
 def check_names(where: str, names: Sequence[str]) -> None:
   """Raises InputError unless transforms are known, distinct, and one at least."""
-  for name in names:
-    choice(where, name, NAMES)
+  catalog.check_names(where, names, NAMES)
   require(
     bool(names) and len(set(names)) == len(names), where, tuple(names), 'distinct and not empty'
   )
+
+
+def resembling(names: Sequence[str], resembles: Iterable[str], where: str) -> list[str]:
+  """Returns the transforms that are among those, or of a family of those, that a part resembles;
+  refuses a word that is neither, with the key `where`."""
+  shown = {*resembles}
+  for word in shown:
+    if not is_reference(word):
+      choice(where, word, (*NAMES, *FAMILIES))
+  return [name for name in names if {name, get(name).family} & shown]
 
 
 def check_levels(where: str, severities: Sequence[int], angles: Sequence[int]) -> None:

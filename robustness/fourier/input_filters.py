@@ -10,12 +10,6 @@ from robustness.core.registry import Registry
 from robustness.fourier import filters
 from robustness.models.inputs import InputFilter
 
-LIKE_BLUR = (
-  *('gaussian_blur', 'defocus_blur', 'motion_blur', 'zoom_blur', 'glass_blur'),
-  *('circular_motion_blur', 'pixelate'),
-)
-"""The corruptions that a loss of fine detail is like."""
-
 
 @dataclasses.dataclass(frozen=True)
 class _Square(InputFilter):
@@ -42,7 +36,7 @@ class LowPass(_Square):
   """Keeps the square centred on zero; 15 of 32 pixels in the paper."""
 
   name: ClassVar[str] = 'low_pass'
-  resembles = LIKE_BLUR
+  resembles = ('blur',)
   bandwidth: int = 15
 
 

@@ -29,8 +29,8 @@ class InputFilter(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Transforms of `robustness.environments.transforms` that the images come to be like; see
-    `robustness.augment.Augmentation`."""
+    """Transforms of `robustness.environments.transforms`, or families of these, that the images
+    come to be like; see `robustness.augment.Augmentation`."""
 
 
 @dataclasses.dataclass(frozen=True)

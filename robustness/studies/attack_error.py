@@ -155,6 +155,10 @@ class AttackError(Study):
     """See `Study`."""
     return {'attack': dict(map(_chosen, study['attacks']))}
 
+  @property
+  def references(self) -> tuple[str, ...]:
+    return tuple(entry.rpartition('=')[2] for entry in self.attacks)
+
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
     """See `Study`; `losses` made a run of each attack for each loss."""

@@ -60,7 +60,7 @@ class CorruptionError(StoredOrMade):
       be shown; sets that hold one have no mCE then.
     top_k: k of the second error, if there are more classes than that.
     between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
-      (`corruptions.catalog.ConstantsTable.with_between`). They have errors of their own; means and
+      (`corruptions.catalog.ConstantsTable.between`). They have errors of their own; means and
       mCE are over `severities`.
     failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
   """

@@ -18,8 +18,14 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import setting
-from robustness.corruptions.catalog import apply, checked_table, numbered, refuse_stored
+from robustness.core.registry import part_name, setting
+from robustness.corruptions.catalog import (
+  apply,
+  check_names,
+  checked_table,
+  numbered,
+  refuse_stored,
+)
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.corruption_error import relative_to_baseline
 from robustness.estimates.outcomes import Outcomes
@@ -69,15 +75,20 @@ class FlipRate(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.choose('corruptions', (*SETS, *KNOWN))
+    check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     most = int((self.highest - self.lowest) * FINEST) + 1
     self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')
 
   @property
-  def names(self) -> tuple[str, ...]:
+  def references(self) -> tuple[str, ...]:
     """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
     return spelt_out(self.corruptions)
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """What `references` are called."""
+    return tuple(map(part_name, self.references))
 
   @property
   def severities(self) -> np.ndarray:
@@ -90,12 +101,12 @@ class FlipRate(Study):
     side = self.constants or None
     numbers, between = numbered(self.severities)
     options = {name: own for name, own in LIKE_DRAWS.items() if name in self.names}
-    checked_table(image_shape[:2], self.names, None, side, options, between)
+    checked_table(image_shape[:2], self.references, None, side, options, between)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       refuse_stored(row)
       given = key, row['image'], view['corruption'], view['severity']
-      return apply(*given, names=self.names, side=side, options=options, between=between)
+      return apply(*given, names=self.references, side=side, options=options, between=between)
 
     first = min(self.severities)
     return Views(

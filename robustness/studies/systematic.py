@@ -19,7 +19,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
-from robustness.core.registry import setting, word
+from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.environments import near_duplicates, transforms
@@ -75,7 +75,8 @@ class Systematic(Study):
   Attributes:
     source: 'generated' applies `environments` to the rows; 'stored' takes rows that are in an
       environment already, and their environments in place of these.
-    environments: T_1, ..., T_M: names of corruptions or 'rotation'; T_k was seen by class group k.
+    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'; T_k was seen
+      by class group k.
     severities: of corruptions, averaged.
     angles: of a rotation, averaged; of 90, 180, 270.
     baseline: label of the classifier whose accuracy ρ compensates for; '' for none (b = 0).
@@ -187,10 +188,14 @@ class Systematic(Study):
     table = Table(('class group', *environments), cells)
     return Preview({title: table}, {'cells': _picture(environments, groups, seen)})
 
+  @property
+  def references(self) -> tuple[str, ...]:
+    return self.environments
+
   def _names(self, data: Facts) -> tuple[str, ...]:
     """Returns the names of E_1, ..., E_M."""
     if self.source == GENERATED:
-      return self.environments
+      return tuple(map(part_name, self.environments))
     if 'environments' not in data:
       raise InputError(
         "config.study.source is 'stored', but the rows have no column environment: set "
@@ -236,7 +241,7 @@ class Systematic(Study):
     """Names views 'clean' and '<environment> <level>'; rows that are stored have one view."""
     if self.source == STORED:
       return super().view_table(image_shape)
-    shown = (f'{self.environments[k - 1]} {level}' for k, level in self._levels)
+    shown = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
     return ViewTable.of(['clean', *shown])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
@@ -249,7 +254,7 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    made = 'as stored' if self.source == STORED else ', '.join(self.environments)
+    made = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
     rho = f'{self.formula}, {self.balance} balance'
     if self.degenerate == 'one':
       rho += ', degenerate terms as 1'
@@ -316,8 +321,9 @@ class Systematic(Study):
         found += self._transfer(cells[label], cells.get(baseline), whole, noted, classes)
         if levels:
           by_level = [
-            ({ENVIRONMENT: names[k - 1], transforms.get(names[k - 1]).kind_of_level: level}, [v])
+            ({ENVIRONMENT: names[k - 1], transforms.get(name).kind_of_level: level}, [v])
             for v, (k, level) in enumerate(self._levels)
+            for name in [self.environments[k - 1]]
           ]
           found += self._transfer(levels[label], levels.get(baseline), by_level, noted, classes)
           for facets, environments in whole:
@@ -387,7 +393,8 @@ class Systematic(Study):
     resembles = facts['classifier'].get('initial_weights_resemble')
     if self.source == STORED or resembles is None:
       return names
-    return tuple(name for name in names if name in resembles)
+    seen = transforms.resembling(self.environments, resembles, 'initial_weights_resemble')
+    return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
     """Returns what its training or initial weights may have seen, by environment, '' for the mean
@@ -496,7 +503,7 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
     stored = classifier.get('training_environments', ())[1:]
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
   own = _environment(classifier)
-  return bool(own) and tuple(own['transforms']) == tuple(names)
+  return bool(own) and tuple(own['transforms']) == study.environments
 
 
 def _environment(classifier: Facts) -> Facts:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from robustness.augment import GIVE_SEVERAL
+from robustness.augment import with_more_images
 from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
 from robustness.core.errors import InputError
@@ -197,7 +197,7 @@ class TrainStep:
       raise InputError(
         f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
         f"{'s' * (given > 1)} a row, the first of which needs the network's own normalisation: put "
-        f'{GIVE_SEVERAL} into config.classifier.augment.policy, or set it lower.'
+        f'{with_more_images()} into config.classifier.augment.policy, or set it lower.'
       )
 
   def _with_auxiliary(

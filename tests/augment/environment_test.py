@@ -1,11 +1,16 @@
 """Leak guards: which augmentations resemble what."""
 
+import dataclasses
+
 import pytest
 
 from robustness.attacks import ATTACKS
 from robustness.augment.environment import refuse_leaks
+from robustness.augment.flip_and_crop import Flip
 from robustness.augment.policy import Policy
+from robustness.corruptions.names import FAMILIES
 from robustness.environments import transforms
+from robustness.fourier.input_filters import INPUT_FILTERS
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -38,10 +43,62 @@ def parts(held_out, **augmentations):
 def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, unlike):
   if like:
     given = parts(like, **{name: settings})
-    assert {*given[0].resembles} <= {*transforms.NAMES}
+    assert {*given[0].resembles} <= {*transforms.NAMES, *FAMILIES}
     refused(f"'{name}'.*'{like}'", refuse_leaks, given, (), 'config.classifier')
   if unlike:
     refuse_leaks(parts(unlike, **{name: settings}), (), 'config.classifier')
+
+
+NEW = """
+from robustness.corruptions.corruption import corruption
+
+@corruption('sigma', {{32: (0.1, 0.2, 0.3, 0.4, 0.5)}}, {family})
+def grain(key, image, strength):
+  return image
+"""
+
+
+@cases(
+  'family, name, settings',
+  ("family='noise'", 'gaussian', {}),
+  ("family='noise'", 'corruption', {'corruptions': ('shot_noise',)}),
+  ("family='haze'", 'auto_augment', {}),
+)
+def test_a_new_corruption_is_guarded_by_its_family(family, name, settings, tmp_path):
+  file = tmp_path / 'new.py'
+  file.write_text(NEW.format(family=family))
+  reference = f'{file}:grain'
+  held_out = parts(reference, **{name: settings})
+  refused(f"'{name}'.*'{reference}'", refuse_leaks, held_out, (), 'config.classifier')
+  refuse_leaks(parts(reference, flip={}), (), 'config.classifier')
+  trained = parts('impulse_noise', corruption={'corruptions': (reference,)})
+  if family == "family='noise'":
+    refused("'corruption'.*'impulse_noise'", refuse_leaks, trained, (), 'config.classifier')
+  else:
+    refuse_leaks(trained, (), 'config.classifier')
+  itself = parts(reference, corruption={'corruptions': (reference,)})
+  refused(f"'corruption'.*'{reference}'", refuse_leaks, itself, (), 'config.classifier')
+
+
+@cases(
+  'family, message',
+  ('', "missing 1 required positional argument: 'family'"),
+  ("family='nois'", "the family of grain is 'nois'; did you mean 'noise'"),
+)
+def test_a_corruption_declares_a_family_that_exists(family, message, tmp_path):
+  file = tmp_path / 'new.py'
+  file.write_text(NEW.format(family=family))
+  refused(message, parts, f'{file}:grain')
+
+
+def test_a_part_that_resembles_no_transform_by_a_misspelt_word_is_refused():
+  @dataclasses.dataclass(frozen=True)
+  class Misspelt(Flip):
+    name = 'misspelt'
+    resembles = ('gausian_noise',)
+
+  message = "misspelt.resembles is 'gausian_noise'; did you mean 'gaussian_noise'"
+  refused(message, refuse_leaks, (Misspelt(),), (), 'config.classifier')
 
 
 @pytest.mark.parametrize('name', ['mixup', 'cutmix'])
@@ -69,6 +126,12 @@ def test_an_attack_is_like_noise_and_like_nothing_else(name):
   message = f"'{name}' on all classes.*'gaussian_noise'"
   refused(message, refuse_leaks, parts('gaussian_noise'), [attack], 'config.classifier')
   refuse_leaks(parts('contrast'), [attack, None], 'config.classifier')
+
+
+def test_a_low_pass_shows_what_is_like_a_blur():
+  given = parts('pixelate'), [INPUT_FILTERS.find('low_pass', '')()], 'config.classifier'
+  refused("'low_pass' on all classes.*'pixelate'", refuse_leaks, *given)
+  refuse_leaks(parts('contrast'), *given[1:])
 
 
 def test_a_leak_may_be_meant_and_a_training_without_environments_leaks_nothing():

@@ -55,7 +55,7 @@ def file(tmp_path):
   ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'whose strength is no setting: write @dataclasses'),
   ('{file}:Unfinished', {}, 'does not define strength_of: see robustness.core.registry.Part'),
   ('none.py:Invert', {}, 'there is no file'),
-  ('invert', {}, 'FILE.py:NAME takes one of your own'),
+  ('invert', {}, 'FILE.py:NAME or package.module:NAME takes one of your own'),
 )
 def test_bad_names_and_keys(file, name, own, message):
   refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **own}, WHERE)
