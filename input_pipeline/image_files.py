@@ -45,6 +45,7 @@ _RELEASES = {
 """Releases: the source that reads them, where it is one, and what files and folders in them are
 called."""
 _BITS, _SAMPLE_FORMAT, _SIGNED = 258, 339, 2  # tags of TIFF, and a value of the second
+_WORD = re.compile(r'\.\w{1,12}', re.ASCII)
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
@@ -95,9 +96,12 @@ def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
 
 
 def suffix_of(name: str) -> str:
-  """Returns the reason for which a file of another suffix is left out, such as 'files .txt'."""
+  """Returns the reason for which a file of another suffix is left out, such as 'files .txt'; what
+  is long or no word, as anybody may call a file, is one reason."""
   suffix = Path(name).suffix.lower()
-  return f'files {suffix}' if suffix else 'files without a suffix'
+  if not suffix:
+    return 'files without a suffix'
+  return f'files {suffix}' if re.fullmatch(_WORD, suffix) else 'files of other suffixes'
 
 
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:

@@ -84,8 +84,9 @@ def _check_complete(files: list[Path]) -> None:
     if match:
       before, number, of, after = match.groups('')
       numbers.setdefault((str(file.parent / before), of, after), []).append(int(number))
-  for (before, of, after), own in numbers.items():
-    every, present = range(int(of[4:])) if of else range(min(own), max(own) + 1), {*own}
+  for (before, of, after), listed in numbers.items():
+    every = range(int(of[4:])) if of else range(min(listed), max(listed) + 1)
+    present = {*listed}
     missing = every.stop - every.start - sum(number in every for number in present)
     if missing:
       first = next(number for number in every if number not in present)

@@ -24,6 +24,7 @@ from typing import Any
 import pandas as pd
 
 from input_pipeline import shards
+from input_pipeline.image_files import suffix_of
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
@@ -177,8 +178,8 @@ def _with_images(
       left_out['samples without an image'] += 1
       continue
     for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
-      longer = 'of longer names ' if '.' in field else ''
-      left_out[f'members {longer}.{field.rpartition(".")[2]}'] += 1
+      members_of = 'members of longer names' if '.' in field else 'members'
+      left_out[suffix_of(f'_.{field}').replace('files', members_of, 1)] += 1
     yield name, members
 
 

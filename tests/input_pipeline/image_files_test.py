@@ -130,7 +130,7 @@ def test_what_a_folder_holds_beside_images_is_counted_by_reason(tmp_path, pixels
   for name in ('a.JFIF', 'deep/b.gif', '@eaDir/a.JFIF', '.trash/c.png', '#recycle/d.png'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     Image.fromarray(pixels).save(tmp_path / name, 'PNG')
-  for name in ('notes.txt', 'list.TXT', '.DS_Store', 'README'):
+  for name in ('notes.txt', 'list.TXT', '.DS_Store', 'README', 'a.\x1b[2J', f'a.{"x" * 99}'):
     (tmp_path / name).write_text('no image')
   os.mkfifo(tmp_path / 'pipe.png')
   (tmp_path / 'broken.png').symlink_to(tmp_path / 'gone.png')
@@ -140,6 +140,7 @@ def test_what_a_folder_holds_beside_images_is_counted_by_reason(tmp_path, pixels
   assert +left_out == {
     'files .txt': 2,
     'files without a suffix': 1,
+    'files of other suffixes': 2,
     'hidden files': 1,
     'hidden folders': 1,
     'folders of file servers and systems': 2,

@@ -84,5 +84,7 @@ def test_a_damaged_description_is_one_line(stored, file, damage):
   content = (stored / file).read_bytes()
   (stored / file).write_bytes(DAMAGE[damage](content))
   assert '\n' not in refused(file, read, 'array_record', stored)
-  told = refused('made|features.json', read, 'tfds', name='made', data_dir=str(stored.parents[1]))
-  assert '\n' not in told
+  message = refused(
+    'made|features.json', read, 'tfds', name='made', data_dir=str(stored.parents[1])
+  )
+  assert '\n' not in message

@@ -216,7 +216,7 @@ def save_levels(root, names, file='0.png', **options):
     Image.fromarray(pixels).save(root / name / file, **options)
 
 
-def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_told(tmp_path, caplog):
+def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_counted(tmp_path, caplog):
   caplog.set_level(logging.INFO)
   save_levels(tmp_path, 'abc')
   (tmp_path / 'b/0.png').rename(tmp_path / 'b/0.jfif')
