@@ -291,8 +291,7 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
     for name, task in battery.items()
     if name not in (TASKS, SUMMARY)
   }
-  check_sections(battery, (SUMMARY,), 'config.battery')
-  return defaults.default_battery(studies, labels, battery.get(SUMMARY, {}).get('name', ''))
+  return defaults.default_battery(studies, labels)
 
 
 def _study_name(section: object, where: str, path: pathlib.Path) -> str:
