@@ -19,7 +19,7 @@ import pandas as pd
 from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_LABEL_LENGTH
 from robustness.core.paths import expanded
 from robustness.core.settings import Section, check_name
@@ -266,17 +266,11 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
 
 
 def _check_table(path: pathlib.Path, results: Results) -> None:
-  """Raises InputError where the table of estimates contradicts `results.json`: it is empty, is of
-  other classifiers, or has values outside of the range of their quantity."""
-  table, labels = results.table, {entry['label'] for entry in results.classifiers}
+  """Raises InputError where the table of estimates contradicts `results.json`: it is empty, or has
+  values outside of the range of their quantity."""
+  table = results.table
   if results.quantities and table.empty:
     raise InputError(f'{path} holds no estimate: it was altered. {_REBUILD}')
-  others = [name for name in {*table.classifier, *table.versus} - labels if name]
-  if labels and others:
-    raise InputError(
-      f'{path} has the classifier {min(others)!r}, which {JSON_NAME} does not name: '
-      f'{nearest(min(others), labels)}. {_REBUILD}'
-    )
   ranges: dict[str, list[Quantity]] = {}
   for quantity in results.quantities:
     ranges.setdefault(quantity.name, []).append(quantity)

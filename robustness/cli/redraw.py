@@ -65,7 +65,14 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
 
   def draw(place: pathlib.Path, presented: Presented, further: Drawn = ()) -> Drawn:
     reason, results = unverified.get(place, ''), Results.read(place)
-    return illustrate(place, results, presented, environment, config, further, reason)
+    try:
+      return illustrate(place, results, presented, environment, config, further, reason)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+      if not reason or isinstance(error, InputError):
+        raise
+      raise InputError(
+        f'{place}: these results cannot be drawn ({error}): they were altered. {reason}.'
+      ) from error
 
   studies, above = dict[str, Study](), summary_name(config.get('battery', {}).get('summary', ''))
   for folder, of in tasks.items():

@@ -129,7 +129,8 @@ def _check_alike(path: pathlib.Path, stated: pd.DataFrame, found: pd.DataFrame) 
       row, place = matched[differs].iloc[0], int(np.flatnonzero(differs)[0])
       raise InputError(
         f'its answers do not give its {row["quantity"]} of {row.classifier}, {end} {one[place]:g} '
-        f'(records: {other[place]:g}), in {path}/results.csv: damaged, or altered. {_REBUILD}'
+        f'(records: {other[place]:g}), in {path}/results.csv: altered, or of another version. '
+        f'{_REBUILD}'
       )
   return both[both['_merge'] == 'left_only']
 
@@ -140,7 +141,7 @@ def _refuse(path: pathlib.Path, rows: pd.DataFrame) -> None:
     row = rows.iloc[0]
     raise InputError(
       f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not those '
-      f'that its records give: damaged, or altered. {_REBUILD}'
+      f'that its records give: altered, or of another version. {_REBUILD}'
     )
 
 
