@@ -15,6 +15,7 @@ BONETT_PRICE, STUDENT = 'bonett-price', 'student'
 REGRESSION = 'student of a regression'  # over its points, and not over images
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
+THRESHOLD = 'images and threshold'  # of shares of sets whose threshold other images decide
 """What the column `method` of the table of results calls intervals."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 

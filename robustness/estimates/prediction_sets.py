@@ -22,11 +22,17 @@ Reference:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
+from robustness.estimates.intervals import THRESHOLD
+from robustness.estimates.quantity import Quantity
 
 LAC, APS, RAPS = 'lac', 'aps', 'raps'
 SCORES = (LAC, APS, RAPS)
@@ -60,8 +66,26 @@ def scores(
   return by_class
 
 
-def threshold(of_true_class: np.ndarray, alpha: float) -> float:
-  """Returns q of the scores [n] of the true classes of the images held out; ∞ of too few.
+FEW = 10
+
+
+class Threshold(NamedTuple):
+  """q, and the thresholds at the ends of its interval over draws of the images held out."""
+
+  q: float
+  low: float
+  high: float
+
+
+def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95) -> Threshold:
+  """Returns the thresholds from the scores [n] of the true classes of the images held out.
+
+  q is the k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, and ∞ where k exceeds n. Over draws of the n
+  images the share of exchangeable images whose score is at most q has the distribution
+  Beta(k, n + 1 − k) with the mean k / (n + 1). Its quantiles, mirrored at the mean, are the places
+  of `low` and `high` among the scores; with fewer than `FEW` scores above q, `low` is at
+  the unmirrored one where that is lower (Woodruff, Confidence intervals for medians and other
+  position measures, JASA 47, 1952).
 
   Raises:
     InputError: no score, or α outside (0, 1).
@@ -69,8 +93,57 @@ def threshold(of_true_class: np.ndarray, alpha: float) -> float:
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
     raise InputError(f'{count} scores and α = {alpha!r}: give at least one and α in (0, 1).')
-  place = math.ceil((count + 1) * (1 - alpha) - 1e-9)
-  return math.inf if place > count else float(np.sort(of_true_class)[place - 1])
+  place, ordered = math.ceil((count + 1) * (1 - alpha) - 1e-9), np.sort(of_true_class)
+
+  def score(number: int) -> float:
+    return math.inf if number > count else float(ordered[max(number, 1) - 1])
+
+  if place > count:
+    return Threshold(math.inf, score(count), math.inf)
+  lower, upper = (
+    (count + 1) * float(special.betaincinv(place, count + 1 - place, tail))
+    for tail in ((1 - confidence) / 2, (1 + confidence) / 2)
+  )
+  least, most = 2 * place - upper, 2 * place - lower
+  if count - place < FEW:
+    least = min(least, lower)
+  return Threshold(score(place), score(math.floor(least)), score(math.ceil(most)))
+
+
+def with_threshold_draw(
+  estimates: pd.DataFrame,
+  ends: Sequence[np.ndarray],
+  correlations: Sequence[float],
+  quantity: Quantity,
+) -> pd.DataFrame:
+  """Returns estimates of `means` with intervals that include the draw of the images held out.
+
+  The interval of the measured images and the change between q and the ends of its interval are
+  added in squares, on either side of the value (MOVER; Zou & Donner, Construction of confidence
+  limits about effect measures, Statistics in Medicine 27, 2008).
+
+  Args:
+    estimates: of L classifiers and G groups, L · G rows, then (L − 1) · G differences from the
+      first classifier.
+    ends: values of the same rows at the thresholds `low` and `high`.
+    correlations: of each classifier's and the first one's decisions about the images held out.
+    quantity: of the estimates, for the range of values and differences.
+  """
+  classifiers = len(correlations)
+  single = (estimates.versus == '').to_numpy()
+  value = estimates.value.to_numpy()
+  changes = [np.abs(values - value)[single].reshape(classifiers, -1) for values in ends]
+  squares = [change**2 for change in changes]
+  rho = np.asarray(correlations)[1:, None]
+  for side, other in ((0, 1), (1, 0)):
+    shared = 2 * rho * changes[side][1:] * changes[other][:1]
+    pairs = np.maximum(changes[side][1:] ** 2 + changes[other][:1] ** 2 - shared, 0)
+    squares[side] = np.concatenate([squares[side].ravel(), pairs.ravel()])
+  low = value - np.sqrt((value - estimates.low) ** 2 + squares[0])
+  high = value + np.sqrt((estimates.high - value) ** 2 + squares[1])
+  bounds = np.where(single[:, None], quantity.range, quantity.difference_range).T
+  low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+  return estimates.assign(low=low, high=high, method=THRESHOLD)
 
 
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:

@@ -2,8 +2,9 @@ r"""Rescaled logits: temperature, vector and matrix scaling, fitted on images he
 
 Logits z become W z + b, with W and b of the least negative log-likelihood. It is convex in both:
 temperature scaling, W = 1/T and b = 0, leaves every prediction as it is; vector scaling has a
-diagonal W; matrix scaling any W, whose off-diagonal elements and biases are penalised, because it
-overfits where classes are many.
+diagonal W; matrix scaling any W. Both overfit where classes are many, or predictions are nearly
+separable: off-diagonal elements, biases and the spread of the diagonal are penalised, so that a
+strong penalty leaves temperature scaling.
 
 Reference:
   Guo et al., On calibration of modern neural networks, ICML 2017, section 4.2; Kull et al., Beyond
@@ -22,6 +23,9 @@ from robustness.core.settings import choice
 
 NONE, TEMPERATURE, VECTOR, MATRIX = 'none', 'temperature', 'vector', 'matrix'
 KINDS = (TEMPERATURE, VECTOR, MATRIX)
+PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
+"""λ that are tried, strongest first."""
+FOLDS, MANY_CLASSES = 5, 20
 LARGEST = 100.0
 """Of 1/T and of the diagonal: no number is the best where all predictions are right."""
 
@@ -52,8 +56,9 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     kind: of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
-    penalty: λ of matrix scaling, which adds λ (mean of squared off-diagonal elements + mean of
-      squared biases).
+    penalty: λ of vector and matrix scaling, which adds λ (mean of squared off-diagonal elements +
+      mean of squared biases + variance of the diagonal); ∞ is temperature scaling. 0 chooses it,
+      see `best_penalty`.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -71,10 +76,44 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   classes = z.shape[1]
   if y.min() < 0 or y.max() >= classes:
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
+  if kind != TEMPERATURE and not penalty:
+    penalty = best_penalty(kind, z, y)
+  return _fitted(TEMPERATURE if np.isinf(penalty) else kind, z, y, penalty)
+
+
+def best_penalty(kind: str, logits: np.ndarray, labels: np.ndarray) -> float:
+  """Returns the λ of `PENALTIES` or ∞ with the least likelihood loss on rows left out of the fit.
+
+  Penalties are tried from the strongest on, until the loss rises. Each of `FOLDS` parts of the rows
+  is left out once; only the first with more than `MANY_CLASSES` classes, where a fit takes long.
+  """
+  order = np.random.default_rng(0).permutation(len(labels))
+  parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
+  parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
+
+  def loss(kind: str, penalty: float) -> float:
+    total = 0.0
+    for part in parts:
+      rest = np.setdiff1d(order, part)
+      scaled = _fitted(kind, logits[rest], labels[rest], penalty)(logits[part])
+      total += negative_log_likelihood(scaled, labels[part]).sum()
+    return total
+
+  best, least = np.inf, loss(TEMPERATURE, 0.0)
+  for penalty in PENALTIES:
+    reached = loss(kind, penalty)
+    if reached > least:
+      break
+    best, least = penalty, reached
+  return best
+
+
+def _fitted(kind: str, z: np.ndarray, y: np.ndarray, penalty: float) -> Scaling:
+  classes = z.shape[1]
   target = np.eye(classes)[y]
   size = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
   off_diagonal = 1 - np.eye(classes)
-  shrunk = penalty if kind == MATRIX else 0.0
+  shrunk = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
     weight, bias = parameters[:size], parameters[size:]
@@ -89,10 +128,18 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     by_weight = change.T @ z if kind == MATRIX else (change * z).sum(0)
     value, by_bias = -(logarithm * target).sum() / len(z), change.sum(0)
     if shrunk:
-      off, pairs = off_diagonal * scaled.weight, max(classes * (classes - 1), 1)
-      value += shrunk * ((off**2).sum() / pairs + np.mean(scaled.bias**2))
-      by_weight = by_weight + 2 * shrunk * off / pairs
+      weights = np.asarray(scaled.weight)
+      diagonal = np.diag(weights) if kind == MATRIX else weights
+      spread = diagonal - diagonal.mean()
+      value += shrunk * (np.mean(spread**2) + np.mean(scaled.bias**2))
       by_bias = by_bias + 2 * shrunk * scaled.bias / classes
+      by_diagonal = 2 * shrunk * spread / classes
+      if kind == MATRIX:
+        off, pairs = off_diagonal * scaled.weight, max(classes * (classes - 1), 1)
+        value += shrunk * (off**2).sum() / pairs
+        by_weight = by_weight + 2 * shrunk * off / pairs + np.diag(by_diagonal)
+      else:
+        by_weight = by_weight + by_diagonal
     if kind == TEMPERATURE:
       return float(value), by_weight.sum(keepdims=True)
     return float(value), np.concatenate([by_weight.ravel(), by_bias])

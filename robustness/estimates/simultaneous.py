@@ -25,6 +25,7 @@ from robustness.estimates.intervals import (
   NEWCOMBE,
   SEQUENTIAL,
   STUDENT,
+  THRESHOLD,
   clopper_pearson,
   proportion_interval,
   t_value,
@@ -36,7 +37,16 @@ from robustness.estimates.table import OVER_SEEDS
 
 RATE = 0.05
 """The false-discovery rate where a study has no setting of that name."""
-_AROUND_THE_VALUE = (STUDENT, STRATIFIED, BOOTSTRAP, BAYESIAN, JACKKNIFE, NEWCOMBE, 'joint draws')
+_AROUND_THE_VALUE = (
+  THRESHOLD,
+  STUDENT,
+  STRATIFIED,
+  BOOTSTRAP,
+  BAYESIAN,
+  JACKKNIFE,
+  NEWCOMBE,
+  'joint draws',
+)
 """Methods of intervals with ends at a multiple of a quantile from the value."""
 _MOST = 1e12  # trials that an interval is taken to rest on at most
 

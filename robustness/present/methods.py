@@ -19,6 +19,7 @@ from robustness.estimates.intervals import (
   REGRESSION,
   SEQUENTIAL,
   STUDENT,
+  THRESHOLD,
 )
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
@@ -39,6 +40,7 @@ METHODS = {
   BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
   JACKKNIFE: "Student's from the jackknife over the units, after a transformation",
   NEWCOMBE: "Newcombe's for independent shares",
+  THRESHOLD: 'over the measured images and the draw of those that decide the threshold',
   STRATIFIED: 'normal ones of stratified samples',
   systematic.STRATIFIED: "Korn and Graubard's for images clustered in classes of equal weight",
   systematic.PAIRED: "Bonett and Price's for paired shares, in classes of equal weight",

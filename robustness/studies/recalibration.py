@@ -68,7 +68,8 @@ GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
 severity 0 and no corruption."""
 OF_SCALING, OF_SETS = ('nll', 'confidence', 'right'), ('covered', 'size')
 """−log p_y, confidence and whether the prediction is right; whether a set holds the true class, and
-its size."""
+its size. Those of sets are measured at q and at both ends of its interval."""
+ENDS = ('', '_low', '_high')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Recalibration(StoredOrMade):
     held_out: share of the images, drawn at random, that are fitted on: half of them for the
       scalings, half for the thresholds of sets.
     scalings: of 'temperature', 'vector' and 'matrix'.
-    penalty: λ of matrix scaling.
+    penalty: λ of vector and matrix scaling; 0 chooses it by rows left out of the fit.
     scores: of prediction sets, 'lac', 'aps' and 'raps', of the probabilities after temperature
       scaling where that is fitted.
     alpha: α; on images like those held out sets hold the true class with probability 1 − α.
@@ -99,7 +100,7 @@ class Recalibration(StoredOrMade):
   needs_clean: ClassVar[bool] = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS
-  penalty: float = setting(0.1, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
+  penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   scores: tuple[str, ...] = SCORES
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
   raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
@@ -171,9 +172,18 @@ class Recalibration(StoredOrMade):
       covered = {label: x > 0 for label, x in fields['covered', name].items()}
       size = {label: x.astype(float) for label, x in fields['size', name].items()}
       own_facets = {'score': name}
+      decided = np.stack([fit.decided[name] for fit in fits.values()]).astype(float)
+      correlations = [_correlation(decided[0], values) for values in decided]
       for by in GROUPS:
-        yield self.means(COVERED, Outcomes(covered, views), by, facets=own_facets)
-        yield self.means(SIZE, Outcomes(size, views), by, facets=own_facets)
+        for quantity, field in ((COVERED, 'covered'), (SIZE, 'size')):
+          at_q, *at_ends = (
+            self.means(
+              quantity, self._of_sets(fields, field + end, name, views), by, facets=own_facets
+            )
+            for end in ENDS
+          )
+          ends = [estimates.value.to_numpy() for estimates in at_ends]
+          yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
       of_views = shown.assign(**own_facets)
       for label, inside in covered.items():
         gap = prediction_sets.size_stratified_violation(inside, size[label], self.alpha)
@@ -195,7 +205,20 @@ class Recalibration(StoredOrMade):
   def _fields(self) -> list[tuple[str, str]]:
     """What is measured of every image in every view: the field, and of which scaling or score."""
     of_scalings = [(field, name) for name in (NONE, *self.scalings) for field in OF_SCALING]
-    return [*of_scalings, *((field, name) for name in self.scores for field in OF_SETS)]
+    of_sets = [field + end for end in ENDS for field in OF_SETS]
+    return [*of_scalings, *((field, name) for name in self.scores for field in of_sets)]
+
+  @staticmethod
+  def _of_sets(
+    fields: Mapping[tuple[str, str], Mapping[str, np.ndarray]],
+    field: str,
+    name: str,
+    views: pd.DataFrame,
+  ) -> Outcomes:
+    """Returns the outcomes of a score's sets: booleans of coverage, numbers of sizes."""
+    is_share = field.startswith('covered')
+    values = fields[field, name].items()
+    return Outcomes({k: x > 0 if is_share else x.astype(float) for k, x in values}, views)
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the images that scalings are fitted on, those that decide thresholds, and the others:
@@ -243,11 +266,12 @@ class Recalibration(StoredOrMade):
     )
     decided = own.set_scores(logits[deciding], own.uniform[deciding])
     true = labels[deciding][:, None]
+    of_true = {name: np.take_along_axis(s, true, 1)[:, 0] for name, s in decided.items()}
     thresholds = {
-      name: prediction_sets.threshold(np.take_along_axis(s, true, 1)[:, 0], self.alpha)
-      for name, s in decided.items()
+      name: prediction_sets.threshold(s, self.alpha, self.confidence) for name, s in of_true.items()
     }
-    return dataclasses.replace(own, thresholds=thresholds)
+    inside = {name: s <= thresholds[name].q for name, s in of_true.items()}
+    return dataclasses.replace(own, thresholds=thresholds, decided=inside)
 
   def _calibration(
     self,
@@ -289,7 +313,8 @@ class _Fitted:
     absent: how many of these have no image that is fitted on.
     uniform: U of each row, [N].
     labels: int [N].
-    thresholds: q by score.
+    thresholds: by score.
+    decided: by score, which images held out have a score of at most q, bool [n].
   """
 
   study: Recalibration
@@ -298,7 +323,8 @@ class _Fitted:
   absent: int
   uniform: np.ndarray
   labels: np.ndarray
-  thresholds: Mapping[str, float]
+  thresholds: Mapping[str, prediction_sets.Threshold]
+  decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
     """Returns what a reader must know of a scaling with parameters of each class."""
@@ -334,9 +360,17 @@ class _Fitted:
         scaled.argmax(-1) == labels,
       ]
     for name, scores in self.set_scores(logits, uniform).items():
-      inside = (scores <= self.thresholds[name]) & self.known
-      fields += [np.take_along_axis(inside, labels[..., None], -1)[..., 0], inside.sum(-1)]
+      for threshold in self.thresholds[name]:
+        inside = (scores <= threshold) & self.known
+        fields += [np.take_along_axis(inside, labels[..., None], -1)[..., 0], inside.sum(-1)]
     return np.stack(fields, -1).astype(np.float32)
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+  """Returns Pearson's correlation, 0 of constants."""
+  first, second = first - first.mean(), second - second.mean()
+  scale = np.sqrt((first**2).sum() * (second**2).sum())
+  return float((first * second).sum() / scale) if scale else 0.0
 
 
 def _single(labels: np.ndarray) -> np.ndarray:

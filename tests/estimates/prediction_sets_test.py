@@ -1,11 +1,15 @@
 """Prediction sets: scores and thresholds by hand, coverage in simulation."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from robustness.estimates import prediction_sets
+from robustness.estimates import intervals, prediction_sets
+from robustness.estimates.quantity import Quantity
+from tests.cases import cases
 from tests.refusals import refused
 
+SHARES = Quantity('set_coverage', 'coverage')
 P = np.array([[0.2, 0.5, 0.3]])
 
 
@@ -21,8 +25,8 @@ def test_scores_by_hand(kind, expected):
 
 def test_the_threshold_is_an_order_statistic():
   scores = np.arange(1, 20.0)[::-1]
-  assert prediction_sets.threshold(scores, 0.1) == 18, '⌈20 · .9⌉'
-  assert prediction_sets.threshold(scores[:8], 0.1) == np.inf, '⌈9 · .9⌉ = 9 of 8'
+  assert prediction_sets.threshold(scores, 0.1).q == 18, '⌈20 · .9⌉'
+  assert prediction_sets.threshold(scores[:8], 0.1).q == np.inf, '⌈9 · .9⌉ = 9 of 8'
   refused('0 scores', prediction_sets.threshold, scores[:0], 0.1)
   refused('α = 1.0', prediction_sets.threshold, scores, 1.0)
 
@@ -36,7 +40,7 @@ def test_sets_hold_the_class_as_often_as_stated(kind):
     sharper = p**2 / (p**2).sum(1, keepdims=True)  # which is not calibrated
     scores = prediction_sets.scores(kind, sharper, generator.random(len(p)))
     own = scores[np.arange(len(p)), labels]
-    covered.append((own[held_out:] <= prediction_sets.threshold(own[:held_out], 0.1)).mean())
+    covered.append((own[held_out:] <= prediction_sets.threshold(own[:held_out], 0.1).q).mean())
   error = np.std(covered) / np.sqrt(len(covered))
   assert abs(np.mean(covered) - 0.9) < 4 * error  # ⌈60 · .9⌉ / 60
 
@@ -48,3 +52,42 @@ def test_gaps_of_coverage():
   assert gap == pytest.approx(0.9), 'no set of 2 to 3 classes holds it'
   labels = np.array([0, 0, 0, 2, 2, 2])
   assert prediction_sets.class_coverage_gap(covered, labels, 0.5) == pytest.approx(1 / 6)
+
+
+def of_shares(shares, count):
+  """Rows of `means` for classifiers and their differences from the first."""
+  ends = [intervals.clopper_pearson(round(share * count), count) for share in shares]
+  rows = [('', share, *map(float, end)) for share, end in zip(shares, ends, strict=True)]
+  rows += [('a', share - shares[0], share - shares[0], share - shares[0]) for share in shares[1:]]
+  return pd.DataFrame(rows, columns=['versus', 'value', 'low', 'high'])
+
+
+@cases(
+  'held_out, measured, alpha',
+  *((50, 500, 0.1), (250, 500, 0.1), (250, 5000, 0.1), (250, 5000, 0.02), (1000, 5000, 0.1)),
+)
+def test_intervals_of_coverage_hold_over_draws_of_the_images_held_out(held_out, measured, alpha):
+  generator, misses, draws = np.random.default_rng(1), np.zeros(2), 400
+  without = 0
+  for _ in range(draws):
+    q = prediction_sets.threshold(generator.random(held_out), alpha)
+    scores = generator.random(measured)
+    share, *ends = ((scores <= end).mean() for end in q)
+    alone = of_shares([share], measured)
+    ends = [np.array([end]) for end in ends]
+    row = prediction_sets.with_threshold_draw(alone, ends, [1.0], SHARES).iloc[0]
+    misses += row.low > 1 - alpha, row.high < 1 - alpha
+    without += not alone.low[0] <= 1 - alpha <= alone.high[0]
+  assert misses.sum() <= 0.083 * draws, 'at most .05, and three deviations'
+  assert without > 3 * misses.sum(), 'the measured images alone'
+
+
+def test_equal_classifiers_share_the_draw_and_others_do_not():
+  estimates = of_shares([0.9, 0.9], 1000)
+  ends = [np.array([0.87, 0.87, 0.0]), np.array([0.92, 0.92, 0.0])]
+  same, apart = (
+    prediction_sets.with_threshold_draw(estimates, ends, [1.0, rho], SHARES).iloc[2]
+    for rho in (1.0, 0.0)
+  )
+  np.testing.assert_allclose([apart.low, apart.high], [-np.hypot(0.03, 0.02), np.hypot(0.03, 0.02)])
+  assert abs(same.low) < 0.011 and abs(same.high) < 0.011
