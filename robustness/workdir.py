@@ -252,8 +252,9 @@ def _recorded(study: Section) -> Facts:
 def _of_numbers(config: Section) -> dict[str, Any]:
   """Returns the keys of a config that decide its records; each of several classifiers is one."""
   kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
-  if 'battery' in kept:  # tasks are measured apart: which of them run changes none
-    kept['battery'] = {key: value for key, value in kept['battery'].items() if key != 'tasks'}
+  if 'battery' in kept:  # which tasks run, and what is reported above them, changes no task
+    above = 'tasks', 'summary'
+    kept['battery'] = {key: value for key, value in kept['battery'].items() if key not in above}
   kept = _chosen(kept)
   return kept | {f'classifiers.{k}': own for k, own in kept.pop('classifiers', {}).items()}
 

@@ -21,6 +21,7 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.settings import check_name, check_sections, refuse_unknown, without_inherited
 from robustness.evaluation.study import STUDIES, default_section, refuse_moved
+from robustness.results import summary_name
 
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
@@ -270,6 +271,9 @@ def from_json(path: pathlib.Path) -> ConfigDict:
   if 'predictions' in values:
     _study_name(values, 'config', path)
     return defaults.nested(values)
+  battery = values.get('battery')
+  if isinstance(battery, Mapping) and isinstance(battery.get(SUMMARY), Mapping):
+    values['battery'] = {**battery, SUMMARY: summary_name(battery[SUMMARY])}
   config = _defaults(values, path)
   defaults.add_sections(config, values)
   _fill(config, values, 'config')

@@ -262,3 +262,12 @@ def get_config():
 """
   (tmp_path / 'own.py').write_text(source)
   assert command_line.load_config(str(tmp_path / 'own.py')).side == 3
+
+
+def test_a_config_of_an_earlier_version_has_a_section_with_the_name_of_the_summary(tmp_path):
+  file = tmp_path / 'config.json'
+  battery = {'tasks': ['plain'], 'plain': {'study': {'name': 'accuracy'}}}
+  for name, summary in (('fourier_table', 'fourier_table'), ('overview', ''), ('', '')):
+    section = {'name': name, 'fourier_table': {'data': 'cifar'}}
+    file.write_text(json.dumps({'battery': {**battery, 'summary': section}}))
+    assert command_line.from_json(file).battery.summary == summary
