@@ -42,8 +42,6 @@ DOCUMENTS = (
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
-RECIPE_FILES = ('robustness/studies/shift.py', 'tests/studies/shift_test.py')
-PART_FILE = 'robustness/augment/invert.py'
 OWN_FLAGS = {
   *('config', 'workdir', 'print_config', 'dry_run', 'compilation_cache', 'join_timeout'),
   *('coordinator', 'num_processes', 'process_id', 'distributed'),
@@ -116,7 +114,7 @@ def test_links_and_paths_lead_to_files(name):
       anchors = [re.sub(r'[^\w\- ]', '', h.lower()).replace(' ', '-') for h in headings]
       assert not anchor or anchor in anchors, target
   pattern = r'`((?:robustness|input_pipeline|configs|tests|colabs|docs)/[\w/]+\.(?:py|md|ipynb))'
-  for path in set(re.findall(pattern, text(name))) - {*RECIPE_FILES, *recipes(), PART_FILE}:
+  for path in set(re.findall(pattern, text(name))) - {*recipes()}:
     assert (ROOT / path).exists(), path
 
 
@@ -288,17 +286,10 @@ def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
   assert float(space['torch_map'][2, 2]) == float(wrong.float().mean())
 
 
-def recipe(page: str = 'CONTRIBUTING.md') -> dict[str, str]:
-  pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
-  return dict(re.findall(pattern, text(page), re.DOTALL | re.MULTILINE))
-
-
 def recipes() -> dict[str, str]:
-  return recipe('docs/recipes.md')
-
-
-def augmentation() -> str:
-  return next(b for b in blocks('docs/training.md', 'python') if '(Augmentation)' in b)
+  """Returns the files that the page of recipes prints."""
+  pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
+  return dict(re.findall(pattern, text('docs/recipes.md'), re.DOTALL | re.MULTILINE))
 
 
 @pytest.fixture(scope='module')
@@ -307,7 +298,7 @@ def copy_with_recipe(tmp_path_factory):
   folder = tmp_path_factory.mktemp('copy') / ROOT.name
   left_out = shutil.ignore_patterns('.*cache', '__pycache__', '.git', 'build', '*.egg-info')
   shutil.copytree(ROOT, folder, ignore=left_out)
-  for name, content in {**recipe(), **recipes(), PART_FILE: augmentation()}.items():
+  for name, content in recipes().items():
     assert not (folder / name).exists(), f'{name} is there already'
     (folder / name).write_text(content, encoding='utf-8')
   lines = re.findall(r"`('[^`]*,)`", text('docs/recipes.md'))
@@ -320,10 +311,8 @@ def copy_with_recipe(tmp_path_factory):
 
 
 def test_every_file_of_a_recipe_has_a_test():
-  assert tuple(recipe()) == RECIPE_FILES
-  assert len(recipe()) == len(blocks('CONTRIBUTING.md', 'python'))
   files = list(recipes())
-  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 10
+  assert len(files) == len(blocks('docs/recipes.md', 'python')) == 16
   tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
   added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]
   assert tests == {f'{name}_test.py' for name in added}
@@ -331,7 +320,7 @@ def test_every_file_of_a_recipe_has_a_test():
 
 @pytest.mark.slow
 def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, tmp_path):
-  (command,) = commands('CONTRIBUTING.md')
+  (command,) = commands('docs/recipes.md')
   assert command.endswith(' --config.study.name=shift --workdir=/tmp/shift')
   arguments = command.removeprefix('python main.py ').replace('/tmp/shift', str(tmp_path / 'run'))
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
@@ -368,7 +357,7 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
     assert re.search(r'^\d+ passed', output, re.MULTILINE), output
     return output
 
-  added = {pathlib.Path(name).stem for name in (*recipe(), *recipes(), PART_FILE)}
+  added = {pathlib.Path(name).stem for name in recipes()}
   added = {name for name in added if not name.endswith('_test')}
   output = passed('-rpf', '-k', ' or '.join(sorted({*added, 'imports_test'})))
   for name in added:
@@ -399,9 +388,8 @@ def test_the_transformer_of_the_page_of_feature_spectra_trains_and_is_measured(
 
 
 def test_the_augmentation_of_the_training_page_runs(tmp_path):
-  own = augmentation().replace('class invert(', 'class printed(')  # the copy has `invert` itself
-  (tmp_path / 'mine.py').write_text(own)
-  policy = from_section({'policy': (f'{tmp_path}/mine.py:printed',)}, 'augment')
+  (tmp_path / 'mine.py').write_text(recipes()['robustness/augment/invert.py'])
+  policy = from_section({'policy': (f'{tmp_path}/mine.py:Invert',)}, 'augment')
   images = np.linspace(0, 1, 32 * 12, dtype=np.float32).reshape(32, 2, 2, 3)
   batch = {'image': images, 'example_id': np.arange(32)}
   changed = np.asarray(policy(batch, 0, jnp.int32(0))['image'])

@@ -17,7 +17,7 @@ from robustness.results import SINGLE, Results
 from tests import commands
 from tests.cases import cases
 from tests.classifiers.builder_test import builder, rows
-from tests.docs_test import recipe
+from tests.docs_test import recipes
 from tests.end_to_end import runs
 from tests.refusals import refused
 
@@ -85,7 +85,7 @@ ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
 
 @pytest.fixture
 def name(tmp_path):
-  (tmp_path / 'shown.py').write_text(recipe()['robustness/studies/shift.py'])
+  (tmp_path / 'shown.py').write_text(recipes()['robustness/studies/shift.py'])
   return f'--config.study.name={tmp_path / "shown.py"}:Shift'
 
 
