@@ -64,7 +64,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 
   from robustness import measure
   from robustness import run as launch
-  from robustness.classifiers import ClassifierBuilder
+  from robustness.building.builder import ClassifierBuilder
   from robustness.cli import command_line, running
   from robustness.training.loop import Meter
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from absl import logging
 
+from robustness.classifiers import from_file
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.precision import in_32_bits
@@ -31,7 +32,6 @@ from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
-from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 from robustness.parallel import Parallel, create

@@ -16,8 +16,9 @@ from absl import logging
 import input_pipeline
 from input_pipeline.settings import DataSettings
 from robustness import workdir
-from robustness.checks import check_measurable, check_studies, split_supported
-from robustness.classifiers import ClassifierBuilder, channels, preparation
+from robustness.building.builder import ClassifierBuilder
+from robustness.building.checks import check_measurable, check_studies, split_supported
+from robustness.classifiers import from_file
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import InputError, naming
@@ -29,7 +30,6 @@ from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings
 from robustness.measure import measure, recording_name
-from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
@@ -63,8 +63,8 @@ def run_and_present(
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   config = without_inherited(config)
-  experiment = experiments.from_config(config)
   from_file.forget()
+  experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
   with workdir.locked(directory):
     log = workdir.RunLog.begin(directory, config, experiment.execution.seed, command)
@@ -80,7 +80,7 @@ def run_and_present(
     }
     first = next(iter(builders.values()))
     recipes = check_studies(first, rows)
-    if first.begins:
+    if first.needs_training:
       check_measurable(experiment, list(first.planned.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
@@ -221,7 +221,7 @@ class OpenedRows(dict[DataSettings, Rows]):
   def __init__(self, experiment: Experiment):
     super().__init__()
     self._experiment = experiment
-    self._preparation = preparation(experiment)
+    self._preparation = experiment.preparation()
     self._training: dict[DataSettings, Rows] = {}
 
   def training(self, data: DataSettings) -> Rows:
@@ -234,8 +234,8 @@ class OpenedRows(dict[DataSettings, Rows]):
 
   def __missing__(self, data: DataSettings) -> Rows:
     experiment, rows = self._experiment, self._loaded(data)
-    networks = map(channels, experiment.classifiers.values())
-    rows = rows.with_channels(max([rows.image_shape[2], *networks]))
+    channels = [classifier.channels for classifier in experiment.classifiers.values()]
+    rows = rows.with_channels(max([rows.image_shape[2], *channels]))
     if len(experiment.measurements) * len(experiment.classifiers) > 1:
       rows = rows.kept()
     self[data] = with_groups(rows, from_settings(data, rows.class_names))

@@ -133,7 +133,9 @@ def checked(file: str, *changes: str) -> ConfigDict:
 
 
 @pytest.mark.parametrize('command', COMMANDS)
-def test_commands_have_a_config_with_their_keys(command):
+def test_commands_have_a_config_with_their_keys(command, tmp_path, monkeypatch):
+  (tmp_path / 'mine.py').write_text('network = None')  # the user's file of some commands
+  monkeypatch.chdir(tmp_path)
   file = re.findall(r'--config=(\S+)', command)[0]
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))

@@ -134,7 +134,7 @@ def test_the_input_pipeline_knows_no_classifier_and_jax_only_to_make_data(module
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
 def test_studies_see_records_never_a_classifier(module):
-  rooms = ('models.classifier', 'training', 'evaluation.runner', 'classifiers')
+  rooms = ('models.classifier', 'training', 'evaluation.runner', 'classifiers', 'building')
   refused = ('input_pipeline', *(f'robustness.{room}' for room in rooms))
   assert not outside(reached(module)) & {'flax', 'orbax'}, 'no network'
   assert not [name for name in reached(module) if name.startswith(refused)]
@@ -177,7 +177,7 @@ def test_folders_import_each_other_in_no_circle():
 
 def test_the_run_and_the_core_name_no_study():
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
-  rooms = ('run', 'measure', 'core', 'evaluation', 'config', 'classifiers')
+  rooms = ('run', 'measure', 'core', 'evaluation', 'config', 'classifiers', 'building')
   for module in inside(*(f'robustness.{room}' for room in rooms)):
     tree = ast.parse(modules()[module].read_text())
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
@@ -226,6 +226,6 @@ def test_importing_the_pipeline_or_what_redraws_is_light_and_computing_needs_no_
   drawn = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
   for needed in (['input_pipeline'], drawn):
     assert not loaded_by(*needed) & (TENSORFLOW | JAX)
-  rooms = ('studies', 'evaluation.runner', 'classifiers', 'training.loop')
+  rooms = ('studies', 'evaluation.runner', 'classifiers', 'building', 'training.loop')
   loaded = loaded_by(*inside(*(f'robustness.{room}' for room in rooms)))
   assert not loaded & {*TENSORFLOW, 'scipy.stats'}, 'which takes as long as jax'

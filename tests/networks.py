@@ -11,6 +11,9 @@ import numpy as np
 from flax import linen as nn
 from flax import traverse_util
 
+from robustness.classifiers import ClassifierSettings, resolved
+from robustness.classifiers.network import NetworkWeights
+from robustness.classifiers.trained_here import TrainedHere
 from robustness.core.rows import ArrayRows
 from robustness.core.typing import Variables
 from robustness.models import catalog
@@ -49,6 +52,15 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
   generator = np.random.default_rng(seed)
   images = generator.random((count, *SHAPE), np.float32)
   return ArrayRows(images, generator.integers(0, len(CLASSES), count), CLASSES)
+
+
+def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> NetworkWeights:
+  """What a training of a network begins with, as `config.classifier.initial_weights` names it."""
+  kind = resolved(ClassifierSettings(name=name, train=True, initial_weights=weights))
+  assert isinstance(kind, TrainedHere)
+  read = kind.initial(shape)
+  assert read is not None
+  return read
 
 
 def normal_arrays(

@@ -23,7 +23,11 @@ from tensorflow_datasets.image_classification.domainnet import domainnet
 import input_pipeline
 from input_pipeline.sources import si_score
 from robustness import __main__
-from robustness.classifiers import ClassifierBuilder, builder, loading
+from robustness.building import builder
+from robustness.classifiers import network
+from robustness.classifiers.network import NetworkWeights
+from robustness.classifiers.trained_here import TrainedHere
+from robustness.classifiers.weights_file import WeightsFile
 from robustness.cli import command_line, process, running
 from robustness.corruptions.names import OFFICIAL, SETS
 from robustness.models import catalog, label_space
@@ -157,19 +161,20 @@ def given(command: str, home: pathlib.Path) -> str:
 def unmeasured():
   """Leaves out what a dry run measures; weights that would be fetched are known by their shapes.
   What commands share is opened and traced once: data, networks, trainings of alike rows."""
-  checked, check, wrap = set(), builder.check, loading.from_linen
+  checked, check, wrap = set(), builder.check, network.from_linen
   known, shapes_of = {}, Training._shapes.func
   wrapped = {}
 
-  def shapes(loader, label, settings, path, entry):
-    architecture = catalog.get(settings.name)
+  def shapes(kind, label, images, precision):
+    architecture, entry = kind.architecture, kind.record
     side = entry.input_size if entry else architecture.input_shape[0]
-    shape = loader.rows.image_shape if loader.experiment.data.crop else (side, side, 3)
+    shape = images.shape if images.has_set_size else (side, side, 3)
     names = label_space.get(label_space.IMAGENET).class_names
-    is_published = entry or (side > 32 and settings.weights != 'CHECKPOINT')  # of a run here
-    names = names if is_published else loader.rows.class_names
-    variables = architecture.variables(len(names), shape)
-    return loader.with_shapes(label, settings, variables, names, entry, shape)
+    is_published = entry or (side > 32 and kind.weights != 'CHECKPOINT')  # of a run here
+    names = names if is_published else images.class_names
+    variables, scaling = architecture.variables(len(names), shape), entry or architecture
+    weights = NetworkWeights('', variables, names, scaling.mean, scaling.std, shape)
+    return kind.with_shapes(label, weights, precision)
 
   def wrap_once(module, variables, *, name, **given):
     key = repr((module, jax.tree.leaves(variables), given))
@@ -193,9 +198,9 @@ def unmeasured():
   shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(catalog, 'ARCHITECTURES', shallow)
-    patched.setattr(loading.Loader, '_load_file', shapes)
-    patched.setattr(ClassifierBuilder, 'initial', lambda builder, recipe: None)
-    patched.setattr(loading, 'from_linen', wrap_once)
+    patched.setattr(WeightsFile, 'load', shapes)
+    patched.setattr(TrainedHere, 'initial', lambda kind, image_shape: None)
+    patched.setattr(network, 'from_linen', wrap_once)
     patched.setattr(builder, 'check', check_once)
     patched.setattr(Training, '_shapes', property(known_shapes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))

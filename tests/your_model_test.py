@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness.models import from_file
+from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
 from robustness.models.classifier import Classifier
 from tests import commands
 from tests.cases import cases
@@ -31,7 +31,8 @@ def in_a_folder(tmp_path, monkeypatch):
 
 def load(source: str) -> Classifier:
   pathlib.Path('mine.py').write_text(source)
-  classifier = from_file.load('mine.py:network', 'mine')
+  kind = resolved(ClassifierSettings(name='mine.py:network'))
+  classifier = kind.load('mine', Images((32, 32, 3), ()), 'float32')
   assert classifier.num_classes == len(set(classifier.class_names))
   return classifier
 

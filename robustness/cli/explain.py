@@ -13,9 +13,10 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from input_pipeline.settings import DataSettings
+from robustness.classifiers import ClassifierSettings
 from robustness.config import packaged
 from robustness.config.experiment import Execution
-from robustness.config.recipe import KINDS, ClassifierSettings
+from robustness.config.recipe import KINDS
 from robustness.core.errors import nearest
 from robustness.core.registry import Part, Registry, part_name
 from robustness.evaluation.study import STUDIES, ScoresPredictions

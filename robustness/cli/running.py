@@ -15,7 +15,8 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
-from robustness import checks, run
+from robustness import run
+from robustness.building import checks
 from robustness.cli import command_line, process
 from robustness.cli.explain import explain
 from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with

@@ -12,8 +12,9 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from input_pipeline.settings import DataSettings
+from robustness.classifiers import ClassifierSettings
 from robustness.config.experiment import Execution
-from robustness.config.recipe import KINDS, SECTIONS, ClassifierSettings
+from robustness.config.recipe import KINDS, SECTIONS
 from robustness.core.errors import nearest
 from robustness.core.registry import is_reference, part_name
 from robustness.core.typing import Facts
@@ -328,8 +329,8 @@ def classifier() -> dict[str, Any]:
     kind: {key: chosen.get(kind, ''), **registry.default_sections()}
     for kind, (key, registry) in KINDS.items()
   }
-  own = {'training': inherited(TrainingSettings), 'data': inherited(DataSettings)}
-  return {**single, **parts, **own, 'seed': placeholder(int)}
+  inheriting = {'training': inherited(TrainingSettings), 'data': inherited(DataSettings)}
+  return {**single, **parts, **inheriting, 'seed': placeholder(int)}
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:

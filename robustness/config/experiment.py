@@ -15,8 +15,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from input_pipeline.settings import DataSettings
-from robustness.config.recipe import ClassifierSettings, default_label, parse_classifier
+from absl import logging
+
+from input_pipeline.settings import DataSettings, Preparation
+from robustness.classifiers import ClassifierKind, ClassifierSettings
+from robustness.config.recipe import default_label, parse_classifier
 from robustness.core import settings
 from robustness.core.errors import InputError, naming, nearest
 from robustness.core.registry import check_fields, setting, word
@@ -91,7 +94,7 @@ class Experiment:
   measurements: Mapping[str, Measurement]
   summary: str
   data: DataSettings
-  classifiers: Mapping[str, ClassifierSettings]
+  classifiers: Mapping[str, ClassifierKind]
   execution: Execution
   has_labels: bool
 
@@ -118,6 +121,42 @@ class Experiment:
   def section_of_classifier(self, label: str) -> str:
     """Returns the section of the config that gives a classifier."""
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
+
+  def preparation(self) -> Preparation | None:
+    """Returns how published weights want their images; None if the config says it, or none are
+    used, or images are resized for each classifier on the device.
+
+    Raises:
+      InputError: classifiers that want different images, and a config that does not say which.
+    """
+    if self.data.resize or self.data.crop or self.data.resized_on_device:
+      return None
+    names: dict[tuple[int, int, str, bool], str] = {}
+    unrecorded = []
+    for label, classifier in self.classifiers.items():
+      if entry := classifier.record:
+        how = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
+        names.setdefault(how, entry.name + (f' ({entry.record})' if entry.record else ''))
+      elif not classifier.depends_on_seed:
+        unrecorded.append(label)
+    if len(names) > 1:
+      sizes = ', '.join(
+        f'{name}: {side} of {resize} pixels, {interpolation}'
+        for (side, resize, interpolation, _), name in names.items()
+      )
+      raise InputError(
+        f'the classifiers want their images prepared differently ({sizes}): run '
+        'them apart, or set --config.data.resize and --config.data.crop for all.'
+      )
+    for how, name in names.items():
+      if unrecorded:
+        logging.warning(
+          'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
+          'does: set --config.data.resize and --config.data.crop if otherwise.',
+          *(name, *how[:3], ', '.join(unrecorded)),
+        )
+      return Preparation(name, *how)
+    return None
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment whose classifiers are all trained with this seed."""
@@ -224,7 +263,7 @@ def refuse_what_is_lost(
 
 def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
-) -> dict[str, ClassifierSettings]:
+) -> dict[str, ClassifierKind]:
   chosen = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not chosen.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
@@ -244,15 +283,15 @@ def _classifiers(
   training = sections.get('training', {})
   settings.parse(TrainingSettings, training, 'config.training')
 
-  def parsed(section: Section, where: str) -> ClassifierSettings:
+  def parsed(section: Section, where: str) -> ClassifierKind:
     return parse_classifier(section, where, training, sections.get('data', {}), execution.seed)
 
   where = 'config.classifiers'
   if 'classifier' in sections:
-    recipe = parsed(sections['classifier'], 'config.classifier')
-    label = default_label(recipe.name)
+    section = sections['classifier']
+    label = default_label(str(section.get('name', ClassifierSettings.name)))
     settings.check_name('config.classifier.name', label, is_key=False)
-    return {label: recipe}
+    return {label: parsed(section, 'config.classifier')}
   several = sections['classifiers']
   if not several:
     raise InputError(f'{where} is empty: give at least one.')
@@ -294,7 +333,7 @@ def _check_seeds(sections: Section, experiment: Experiment) -> None:
     raise InputError(f'{given}, but the study {study.name} trains nothing: leave it ().')
   for label, recipe in experiment.classifiers.items():
     where = experiment.section_of_classifier(label)
-    if not (recipe.is_trained_here or recipe.probe or recipe.weights == 'random'):
+    if not (recipe.depends_on_seed or recipe.probe):
       raise InputError(
         f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
         'and no weights, or leave config.seeds ().'

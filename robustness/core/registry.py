@@ -231,17 +231,23 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
 
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
+  return {part.name: part for part in sorted(defined_in(package, base), key=lambda part: part.name)}
+
+
+@functools.cache
+def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
+  """Returns the subclasses of `base` that can be made, of the modules of a package or of a single
+  module."""
   parent = importlib.import_module(package)
   modules = [
     importlib.import_module(f'{package}.{entry.name}')
     for entry in pkgutil.iter_modules(vars(parent).get('__path__', ()))
   ] or [parent]
-  found = {part.name: part for module in modules for part in _defined(module, base)}
-  return dict(sorted(found.items()))
+  return tuple(part for module in modules for part in _defined(module, base))
 
 
-def _defined(module: ModuleType, base: type[P]) -> Iterator[type[P]]:
-  """Yields the parts that a module defines: subclasses that can be made."""
+def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
+  """Yields the subclasses of `base` that a module defines and that can be made."""
   for value in vars(module).values():
     own = inspect.isclass(value) and value is not base and value.__module__ == module.__name__
     if own and issubclass(value, base) and not inspect.isabstract(value):

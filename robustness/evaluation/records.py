@@ -32,7 +32,7 @@ Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
-"""Of `robustness.models.from_file`: what one function may differ by between devices."""
+"""The differences between devices that `robustness.classifiers.from_file` allows."""
 LAYOUT_KEYS = ('num_rows', 'num_views', 'block_rows', 'chunk_views')
 HEADER_FORM: json_files.Form = {'layout': dict.fromkeys(LAYOUT_KEYS, int), 'identity': dict}
 FORMAT = 2

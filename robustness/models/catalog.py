@@ -34,11 +34,6 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
   }
 )
 
-TORCH_LIBRARIES = ('timm:', 'hf:')
-"""What the names of classifiers that `robustness.models.torch_library` loads begin with."""
-RANDOM = 'random'
-"""Weights that are drawn from the seed, as a config names them."""
-
 WEIGHTS: Mapping[str, Weights] = MappingProxyType(
   {weights.name: weights for entry in ARCHITECTURES.values() for weights in entry.weights}
 )
@@ -59,8 +54,6 @@ def find(name: str) -> Architecture | None:
 
 def get(name: str) -> Architecture:
   """Returns what `find` does; if there is none, the InputError lists all and the nearest."""
-  if name.startswith(TORCH_LIBRARIES):
-    raise InputError(f'{name} runs in PyTorch and is not trained here: give its weights.')
   found = find(name)
   if found is None:
     raise InputError(

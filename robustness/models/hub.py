@@ -13,7 +13,7 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import catalog, preprocessing
-from robustness.models.architecture import HF, LOCAL, PYPI, SOURCES, TIMM, Weights
+from robustness.models.architecture import HF, LOCAL, PYPI, SOURCES, TIMM, Architecture, Weights
 from robustness.models.preprocessing import CONFIG_FILE, WEIGHTS_FILE
 
 
@@ -24,36 +24,31 @@ class Fetched(NamedTuple):
   revision: str
 
 
-def resolve(weights: str, architecture: str) -> Weights | None:
-  """Returns the published weights that a config's `weights` and `name` mean: by a name, a file that
-  is known by its own name, a file or a hub's folder with a record beside the weights, or '' for the
-  architecture's default; None for another file or folder.
+def resolve(weights: str, architecture: Architecture) -> Weights | None:
+  """Returns the published weights that a config's `weights` mean: by name, by the name of a file,
+  by a record in a file or beside it, or '' for the architecture's default; None for others.
 
   Raises:
     InputError: an unknown name, or weights of another architecture.
   """
-  found = catalog.find(architecture)
   if not weights:
-    return found.default_weights if found else None
-  known = {**catalog.WEIGHTS, **{entry.name: entry for entry in (found.weights if found else ())}}
-  source, colon, identity = weights.partition(':')
-  entry = known.get(weights)
+    return architecture.default_weights
+  published = {**catalog.WEIGHTS, **{entry.name: entry for entry in architecture.weights}}
+  source, _, identity = weights.partition(':')
+  path, entry = expanded(weights), published.get(weights)
   if entry is None and source == TIMM:
     entry = described_by_hub(identity)
-  elif entry is None and colon and (source in SOURCES or not expanded(weights).exists()):
-    raise InputError(f'unknown weights {weights!r}: {nearest(weights, known)}')
+  elif entry is None and source in SOURCES:
+    raise InputError(f'unknown weights {weights!r}: {nearest(weights, published)}')
   elif entry is None:
-    file = pathlib.Path(weights).name
-    matches = [one for one in known.values() if one.file.rpartition('/')[2] == file]
+    matches = [one for one in published.values() if pathlib.Path(one.file).name == path.name]
     entry = matches[0] if len(matches) == 1 else None
-    path = expanded(weights)
-    if entry is None and found and path.exists():
-      entry = preprocessing.beside(path, found)
-  name = found.name if found else architecture
-  if entry and entry.architecture != name:
+  if entry is None and path.exists():
+    entry = preprocessing.beside(path, architecture)
+  if entry and entry.architecture != architecture.name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and config.classifier.'
-      f'name is {name!r}: set --config.classifier.name={entry.architecture}'
+      f'name is {architecture.name!r}: set --config.classifier.name={entry.architecture}'
     )
   return entry
 

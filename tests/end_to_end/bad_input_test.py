@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from robustness import run
-from robustness.classifiers import ClassifierBuilder
+from robustness.building.builder import ClassifierBuilder
 from tests import refusals
 from tests.cases import cases
 from tests.end_to_end import runs

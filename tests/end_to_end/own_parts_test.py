@@ -15,8 +15,8 @@ from robustness.core.settings import without_inherited
 from robustness.models import weights
 from robustness.results import SINGLE, Results
 from tests import commands
+from tests.building.builder_test import builder, rows
 from tests.cases import cases
-from tests.classifiers.builder_test import builder, rows
 from tests.docs_test import recipes
 from tests.end_to_end import runs
 from tests.refusals import refused

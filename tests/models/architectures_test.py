@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from robustness.models import catalog, from_file, hub, naming, weights
+from robustness.classifiers import ClassifierSettings, resolved
+from robustness.classifiers.trained_here import TrainedHere
+from robustness.models import catalog, hub, naming, weights
 from robustness.models.bit_resnet import standardise
 from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.small_images import CifarResNet, shortcut
@@ -242,9 +244,9 @@ def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path):
   assert {'conv1.weight', 'bn3.running_var', 'fc.bias'} < set(given)
   variables = weights.import_variables(architecture, given)
   assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
-  entry = hub.resolve('timm:thin.mine', name)
-  assert entry and entry.file == 'model.safetensors' and hub.resolve('', name) is None
+  entry = hub.resolve('timm:thin.mine', architecture)
+  assert entry and entry.file == 'model.safetensors' and hub.resolve('', architecture) is None
   facts = catalog.file_facts(name)
   assert facts['file'] == 'mine.py' and len(facts['file_sha256']) == 64
-  assert not from_file.is_classifier(name) and not from_file.is_classifier('resnet20')
+  assert isinstance(resolved(ClassifierSettings(name=name, train=True)), TrainedHere)
   refused("unknown architecture '.*mine.py:SmallCNN'", catalog.get, f'{tmp_path}/mine.py:SmallCNN')

@@ -206,7 +206,7 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
   facts, content = weights.load_variables(out)[1], pathlib.Path('clip.safetensors').read_bytes()
   assert facts['class_names'] == list(NAMES)
   pathlib.Path('elsewhere').mkdir()
-  entry = hub.resolve(str(pathlib.Path(out).rename(f'elsewhere/{out}')), 'clip_rn50')
+  entry = hub.resolve(str(pathlib.Path(out).rename(f'elsewhere/{out}')), RN50)
   assert entry and (entry.mean, entry.std) == ((0.5,) * 3, (0.25,) * 3)
   assert entry.squash and entry.resize == 224 and entry.record == 'its metadata'
   assert facts['from_sha256'] == hashlib.sha256(content).hexdigest()

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from robustness.models import hub, preprocessing
+from robustness.models import catalog, hub, preprocessing
 from robustness.models.catalog import WEIGHTS
 from tests.cases import cases
 from tests.refusals import refused
@@ -31,7 +31,7 @@ CONFIG = {'architecture': 'resnet34', 'num_classes': 1000, 'pretrained_cfg': FAC
   ('folder/model.safetensors', 'resnet50', None),
 )
 def test_a_name_a_file_known_by_its_name_or_the_default(weights, architecture, name):
-  entry = hub.resolve(weights, architecture)
+  entry = hub.resolve(weights, catalog.get(architecture))
   assert (entry and entry.name) == name
 
 
@@ -39,12 +39,12 @@ def test_a_name_a_file_known_by_its_name_or_the_default(weights, architecture, n
   'weights, message',
   *(
     (name, f'unknown weights {name!r}.*(did you mean|valid)')
-    for name in ('torchvision:resnet50', 'pypi:lite0', 'tim:resnet50.a1_in1k')
+    for name in ('torchvision:resnet50', 'pypi:lite0')
   ),
   (LITE0, "'efficientnet_lite0'.*'resnet50'.*name=efficientnet_lite0"),
 )
 def test_unknown_names_and_weights_of_another_architecture_are_refused(weights, message):
-  refused(message, hub.resolve, weights, 'resnet50')
+  refused(message, hub.resolve, weights, catalog.get('resnet50'))
 
 
 @cases(
@@ -100,7 +100,7 @@ def test_without_a_network_the_message_says_what_to_put_where_and_with_one_timm_
   refused(f'hf download timm/resnet50.a1_in1k {files}', hub.fetch, WEIGHTS[RESNET50])
   (hugging_face / 'config.json').write_text(json.dumps(CONFIG))
   (hugging_face / 'model.safetensors').write_bytes(b'weights')
-  entry = hub.resolve('timm:resnet34.new', 'resnet34')
+  entry = hub.resolve('timm:resnet34.new', catalog.get('resnet34'))
   assert entry and (entry.mean, entry.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
   assert (entry.input_size, entry.resize, entry.licence) == (288, 320, 'mit')
   assert hub.fetch(entry) == hub.Fetched(hugging_face / 'model.safetensors', 'c0ffee')

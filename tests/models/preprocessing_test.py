@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.models import catalog, hub, preprocessing, weights
 from robustness.models.imagenet_names import NAMES
@@ -81,21 +80,21 @@ def test_a_file_or_folder_is_prepared_as_the_record_beside_it_says(
 ):
   folder = folder_with(tmp_path, {name: record})
   given = str(folder if whole else folder / 'model.safetensors')
-  found = hub.resolve(given, 'deit3_s16')
+  found = hub.resolve(given, catalog.get('deit3_s16'))
   assert (found.input_size, found.resize, found.interpolation, found.squash) == expected
   assert (found.mean, found.std) == (tuple(MEAN), tuple(STD))
   assert found.preprocessing['record'] == name
   assert hub.fetch(found).path == folder / 'model.safetensors'
   sections = {'mine': {'name': 'deit3_s16', 'weights': given}}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
-  wanted = preparation(experiment.from_config(config))
+  wanted = experiment.from_config(config).preparation()
   assert wanted.name == f'model.safetensors ({name})' and wanted.squash == expected[3]
 
 
 def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
   folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
-  assert hub.resolve(str(folder / 'model.safetensors'), 'resnet20') is None
-  assert hub.resolve(str(folder), 'resnet20') is None
+  assert hub.resolve(str(folder / 'model.safetensors'), catalog.get('resnet20')) is None
+  assert hub.resolve(str(folder), catalog.get('resnet20')) is None
 
 
 def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
@@ -105,7 +104,7 @@ def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
   def resolved(architecture, **change):
     facts = {'architecture': 'deit3_s16', 'preprocessing': {**how, **change}}
     weights.save_variables(path, {'params': {'a': np.zeros(1, np.float32)}}, facts)
-    return hub.resolve(str(path), architecture)
+    return hub.resolve(str(path), catalog.get(architecture))
 
   found = resolved('deit3_s16')
   assert found.preprocessing == {**how, 'record': 'its metadata'}
@@ -169,7 +168,7 @@ def timm(**change):
 )
 def test_records_that_cannot_be_followed_are_refused(tmp_path, architecture, records, message):
   folder = folder_with(tmp_path, records)
-  refused(message, hub.resolve, str(folder / 'model.safetensors'), architecture)
+  refused(message, hub.resolve, str(folder / 'model.safetensors'), catalog.get(architecture))
 
 
 def test_a_folder_of_several_weights_files_is_refused(tmp_path):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from robustness.classifiers.network import NetworkWeights
+from robustness.classifiers.trained_here import facts_of_initial
 from robustness.cli import overview as command
 from robustness.models import architecture, catalog
 from robustness.models.catalog import WEIGHTS
-from robustness.training.initial_weights import InitialWeights
 from tests.cases import cases
 from tests.models.peers import peer
 
@@ -90,7 +91,10 @@ def test_what_weights_were_trained_with_is_known_or_said_to_be_unknown():
   unknown = {name for name, recipe in recipes.items() if recipe is None}
   families = ('lite', 'convnext', 'deit3', 'dinov2', 'swin_', 'eva02', 'efficientnetv2')
   assert {next(f for f in families if f in name) for name in unknown} == {*families}
-  facts = {recipe: InitialWeights('w', {}, (), (), (), recipe).facts for recipe in (None, (), RAND)}
+  facts = {
+    recipe: facts_of_initial(NetworkWeights('w', {}, (), (), (), (8, 8, 3), {}, recipe))
+    for recipe in (None, (), RAND)
+  }
   assert facts[None]['initial_weights_resemble'] is None
   assert facts[()]['initial_weights_resemble'] == []
   assert {'rotation', 'contrast'} <= set(facts[RAND]['initial_weights_resemble'])

@@ -13,8 +13,8 @@ from robustness.attacks.pgd import PGD
 from robustness.core.rows import ArrayRows
 from robustness.models import probes
 from robustness.models.probes import PROBES, Linear, Neighbors, Prototype
+from tests.building.builder_test import builder
 from tests.cases import cases
-from tests.classifiers.builder_test import builder
 from tests.networks import SHAPE, tiny_classifier
 from tests.refusals import refused
 

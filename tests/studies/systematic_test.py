@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.classifiers import ClassifierBuilder
+from robustness.building.builder import ClassifierBuilder
 from robustness.config import experiment as experiments
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import importlib
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -19,15 +19,14 @@ import ml_dtypes
 import numpy as np
 from absl import logging
 
+from robustness.classifiers import RANDOM, ClassifierKind, ClassifierSettings, Images
 from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import catalog, hub, label_space, preprocessing
 from robustness.models.architecture import HF, LOCAL, TIMM, Weights
-from robustness.models.catalog import RANDOM
 from robustness.models.classifier import Classifier
-from robustness.models.inputs import InputFilter
 from robustness.models.preprocessing import CONFIG_FILE, TRANSFORMERS_FILE, WEIGHTS_FILE
 from robustness.models.state_dict import NPZ_SUFFIX, read_arrays
 
@@ -62,16 +61,6 @@ class _Built:
   outputs: int
   names: tuple[str, ...]
   headless: bool
-
-
-def describe(name: str, weights: str) -> Weights:
-  """Returns how the images of a config's `name` and `weights` are prepared, by the weights' record.
-
-  Raises:
-    InputError: an unknown name (the nearest are listed), a package that is not installed, files
-      that are not there, or a record that cannot be followed.
-  """
-  return _source(name, weights).entry
 
 
 @functools.lru_cache(maxsize=8)
@@ -135,87 +124,95 @@ def _from(
   return _Source(Weights(name, name, LOCAL, *where, record=said, **how), file, facts)
 
 
-def load(
-  name: str,
-  weights: str,
-  label: str,
-  input_shape: tuple[int, int, int],
-  class_names: Sequence[str],
-  *,
-  seed: int = 0,
-  headless: bool = False,
-  input_filter: InputFilter | None = None,
-) -> Classifier:
-  """Returns the classifier; its layer 'features' is what its last linear map is given.
+@dataclasses.dataclass(frozen=True)
+class TorchLibrary(ClassifierKind):
+  """A network of timm or transformers; its layer 'features' is what its last linear map takes."""
 
-  Args:
-    name: `timm:NAME` or `hf:REPOSITORY`.
-    weights: '', a file, a folder, or 'random'.
-    label: what tables call it.
-    input_shape: (H, W, C) of the images; timm's networks with positions of one size are resampled.
-    class_names: of the data: the network's where its record has none for as many classes.
-    seed: of random weights.
-    headless: whether the weights may lack the last linear map.
-    input_filter: what is done to images before.
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`."""
+    return section.name.startswith(tuple(f'{library}:' for library in _PACKAGES))
 
-  Raises:
-    InputError: see `describe`; weights that do not fit, or classes without names.
-  """
-  source, library = _source(name, weights), name.partition(':')[0]
-  known = label_space.get(label_space.IMAGENET)
-  own = len(class_names)
-  drawn = len(known.class_names) if label_space.is_imagenet(class_names) or not own else own
-  build = _build_timm if library == TIMM else _build_transformers
-  with _seeded(seed):
-    try:
-      built = build(source, input_shape, drawn)
-    except InputError as error:
-      raise InputError(f'{name}: {error}') from error
-    except Exception as error:  # libraries fail in their own ways; the cause is chained and quoted
-      reason = (str(error).splitlines() or [''])[0]
+  @functools.cached_property
+  def record(self) -> Weights:
+    """See `ClassifierKind`.
+
+    Raises:
+      InputError: an unknown name (the nearest are listed), a package that is not installed, files
+        that are not there, or a record that cannot be followed.
+    """
+    return _source(self.name, self.weights).entry
+
+  def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
+    """See `ClassifierKind`."""
+    if self.is_trained_here:
+      raise InputError(f'{self.name} runs in PyTorch and is not trained here: give its weights.')
+    super().check(label, image_shape, precision)
+
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """See `ClassifierKind`; networks of timm with positions of one size are resampled.
+
+    Random weights are for ImageNet's classes if the data have some of these, else for the data's.
+    """
+    source, imagenet = _source(self.name, self.weights), label_space.get(label_space.IMAGENET)
+    entry, data_classes, side = source.entry, images.class_names, source.entry.input_size
+    shape = images.shape if images.has_set_size else (side, side, 3)
+    drawn = (
+      imagenet.class_names
+      if label_space.is_imagenet(data_classes) or not data_classes
+      else data_classes
+    )
+    build = _build_timm if self.name.startswith(TIMM) else _build_transformers
+    with _seeded(self.seed):
+      try:
+        built = build(source, shape, len(drawn))
+      except InputError as error:
+        raise InputError(f'{self.name}: {error}') from error
+      except Exception as error:  # libraries fail in their own ways; the cause is quoted
+        reason = (str(error).splitlines() or [''])[0]
+        raise InputError(
+          f'{self.name} cannot be built with {entry.file or "random weights"} for images {shape}: '
+          f'{type(error).__name__}: {reason}'
+        ) from error
+    names, count, aliases = built.names, built.outputs, dict[str, int]()
+    if built.headless and not self.probe:
       raise InputError(
-        f'{name} cannot be built with {source.entry.file or "random weights"} for images '
-        f'{input_shape}: {type(error).__name__}: {reason}'
-      ) from error
-  names, count = built.names, built.outputs
-  aliases: Mapping[str, int] = {}
-  if built.headless and not headless:
-    raise InputError(
-      f'{name}: {source.entry.file or "its record"} has no last linear map, so it gives features '
-      "and no classes: set config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+        f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
+        "and no classes: set config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+      )
+    if count == len(imagenet.class_names) and (not names or names[0].startswith('tench')):
+      names, aliases = imagenet.class_names, dict(imagenet.aliases)
+    elif not names and count == len(data_classes):
+      label_space.log_numbers(self.name, data_classes)
+      names = data_classes
+    elif not names and self.probe:
+      names = tuple(map(str, range(count)))
+    if not names:
+      raise InputError(
+        f'{self.name} tells {count} classes apart, which its record does not name; the data have '
+        f'{len(data_classes)}.'
+      )
+    package = _package(_PACKAGES[self.name.partition(':')[0]], self.name)
+    facts = {
+      'architecture': self.name,
+      'library': f'{package.__name__} {package.__version__}',
+      'weights': entry.file or f'random, seed {self.seed}',
+      'preprocessing': entry.preprocessing,
+      'licence': entry.licence,
+      **({'input_filter': self.input_filter.describe()} if self.input_filter else {}),
+    }
+    classifier = Classifier.from_torch(
+      built.module,
+      shape,
+      names,
+      name=label,
+      mean=entry.mean,
+      std=entry.std,
+      head=built.head,
+      provenance=facts,
+      input_filter=self.input_filter,
     )
-  if count == len(known.class_names) and (not names or names[0].startswith('tench')):
-    names, aliases = known.class_names, known.aliases
-  elif not names:
-    label_space.log_numbers(name, class_names if count == own else ())
-    names = (
-      tuple(class_names) if count == own else tuple(map(str, range(count)) if headless else ())
-    )
-  if not names:
-    raise InputError(
-      f'{name} tells {count} classes apart, which its record does not name; the data have {own}.'
-    )
-  package = _package(_PACKAGES[library], name)
-  facts = {
-    'architecture': name,
-    'library': f'{package.__name__} {package.__version__}',
-    'weights': source.entry.file or f'random, seed {seed}',
-    'preprocessing': source.entry.preprocessing,
-    'licence': source.entry.licence,
-    **({'input_filter': input_filter.describe()} if input_filter else {}),
-  }
-  classifier = Classifier.from_torch(
-    built.module,
-    input_shape,
-    names,
-    name=label,
-    mean=source.entry.mean,
-    std=source.entry.std,
-    head=built.head,
-    provenance=facts,
-    input_filter=input_filter,
-  )
-  return dataclasses.replace(classifier, aliases=aliases)
+    return dataclasses.replace(classifier, aliases=aliases)
 
 
 def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from robustness.classifiers import ClassifierBuilder
+from robustness.building.builder import ClassifierBuilder
+from robustness.classifiers.network import NetworkWeights
 from robustness.config import experiment
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
@@ -18,11 +19,11 @@ from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.projection import match_labels
-from robustness.training import checkpoint, initial_weights
+from robustness.training import checkpoint
 from robustness.training.checkpoint import load_variables
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
-from tests.networks import random_variables
+from tests.networks import initial_weights, random_variables
 from tests.refusals import refused
 
 CLASSES = ('ant', 'bee', 'cat')
@@ -218,7 +219,7 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_told_to_be_as_us
     assert tunings.planned
   said = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
   assert said == ['usual', 'begun']
-  begun = [tunings.initial(recipe) for recipe in tunings.experiment.classifiers.values()]
+  begun = [recipe.initial((28, 28, 1)) for recipe in tunings.to_train().values()]
   assert [one and one.mean for one in begun] == [(-0.5,), usual.mean]
   facts = [one.provenance for one in (own, assumed)]
   assert [f['preprocessing']['mean'] for f in facts] == [[-0.5], list(usual.mean)]
@@ -243,8 +244,8 @@ def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_
   (tmp_path / 'config.json').write_text(json.dumps(record))
   (one,) = builder(tmp_path, {'net': {'weights': str(file)}}).build()
   assert labels_of(rows(), one) == [1, 2]
-  start = initial_weights.load(str(file), 'small_cnn', (28, 28, 1))
-  assert start is not None and 'head' not in start.for_classes(CLASSES)['params']
+  start = initial_weights('small_cnn', str(file), (28, 28, 1))
+  assert 'head' not in start.for_classes(CLASSES)['params']
   bare = {k: v for k, v in random_variables('small_cnn', 3)['params'].items() if k != 'head'}
   weights.save_variables(file, {**random_variables('small_cnn', 3), 'params': bare}, {})
   (tmp_path / 'config.json').unlink()
@@ -273,7 +274,7 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, t
 
 def test_weights_of_imagenet_keep_the_last_layer_where_the_data_say_wnids():
   variables = {'params': {'stem': 0, 'head': {'dense': {'bias': 0}}}}
-  start = initial_weights.InitialWeights('f0', variables, NAMES, (), ())
+  start = NetworkWeights('f0', variables, NAMES, (), (), (8, 8, 3))
   kept = [NAMES, WNIDS]
   assert all(start.for_classes(names) == variables for names in kept)
   other = [WNIDS[::-1], WNIDS[:7], ('animal', 'vehicle')]
@@ -281,12 +282,11 @@ def test_weights_of_imagenet_keep_the_last_layer_where_the_data_say_wnids():
 
 
 def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trained):
-  start = initial_weights.load(str(trained), 'small_cnn', (28, 28, 1))
-  assert start is not None and start.class_names == CLASSES
+  start = initial_weights('small_cnn', str(trained), (28, 28, 1))
+  assert start.class_names == CLASSES
   assert 'dense' in start.for_classes(CLASSES)['params']['head']
   assert 'head' not in start.for_classes(CLASSES[::-1])['params']
   assert (start.mean, start.std) == (catalog.get('small_cnn').mean, catalog.get('small_cnn').std)
-  assert initial_weights.load('', 'small_cnn', (28, 28, 1)) is None
 
 
 @cases(

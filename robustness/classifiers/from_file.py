@@ -14,9 +14,9 @@ import functools
 import numpy as np
 from absl import logging
 
+from robustness.classifiers import ClassifierKind, ClassifierSettings, Images
 from robustness.core import registry
 from robustness.core.errors import InputError
-from robustness.models import catalog
 from robustness.models.classifier import Classifier
 
 WHERE = 'config.classifier.name'
@@ -28,36 +28,59 @@ PROJECTIONS = 4
 _LEAST = 30.0  # logits further below the largest, infinite ones among them, are taken as this far
 
 
-def is_classifier(name: str) -> bool:
-  """Whether a config's name means a classifier in a file, which brings its own weights.
+@dataclasses.dataclass(frozen=True)
+class FromFile(ClassifierKind):
+  """What a user's file holds under a name: a `Classifier`, or a function that returns one."""
 
-  An architecture in a file does not: it is trained or given weights as those here are.
-  """
-  return registry.is_reference(name) and catalog.find(name) is None
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`; an architecture in a file is trained or given weights as those here."""
+    return registry.is_reference(section.name) and section.architecture is None
 
+  @property
+  def channels(self) -> int:
+    """See `ClassifierKind`."""
+    return self._made.input_shape[2]
 
-def load(reference: str, label: str) -> Classifier:
-  """Returns the classifier that `FILE.py:NAME` holds, which tables call `label`.
+  def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
+    """See `ClassifierKind`; weights and an input filter belong to the classifier in the file."""
+    if self.input_filter:
+      raise InputError(
+        f'{label} is a classifier of a file, which brings its own input filter: set '
+        "config.classifier.input_filter.name=''."
+      )
+    if self.weights or self.train:
+      raise InputError(
+        f'{self.name} brings its own weights: leave config.classifier.weights '
+        'empty and config.classifier.train False.'
+      )
+    super().check(label, image_shape, precision)
 
-  Its provenance also says file, name, the file's SHA-256 and what it gives for fixed images,
-  so that another version's records are not taken for its own.
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """Returns the classifier that the file holds, which tables call `label`.
 
-  Raises:
-    InputError: no such file or name, an error while the file or the classifier runs, or something
-      else than a `Classifier`.
-  """
-  found = registry.load(reference, WHERE)
-  return dataclasses.replace(_made(reference, found.digest), name=label)
+    Its provenance also says file, name, the file's SHA-256 and its outputs for fixed images, so
+    that records of another version are not taken for this one's.
+
+    Raises:
+      InputError: no such file or name, an error while the file or the classifier runs, or something
+        else than a `Classifier`.
+    """
+    return dataclasses.replace(self._made, name=label)
+
+  @property
+  def _made(self) -> Classifier:
+    return _made_by(self.name, registry.load(self.name, WHERE).digest)
 
 
 def forget() -> None:
   """Lets every file be run again: files that it reads, such as weights, may have changed."""
   registry.forget()
-  _made.cache_clear()
+  _made_by.cache_clear()
 
 
 @functools.lru_cache(maxsize=8)
-def _made(reference: str, digest: str) -> Classifier:
+def _made_by(reference: str, digest: str) -> Classifier:
   """Returns what the name is or makes, with its identity; `digest` is the file's."""
   found = registry.load(reference, WHERE)
   value, named = found.value, f'{found.name} in {found.path}'

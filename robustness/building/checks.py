@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from input_pipeline.settings import DataSettings
 from robustness import parallel
-from robustness.classifiers import ClassifierBuilder
+from robustness.building.builder import ClassifierBuilder
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import naming

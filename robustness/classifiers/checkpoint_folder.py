@@ -1,0 +1,73 @@
+"""A checkpoint folder that a training of this project wrote."""
+
+import dataclasses
+
+from robustness.classifiers import ClassifierSettings, Images
+from robustness.classifiers.network import NetworkWeights, StoredNetwork
+from robustness.core import json_files
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.typing import Facts
+from robustness.models import weights
+from robustness.models.classifier import Classifier
+from robustness.training.checkpoint import FACTS_NAME, load_variables, progress, unfinished
+
+OF_CLASSIFIER: json_files.Form = {
+  'architecture': str,
+  'class_names': [str],
+  'mean': [float],
+  'std': [float],
+  'image_shape': [int],
+}
+"""Facts of a checkpoint folder that a classifier is built from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointFolder(StoredNetwork):
+  """A network with the newest weights of a checkpoint folder."""
+
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`; a folder with a record holds a hub's weights."""
+    is_folder = section.weights != '' and expanded(section.weights).is_dir()
+    return is_folder and section.architecture is not None and section.record is None
+
+  def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
+    """See `StoredNetwork`; position embeddings are resampled for images of another shape."""
+    loaded, _ = self._newest()
+    if loaded.input_shape == tuple(image_shape):
+      return loaded
+    variables = weights.for_images(
+      self.architecture, loaded.variables, loaded.input_shape, image_shape, self.positions
+    )
+    return dataclasses.replace(loaded, variables=variables, input_shape=image_shape)
+
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """See `ClassifierKind`; it takes images of the shape that it was trained on."""
+    loaded, facts = self._newest()
+    here = self.input_filter.describe() if self.input_filter else None
+    if here != (trained_with := facts.get('input_filter')):
+      raise InputError(
+        f'{expanded(self.weights)} was trained with the input filter {trained_with or "none"} '
+        f'({FACTS_NAME}); the config has {here or "none"}: set config.classifier.input_filter as '
+        'it was.'
+      )
+    self.warn(label, loaded)
+    return self.classifier(label, loaded, precision)
+
+  def _newest(self) -> tuple[NetworkWeights, Facts]:
+    """Returns the weights of the newest checkpoint, and the facts of `classifier.json`."""
+    path = expanded(self.weights)
+    variables, facts = load_variables(path)
+    json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
+    if facts['architecture'] != self.name:
+      raise InputError(
+        f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks for '
+        f'{self.name!r}: --config.classifier.name={facts["architecture"]}.'
+      )
+    names, mean, std, shape = (
+      tuple(facts[key]) for key in ('class_names', 'mean', 'std', 'image_shape')
+    )
+    described = {'weights': path.name, **progress(facts)}
+    loaded = NetworkWeights(path.name, variables, names, mean, std, shape, described)
+    return dataclasses.replace(loaded, unfinished=unfinished(facts)), facts

@@ -1,0 +1,23 @@
+"""Weights that somebody published, by their name, or by the name of their file."""
+
+import dataclasses
+
+from robustness.classifiers import ClassifierSettings
+from robustness.classifiers.weights_file import WeightsFile
+from robustness.models import label_space
+from robustness.models.architecture import LOCAL, SOURCES
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedWeights(WeightsFile):
+  """A network with published weights, which the catalog or the hub describes."""
+
+  is_fallback = False
+  class_names = label_space.get(label_space.IMAGENET).class_names
+
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`; a hub is not asked when the config is read."""
+    if section.weights.partition(':')[0] in SOURCES:
+      return section.architecture is not None
+    return section.record is not None and section.record.source != LOCAL

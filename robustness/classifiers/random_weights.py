@@ -1,0 +1,39 @@
+"""Weights that are drawn from the seed and not trained."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from robustness.classifiers import RANDOM, ClassifierSettings, Images
+from robustness.classifiers.network import Network, NetworkWeights
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+from robustness.models.classifier import Classifier
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomWeights(Network):
+  """A network with weights that its initialisers draw from the seed."""
+
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`."""
+    return section.weights == RANDOM and section.architecture is not None
+
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """See `ClassifierKind`."""
+    architecture, class_names = self.architecture, images.class_names or ('0',)
+    if architecture.fit:
+      raise InputError(
+        f'{self.name} begins with variables that are computed from training images, and weights'
+        " that are 'random' lack them: give --config.classifier.train=True, or another "
+        '--config.classifier.name.'
+      )
+    module = architecture.build(len(class_names))
+    example = jnp.zeros((1, *images.shape))
+    variables = jax.jit(module.init)(random_keys.from_seed(self.seed), example)
+    mean, std = architecture.mean, architecture.std
+    facts = {'weights': f'random, seed {self.seed}'}
+    drawn = NetworkWeights(RANDOM, variables, class_names, mean, std, images.shape, facts)
+    return self.classifier(label, drawn, precision)

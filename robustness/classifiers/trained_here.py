@@ -1,0 +1,128 @@
+"""A network that is trained in the workdir of the run."""
+
+import dataclasses
+import functools
+
+from robustness.attacks import balls
+from robustness.augment.policy import Policy
+from robustness.classifiers import ClassifierSettings, Images, resolved
+from robustness.classifiers.network import Network, NetworkWeights, StoredNetwork
+from robustness.core.errors import InputError
+from robustness.core.pixels import BFLOAT16_STEP
+from robustness.core.typing import Facts, Variables
+from robustness.models.architecture import Weights
+from robustness.models.classifier import Classifier
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedHere(Network):
+  """A network without weights, which needs permission to train it (`train`)."""
+
+  is_fallback = True
+
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`."""
+    return not section.weights
+
+  @functools.cached_property
+  def start(self) -> StoredNetwork | None:
+    """The stored network that the training begins with; None where weights are drawn.
+
+    Raises:
+      InputError: `initial_weights` are of a kind that cannot be begun with.
+    """
+    if not self.initial_weights:
+      return None
+    start = resolved(self, weights=self.initial_weights, initial_weights='', train=False)
+    if not isinstance(start, StoredNetwork):
+      raise InputError(
+        f'config.classifier.initial_weights is {self.initial_weights!r}; it must be a file, a '
+        "checkpoint folder, the name of published weights, or '' to draw all weights from the seed."
+      )
+    return start
+
+  @functools.cached_property
+  def record(self) -> Weights | None:
+    """See `ClassifierKind`."""
+    return self.start.record if self.start else None
+
+  @property
+  def needs_mean(self) -> bool:
+    """See `ClassifierKind`."""
+    return self.start is not None and self.start.needs_mean
+
+  @property
+  def resamples_positions(self) -> bool:
+    """See `ClassifierKind`."""
+    return self.start is not None and self.has_positions
+
+  def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
+    """See `ClassifierKind`; refuses as well adversarial examples that bfloat16 rounds away."""
+    super().check(label, image_shape, precision)
+    if not self.train:
+      names = [entry.name for entry in self.architecture.weights]
+      published = f' or a name ({", ".join(names)})' if names else ''
+      raise InputError(
+        f'{label} has no weights: give --config.classifier.weights=FILE{published}, or '
+        'train it in this workdir with --config.classifier.train=True.'
+      )
+    if self.attack is None or (self.training.precision or precision) != 'bfloat16':
+      return
+    epsilon, unit = self.attack.epsilon, balls.mean_change(self.attack.norm, 1.0, image_shape)
+    if epsilon * unit < BFLOAT16_STEP:
+      raise InputError(
+        f'the training is in bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
+        f'would be rounded away: give config.classifier.attack.{self.attack.name}.epsilon of at '
+        f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set '
+        '--config.training.precision=float32.'
+      )
+
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """See `ClassifierKind`; the classes are those of the training images."""
+    initial = self.initial(images.shape)
+    if self.start and initial:
+      self.start.warn(label, initial)
+    shapes = self.architecture.variables(len(images.class_names), images.shape)
+    return self.with_shapes(label, self.trained(shapes, images, initial), precision)
+
+  def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
+    """Returns the weights that a training begins with; None where weights are drawn."""
+    return self.start.read(image_shape) if self.start else None
+
+  def trained(
+    self,
+    variables: Variables,
+    images: Images,
+    initial: NetworkWeights | None,
+    facts: Facts | None = None,
+  ) -> NetworkWeights:
+    """Returns the weights of a training on some images, or their shapes, with what is known."""
+    normalisation = initial or self.architecture
+    facts = {
+      'weights': 'trained here',
+      **(facts_of_initial(initial) if initial else {}),
+      **(facts or {}),
+    }
+    mean, std = normalisation.mean, normalisation.std
+    return NetworkWeights('', variables, images.class_names, mean, std, images.shape, facts)
+
+
+def facts_of_initial(initial: NetworkWeights) -> Facts:
+  """Returns what results say of weights that a training began with.
+
+  Among it are the transforms of `robustness.environments` that the images of their training
+  resemble; None stands for what is unknown.
+  """
+  resembles = None
+  if initial.trained_with is not None:
+    policy = Policy.of(**{name: {} for name in initial.trained_with})
+    resembles = sorted({name for part in policy.augmentations for name in part.resembles})
+  return {
+    'initial_weights': initial.name,
+    'initial_weights_trained_with': (
+      None if initial.trained_with is None else [*initial.trained_with]
+    ),
+    'initial_weights_resemble': resembles,
+    **({'initial_weights_unfinished': initial.unfinished} if initial.unfinished else {}),
+  }

@@ -1,0 +1,137 @@
+"""A file of weights, with or without a record of how their images are prepared."""
+
+import dataclasses
+import functools
+
+import jax
+
+from robustness.classifiers import ClassifierSettings, Images
+from robustness.classifiers.network import NetworkWeights, StoredNetwork
+from robustness.core.errors import InputError, nearest
+from robustness.core.paths import expanded
+from robustness.core.typing import Facts
+from robustness.models import catalog, hub, label_space, weights
+from robustness.models.architecture import Architecture, Weights
+from robustness.models.classifier import Classifier
+from robustness.models.naming import Scheme
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightsFile(StoredNetwork):
+  """A network with the weights of a file, or of a folder that a hub's client downloaded."""
+
+  is_fallback = True
+
+  @classmethod
+  def claims(cls, section: ClassifierSettings) -> bool:
+    """See `ClassifierKind`."""
+    return bool(section.weights)
+
+  @property
+  def needs_mean(self) -> bool:
+    """See `ClassifierKind`."""
+    return self.record is None
+
+  @property
+  def resamples_positions(self) -> bool:
+    """See `ClassifierKind`."""
+    return self.has_positions
+
+  @functools.cached_property
+  def fetched(self) -> hub.Fetched:
+    """The file, downloaded if need be."""
+    path = expanded(self.weights)
+    if self.record and not path.is_file():
+      return hub.fetch(self.record)
+    if ':' in self.weights and not path.exists():
+      valid = nearest(self.weights, catalog.WEIGHTS)
+      raise InputError(f'unknown weights {self.weights!r}: {valid}')
+    return hub.Fetched(path, 'a local file')
+
+  @functools.cached_property
+  def class_names(self) -> tuple[str, ...]:
+    """The classes that the file or its record names; () where neither does."""
+    return weights.saved_class_names(self.fetched.path) or (
+      self.record.class_names if self.record else ()
+    )
+
+  def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
+    """See `StoredNetwork`."""
+    return self._read(image_shape, len(self.class_names) or None)
+
+  def load(self, label: str, images: Images, precision: str) -> Classifier:
+    """See `ClassifierKind`; features, which need no classes, need no last layer either."""
+    names, *others = self._possible_classes(images.class_names)
+    count = None if self.probe or others else len(names) or None
+    loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
+    if count is None:
+      variables = loaded.variables
+      if self.probe:
+        variables = weights.with_head(self.architecture, variables, loaded.input_shape)
+      elif 'head' not in variables['params']:
+        raise InputError(
+          f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
+          "config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+        )
+      count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
+      fitting = (classes for classes in (names, *others) if len(classes) == count)
+      names = next(fitting, tuple(map(str, range(count))))
+      loaded = dataclasses.replace(loaded, variables=variables)
+    self.warn(label, loaded)
+    return self.classifier(label, dataclasses.replace(loaded, class_names=names), precision)
+
+  @property
+  def _input_shape(self) -> tuple[int, int, int]:
+    height, width, channels = self.architecture.input_shape
+    if self.record:
+      height = width = self.record.input_size
+    return height, width, channels
+
+  def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Returns lists of classes that the weights may be for; the number of outputs decides.
+
+    Weights that name no classes are for ImageNet's if the data have some of these, else for the
+    data's, or for either where predictions are projected onto another label space.
+    """
+    imagenet = label_space.get(label_space.IMAGENET).class_names
+    if self.class_names:
+      return [self.class_names]
+    if label_space.is_imagenet(data_classes):
+      return [imagenet]
+    label_space.log_numbers(self.fetched.path.name, data_classes)
+    return [data_classes, imagenet] if self.label_space else [data_classes]
+
+  def _read(self, image_shape: tuple[int, int, int], num_classes: int | None) -> NetworkWeights:
+    """Returns the weights; refuses another number of outputs than `num_classes`, if given."""
+    path, revision = self.fetched
+    variables, notes = weights.load_with_notes(
+      path, self.architecture, num_classes, image_shape, self.positions
+    )
+    record, project = self.record, notes.get('normalised_as', '')
+    facts: Facts = {'weights': path.name}
+    normalisation: Weights | Architecture | Scheme | WeightsFile = record or self.architecture
+    if record:
+      facts = {
+        'weights': record.name,
+        'file': path.name,
+        'revision': revision,
+        'preprocessing': record.preprocessing,
+        'licence': record.licence,
+      }
+    elif self.mean:
+      normalisation, notes['normalised_as'] = self, 'config.classifier.mean and std'
+    elif project:
+      normalisation = self.architecture.scheme(project)
+    else:
+      notes['normalised_as'] = f'assumed: {self.name}'
+    return NetworkWeights(
+      facts['weights'],
+      variables,
+      self.class_names,
+      normalisation.mean,
+      normalisation.std,
+      image_shape,
+      {**facts, **notes},
+      record.trained_with if record else None,
+      is_assumed=not (record or self.mean or project),
+    )
