@@ -136,7 +136,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   of_ratio = method.str.startswith(LOG_RATIO).to_numpy()
-  low, high, value = (np.where(of_ratio, np.log1p(end), end) for end in (low, high, value))
+  low, high = (np.log1p(end, out=end.copy(), where=of_ratio) for end in (low, high))
   is_symmetric = of_ratio | method.str.contains(BONETT_PRICE, regex=False).to_numpy()
   value = np.where(is_symmetric, (low + high) / 2, value)
   reach = np.where(value > 0, value - low, high - value)

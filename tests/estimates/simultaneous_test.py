@@ -157,6 +157,11 @@ def test_a_p_value_is_the_level_at_which_the_interval_reaches_0(method, n):
   assert np.isnan(p_values(unknown)).all() and not significant(unknown, ERROR).any()
 
 
+def test_a_difference_of_shares_may_reach_minus_1():
+  row = made(-0.5, -1.0, 0.1, 8, 'bonett-price', versus='first').to_frame().T
+  assert 0.05 < p_values(row)[0] < 0.2
+
+
 def test_over_seeds_what_chance_adds_to_is_not_marked():
   row = made(-0.3, -0.31, -0.29, 5, 'student over seeds', versus='first').to_frame().T
   assert significant(row, SIZE).all()
