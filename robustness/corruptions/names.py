@@ -164,6 +164,10 @@ def view_id(corruption: str, severity: float) -> int:
   return _BETWEEN + round(FINEST * (5 * number + severity))
 
 
+SMALL_SIDE = 64
+"""Side of images up to which they are like those of CIFAR-10, and not those of ImageNet."""
+
+
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
   """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`; those in a
   user's code come last, as `FILE.py:NAME`."""
@@ -172,10 +176,13 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
   return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 
-def whole_sets(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
   """Returns the sets all of whose corruptions are among `names`, and 'shown', which is
-  `names`, if none of them is all of these."""
+  `names`, if none of them is all of these. Of several, that of the experiments of Yin et al. on
+  images of another size than `side` is left out, if it is known."""
   known = {**SETS, **STORED_SETS}.items()
   sets = {label: members for label, members in known if set(members) <= set(names)}
   whole = any(set(members) == set(names) for members in sets.values())
+  if side and len(sets) > 1:
+    sets.pop('fourier_imagenet' if side <= SMALL_SIDE else 'fourier_cifar', None)
   return sets if whole else {**sets, 'shown': tuple(names)}

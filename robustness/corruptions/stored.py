@@ -170,7 +170,7 @@ class StoredOrMade(CorruptionViews):
     shown = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
     rows = by_part([*map(records.column, COLUMNS)], [*clean, *shown.parts])
-    return SelectedRows(records, rows), shown.table_of_views(bool(clean))
+    return SelectedRows(records, rows), shown.table_of_views(image_shape, bool(clean))
 
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape

@@ -247,10 +247,9 @@ class CorruptionViews(Study):
     """Names views 'clean' and '<corruption> <severity>'; averages over those of each corruption, of
     each severity, and of each whole set. Severities between the five are in no group.
     """
-    del image_shape
-    return self.table_of_views(clean=True)
+    return self.table_of_views(image_shape, clean=True)
 
-  def table_of_views(self, clean: bool) -> ViewTable:
+  def table_of_views(self, image_shape: ImageShape, clean: bool) -> ViewTable:
     """Returns what `view_table` does, of views with the clean one first or without it."""
     facets: dict[str, Mapping[str, object]] = {
       f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels
@@ -266,7 +265,7 @@ class CorruptionViews(Study):
     }
     sets = {
       label: [view for name in members for view in views[name]]
-      for label, members in whole_sets(self.names).items()
+      for label, members in whole_sets(self.names, min(image_shape[:2])).items()
     }
     names, alone = (['clean', *facets], {'clean': [CLEAN]}) if clean else ([*facets], {})
     made = ViewTable.of(names, {**alone, **views, **by_severity, **sets})

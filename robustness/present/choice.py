@@ -121,7 +121,21 @@ def choices(results: Results) -> list[Choice]:
     chosen += differences(table, quantity, rate)
   for quantity in quantities:
     chosen += extremes(table, quantity, results.quantities)
-  return chosen
+  told: dict[object, Choice] = {}
+  for choice in chosen:
+    told.setdefault(_values(choice), choice)
+  return list(told.values())
+
+
+def _values(choice: Choice) -> tuple[object, ...]:
+  """Returns what tells choices apart: those of errors and of accuracies, 1 minus these, are one."""
+  rows, quantity = choice.rows, choice.quantity
+  values = rows['value']
+  if quantity.range == (0, 1) and quantity.better == 'higher':
+    values = (rows.versus == '') - values
+  keys = rows[['classifier', 'versus', *choice.facets]].astype(str)
+  cells = keys.assign(value=values.map('{:.9g}'.format)).itertuples(index=False, name=None)
+  return quantity.kind, choice.extremes is None, frozenset(cells)
 
 
 def leading(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
@@ -213,11 +227,12 @@ def _many(
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     many = group[((group.versus != '') == is_difference) & group['value'].notna()]
     many = many[many['low'].notna()] if many['low'].notna().any() else many
-    sizes = many.groupby(['classifier', 'versus'])['value']
-    ends = (
-      many.loc[[*sizes.idxmin(), *sizes.idxmax()]].drop(columns=[*facets]) if len(many) else many
-    )
-    if len(facets) <= most and sizes.size().max() > 1 and ends.merge(level, on=[*_SAME]).empty:
+    if many.empty or len(facets) > most:
+      continue
+    pairs = many.groupby(['classifier', 'versus'])['value']
+    ends = many.loc[[*pairs.idxmin(), *pairs.idxmax()]].drop(columns=[*facets])
+    of_level = ends.merge(level, on=[*_SAME])[['classifier', 'versus']].drop_duplicates()
+    if pairs.size().max() > 1 and len(of_level) < pairs.ngroups:
       yield facets, many
 
 

@@ -23,14 +23,12 @@ from robustness.results import Findings, Results, Table
 
 TITLE = 'Tables and figures of Yin et al. (2019)'
 STUDY, PUBLISHED, NATURAL = 'corruption_error', 'published', 'natural'
-SMALL = 64
-"""Side of images up to which tables 1 and 3, of CIFAR-10, are meant, and not ImageNet's table 4."""
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns the paper's table for images of this size, and the set of its corruptions."""
-  is_small = max(results.data['image_shape'][:2]) <= SMALL
-  return (TABLE_3, 'fourier_cifar') if is_small else (TABLE_4, 'fourier_imagenet')
+  """Returns the paper's table of the corruptions that are measured, and their set."""
+  is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
+  return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:

@@ -253,8 +253,9 @@ def _about_brackets(results: Results) -> str:
   return (
     f'Brackets hold {shares} intervals. {"".join(apart)}{they} say how the numbers{of} would vary '
     f'over other images of the same kind; they leave out what {training}images of another kind '
-    'would change. “For all together” and “for both”: the largest or smallest of many was chosen, '
-    'and the interval allows for that. How each is made stands in results.csv.'
+    'would change. Simultaneous ones allow for the choice of the largest or smallest of many, and '
+    'for several comparisons. Which of many places differ holds at the false-discovery rate of the '
+    'figures. How each interval is made stands in results.csv.'
   )
 
 

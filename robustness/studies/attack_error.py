@@ -322,7 +322,11 @@ class AttackError(Study):
         fell = recorded.outcomes(functools.partial(_fell_by, number))
         facets = {'stage': stage}
         yield self.means(ERROR_AFTER, fell, ('epsilon',), where=own, facets=facets, test=True)
-    yield self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
+    worst = self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
+    shortened = filter(None, (attack.shortcoming for attack in self._ensembles.values()))
+    if note := ' and '.join(shortened):
+      worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
+    yield worst
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
     rows = recorded.clusters
     fractions = {k: energy_fraction(high[k], energy[k]) for k in energy}

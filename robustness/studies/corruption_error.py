@@ -176,8 +176,13 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates, with a note on mCE where it is not the published kind."""
-    estimates = super().reduce(evaluations, image_shape).estimates
+    """Returns the estimates, with a note on mCE where it is not the published kind; without those
+    of sets that belong to images of another size."""
+    sets = whole_sets(self.names, min(image_shape[:2]))
+    estimates = [
+      part[part['corruption_set'].isin(sets)] if 'corruption_set' in part else part
+      for part in super().reduce(evaluations, image_shape).estimates
+    ]
     note = self._incomparable(image_shape)
     for part in estimates if note else ():
       own = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')

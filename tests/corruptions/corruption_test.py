@@ -15,6 +15,7 @@ from robustness.corruptions.names import (
   SETS,
   STORED_SETS,
   view_id,
+  whole_sets,
 )
 from robustness.environments.transforms import ROTATION, get
 from robustness.studies import corruption_error, flip_rate, systematic
@@ -152,3 +153,14 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
   assert flips.parameters['draws'].tolist() == [number + 1 for number in own for _ in range(5)]
   environments = systematic.Systematic(environments=('fog', ROTATION)).views(shape).ids.tolist()
   assert environments[:6] == [0, *ids[:5]] and min(environments[6:]) > 1000
+
+
+def test_of_several_sets_that_of_images_of_another_size_is_left_out():
+  assert 'fourier_imagenet' in whole_sets(OFFICIAL) and 'fourier_cifar' in whole_sets(SETS['all'])
+  assert list(whole_sets(OFFICIAL, 32)) == ['official']
+  assert 'fourier_imagenet' in whole_sets(OFFICIAL, 224)
+  assert 'fourier_cifar' in whole_sets(SETS['all'], 32) and 'fourier_cifar' not in whole_sets(
+    SETS['all'], 224
+  )
+  alone = whole_sets(SETS['fourier_imagenet'], 32)
+  assert list(alone) == ['fourier_imagenet'], 'the only set that was asked for'

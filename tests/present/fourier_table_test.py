@@ -29,10 +29,7 @@ def made_records(path, label: str) -> Evaluation:
 def results(tmp_path_factory):
   folder = tmp_path_factory.mktemp('records')
   evaluations = [made_records(folder, label) for label in LABELS]
-  data, described = (
-    {'num_examples': ROWS, 'image_shape': (32, 32, 3)},
-    [{'label': label} for label in LABELS],
-  )
+  data, described = ({'num_examples': ROWS}, [{'label': label} for label in LABELS])
   table = assemble(STUDY.reduce(evaluations, (32, 32, 3)).estimates)
   results = Results(STUDY.name, described, data, STUDY.describe(), table=table)
   results.quantities = STUDY.quantities
@@ -104,8 +101,9 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   assert 'table 1' not in fourier_table.summarise({'errors': results}).tables
 
 
-def test_the_table_is_that_of_images_of_this_size_and_mce_is_printed_beside_its_own_kind(results):
-  large = dataclasses.replace(results, data={**results.data, 'image_shape': (224, 224, 3)})
+def test_the_table_is_that_of_the_measured_set_and_mce_is_printed_beside_its_own_kind(results):
+  of_set = results.table.replace({'corruption_set': {'fourier_cifar': 'fourier_imagenet'}})
+  large = dataclasses.replace(results, table=of_set)
   assert fourier_table.published_table(large) == (TABLE_4, 'fourier_imagenet')
   assert fourier_table.published_table(results) == (TABLE_3, 'fourier_cifar')
   settings = {**results.settings, 'baseline': 'cifar10_standard'}

@@ -215,3 +215,18 @@ def test_a_smallest_that_is_the_level_is_not_told_again():
   told = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
   assert told[0].startswith('Top-1 accuracy: net ')
   assert not any('owest' in text for text in told)
+
+
+def test_what_an_error_says_its_accuracy_does_not_say_again():
+  wrong = np.random.default_rng(0).random((2, 90, 8)) < 0.4
+  views = pd.DataFrame({'corruption': [f'c{k}' for k in range(8)]})
+  errors = Outcomes({'a': wrong[0], 'b': wrong[1]}, views)
+  right = Outcomes({'a': ~wrong[0], 'b': ~wrong[1]}, views)
+  parts = [
+    means(of, outcomes, by, test=True)
+    for of, outcomes in ((ACCURACY, right), (ERROR, errors))
+    for by in ((), ('corruption',))
+  ]
+  results = Results('made', [], {}, {}, table=assemble(parts), quantities=(ACCURACY, ERROR))
+  texts = sentences.sentences(results)
+  assert len(texts) == 3 and not any('error' in text or 'errs' in text for text in texts)

@@ -20,6 +20,8 @@ from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.fourier.filters import high_pass
+from robustness.present import text
+from robustness.results import Results
 from robustness.studies.attack_error import ATTACK_ERROR, AttackError
 from tests.cases import cases
 from tests.end_to_end import runs
@@ -288,6 +290,19 @@ def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
   study = AttackError(attacks=attacks, attack=chosen)
   records = evaluate(SMALL, ('first',))[0].records
   assert study.differences(records, SHAPE) == [*Study.differences(study, records, SHAPE), *expected]
+
+
+def test_a_headline_notes_that_auto_attack_was_shortened(evaluate):
+  settings = {'auto_attack': {'queries': 20, 'iterations': 2}}
+  ball = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
+  study = AttackError(attacks=('auto_attack',), attack=settings, **ball)
+  table = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
+  [row] = select(table, 'attack_error', epsilon=...).itertuples()
+  expected = "auto_attack of 2 steps and 20 queries, fewer than its authors': a lower bound"
+  assert row.note == expected
+  shown = Results('attack_error', [{'label': 'first'}], {}, {}, table=table)
+  shown.quantities = study.quantities
+  assert f'[1] {expected}' in text.summary(shown)
 
 
 def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
