@@ -84,28 +84,27 @@ class TrainedHere(Network):
     if self.start and initial:
       self.start.warn(label, initial)
     shapes = self.architecture.variables(len(images.class_names), images.shape)
-    return self.with_shapes(label, self.trained(shapes, images, initial), precision)
+    return self.with_shapes(label, self.trained(shapes, images, initial, {}), precision)
 
   def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
     """Returns the weights that a training begins with; None where weights are drawn."""
     return self.start.read(image_shape) if self.start else None
 
   def trained(
-    self,
-    variables: Variables,
-    images: Images,
-    initial: NetworkWeights | None,
-    facts: Facts | None = None,
+    self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns the weights of a training on some images, or their shapes, with what is known."""
+    """Returns the weights of a training on some images, or their shapes, with facts about it."""
     normalisation = initial or self.architecture
-    facts = {
-      'weights': 'trained here',
-      **(facts_of_initial(initial) if initial else {}),
-      **(facts or {}),
-    }
-    mean, std = normalisation.mean, normalisation.std
-    return NetworkWeights('', variables, images.class_names, mean, std, images.shape, facts)
+    begun_with = facts_of_initial(initial) if initial else {}
+    return NetworkWeights(
+      'trained here',
+      variables,
+      images.class_names,
+      normalisation.mean,
+      normalisation.std,
+      images.shape,
+      {'weights': 'trained here', **begun_with, **facts},
+    )
 
 
 def facts_of_initial(initial: NetworkWeights) -> Facts:
@@ -114,15 +113,13 @@ def facts_of_initial(initial: NetworkWeights) -> Facts:
   Among it are the transforms of `robustness.environments` that the images of their training
   resemble; None stands for what is unknown.
   """
-  resembles = None
-  if initial.trained_with is not None:
-    policy = Policy.of(**{name: {} for name in initial.trained_with})
+  trained_with, resembles = initial.trained_with, None
+  if trained_with is not None:
+    policy = Policy.of(**{name: {} for name in trained_with})
     resembles = sorted({name for part in policy.augmentations for name in part.resembles})
   return {
     'initial_weights': initial.name,
-    'initial_weights_trained_with': (
-      None if initial.trained_with is None else [*initial.trained_with]
-    ),
+    'initial_weights_trained_with': None if trained_with is None else [*trained_with],
     'initial_weights_resemble': resembles,
     **({'initial_weights_unfinished': initial.unfinished} if initial.unfinished else {}),
   }
