@@ -412,6 +412,8 @@ def data_words(data: Facts) -> str:
   shape = list(data.get('image_shape') or [])
   size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
   unit = 'frame' if data.get('perturbations') else 'image'
+  if data.get('num_backgrounds'):  # each is a scene at every level of the study
+    unit, source = 'pair', 'an object and a background'
   return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
 
 

@@ -12,7 +12,14 @@ from matplotlib.figure import Figure
 
 from robustness import __version__
 from robustness.estimates.quantity import Quantity
-from robustness.present.page import PAPERS, Context, bibtex, classifier_words, write_report
+from robustness.present.page import (
+  PAPERS,
+  Context,
+  bibtex,
+  classifier_words,
+  data_words,
+  write_report,
+)
 from robustness.present.publish import Presentation, publish
 from robustness.present.sentences import findings
 from robustness.present.style import save
@@ -263,3 +270,8 @@ def test_a_figure_that_fails_leaves_the_results(tmp_path):
   with pytest.raises(ZeroDivisionError):
     publish(tmp_path, RESULTS, Presentation('None', figures=lambda _: 1 // 0), MADE_BY, {})
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
+
+
+def test_scenes_are_told_as_pairs_which_a_study_shows_at_many_levels():
+  data = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
+  assert data_words(data) == '14 pairs of an object and a background'
