@@ -31,6 +31,8 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -126,10 +128,11 @@ def check(predicted: np.ndarray, expected: np.ndarray, labels: np.ndarray) -> fl
 def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
   """Returns a network in PyTorch and in JAX with the weights of a file, or with random ones."""
   network = ResNet(int(name.removeprefix('resnet'))).eval()
-  own = {name: value.numpy() for name, value in network.state_dict().items()}
-  state = read_arrays(file) if file else own
-  variables = weights.import_variables(catalog.get(name), state)  # refuses what does not fit
-  tensors = {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
+  if not file:
+    file = os.path.join(tempfile.mkdtemp(), 'random.pth')
+    torch.save(network.state_dict(), file)
+  variables = weights.load(file, catalog.get(name))  # refuses what does not fit
+  tensors = {name: torch.from_numpy(np.array(value)) for name, value in read_arrays(file).items()}
   network.load_state_dict(tensors, strict=False)  # counters of batches may be missing
   return network, subject.classifier(name, variables=variables)
 

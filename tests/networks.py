@@ -2,8 +2,10 @@
 
 import dataclasses
 import re
+import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from robustness.classifiers.network import NetworkWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.core.rows import ArrayRows
 from robustness.core.typing import Variables
-from robustness.models import catalog
+from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier, from_linen
 
@@ -61,6 +63,13 @@ def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> Net
   read = kind.initial(shape)
   assert read is not None
   return read
+
+
+def imported(architecture: Architecture, arrays: Mapping[str, Any], *given: Any) -> Variables:
+  """The variables in a file of another project's arrays; `given` is as in `weights.load`."""
+  with tempfile.TemporaryDirectory() as folder:
+    np.savez(f'{folder}/weights.npz', **arrays)
+    return weights.load(f'{folder}/weights.npz', architecture, *given)
 
 
 def normal_arrays(

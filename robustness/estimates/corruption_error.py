@@ -54,15 +54,6 @@ def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
   return np.asarray(own / reference)
 
 
-def relative_mean_corruption_error(
-  error: ArrayLike, clean: float, baseline: ArrayLike, baseline_clean: float
-) -> float:
-  """Returns the relative mCE: errors over and above the clean error, as a ratio; NaN if the
-  baseline loses nothing, on average, under some corruption. See `mean_corruption_error`."""
-  own, reference = _over_severities(error), _over_severities(baseline)
-  return float(excess_ratio(np.append(clean, own), np.append(baseline_clean, reference)))
-
-
 def mean_ratio(own: np.ndarray, base: np.ndarray) -> np.ndarray:
   """Returns the mean over corruptions of errors over the baseline's, [..., K] -> [...]."""
   return np.asarray((own / base).mean(-1))

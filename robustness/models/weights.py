@@ -106,22 +106,6 @@ def load_with_notes(
     raise InputError(f'{file}: {error}') from error
 
 
-def import_variables(
-  architecture: Architecture,
-  arrays: Mapping[str, np.ndarray],
-  num_classes: int | None = None,
-  input_shape: Shape | None = None,
-  positions: str = position_embedding.BICUBIC,
-) -> Variables:
-  """Returns the Linen variables that hold the same numbers as another project's arrays, which have
-  the names of one of the architecture's schemes; see `load_with_notes` and `restore`.
-
-  Half and double precision become float32, which is logged.
-  """
-  scheme = _scheme(architecture, arrays)
-  return _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)[0]
-
-
 def for_images(
   architecture: Architecture,
   variables: Variables,

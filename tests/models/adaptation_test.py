@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from robustness.models import catalog, weights
+from robustness.models import catalog
 from robustness.models.adaptation import Statistics, Tent, moments
 from robustness.models.classifier import Classifier
 from robustness.models.small_images import CifarResNet
 from tests.cases import cases
 from tests.models.peers import peer
-from tests.networks import SHAPE, tiny_classifier
+from tests.networks import SHAPE, imported, tiny_classifier
 from tests.refusals import refused
 
 RESNET8 = dataclasses.replace(catalog.get('resnet20'), name='resnet8', network=CifarResNet(10, 8))
@@ -55,7 +55,7 @@ def network():
     if 'running' in name:
       values.uniform_(0.05, 0.3)
   arrays = {name: value.numpy().copy() for name, value in module.state_dict().items()}
-  return module, weights.import_variables(RESNET8, arrays)
+  return module, imported(RESNET8, arrays)
 
 
 def torch_answers(module, of_batch):

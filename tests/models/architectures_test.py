@@ -12,7 +12,7 @@ from flax import traverse_util
 
 from robustness.classifiers import ClassifierSettings, resolved
 from robustness.classifiers.trained_here import TrainedHere
-from robustness.models import catalog, hub, naming, weights
+from robustness.models import catalog, hub, naming
 from robustness.models.bit_resnet import standardise
 from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.small_images import CifarResNet, shortcut
@@ -20,7 +20,7 @@ from robustness.models.vgg import part_means
 from tests.cases import cases, marked
 from tests.models import networks_page
 from tests.models.peer_networks import PEERS
-from tests.networks import WITHOUT_STATISTICS, normal_arrays, random_variables
+from tests.networks import WITHOUT_STATISTICS, imported, normal_arrays, random_variables
 from tests.refusals import refused
 
 QUICK = {
@@ -242,7 +242,7 @@ def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path):
   architecture = catalog.get(name)
   given = normal_arrays(architecture)
   assert {'conv1.weight', 'bn3.running_var', 'fc.bias'} < set(given)
-  variables = weights.import_variables(architecture, given)
+  variables = imported(architecture, given)
   assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
   entry = hub.resolve('timm:thin.mine', architecture)
   assert entry and entry.file == 'model.safetensors' and hub.resolve('', architecture) is None

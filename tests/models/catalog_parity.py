@@ -20,11 +20,12 @@ import torch
 from jax.typing import DTypeLike
 
 from robustness.core.typing import Variables
-from robustness.models import catalog, weights
+from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.naming import Scheme
 from tests.models import parity
 from tests.models.peer_networks import PEERS, PeerNetwork
+from tests.networks import imported
 
 CLASSES = 10
 IMAGES = 4
@@ -62,7 +63,7 @@ class Pair:
       ends = [key for key in given if peer.branch_ends and re.fullmatch(peer.branch_ends, key)]
       given.update({key: given[key] * np.float32(DAMPING) for key in ends})
       network.load_state_dict({key: torch.from_numpy(value) for key, value in given.items()})
-    variables = weights.import_variables(architecture, given, CLASSES, images.shape[1:])
+    variables = imported(architecture, given, CLASSES, images.shape[1:])
     shapes = architecture.shapes(CLASSES, images.shape[1:])
     scheme = next(s for s in architecture.schemes if s.shapes(shapes).keys() <= given.keys())
     return cls(architecture, peer, network, scheme, variables, images)

@@ -16,6 +16,7 @@ import safetensors.numpy
 from robustness.models import catalog, clip, hub, weights, zero_shot
 from tests.cases import cases
 from tests.models.peers import peer
+from tests.networks import imported
 from tests.refusals import refused
 
 NETWORKS = {'clip_rn50': 'RN50', 'clip_vit_b32_quickgelu': 'ViT-B-32-quickgelu'}
@@ -223,8 +224,8 @@ def test_the_command_says_what_it_cannot_read(capsys):
 @pytest.mark.usefixtures('few')
 def test_what_is_missing_says_how_to_make_it(monkeypatch):
   message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'
-  refused(message, weights.import_variables, RN50, zeros(), 3)
-  assert 'head' not in weights.import_variables(RN50, zeros())['params']
+  refused(message, imported, RN50, zeros(), 3)
+  assert 'head' not in imported(RN50, zeros())['params']
   monkeypatch.setitem(sys.modules, 'open_clip.tokenizer', None)
   refused(r"pip install '\.\[clip\]', or give token ids", zero_shot.tokenize, ['a cat'])
 

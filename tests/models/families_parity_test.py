@@ -22,7 +22,7 @@ from robustness.models import catalog, efficientnet, position_embedding, weights
 from tests.cases import cases
 from tests.models import peer_networks
 from tests.models.peers import peer
-from tests.networks import normal_arrays
+from tests.networks import imported, normal_arrays
 from tests.refusals import refused
 
 CLASSES = 7
@@ -304,7 +304,7 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
 def test_windows_that_cannot_be_resampled_are_refused(shape, method, message):
   own = thin(NEWEST['swin_tiny'])
   given = normal_arrays(own, CLASSES, input_shape=(96, 96, 3))
-  refused(message, weights.import_variables, own, given, CLASSES, shape, method)
+  refused(message, imported, own, given, CLASSES, shape, method)
 
 
 @cases('window, new', (7, 5), (7, 6), (5, 7))
@@ -330,10 +330,10 @@ def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_
   biases = [name for name in arrays if name.endswith(('q_proj.bias', 'v_proj.bias'))]
   own = thin(Case('dinov3_s16', VIT, siglip))
   given = {name.removeprefix('model.'): value for name, value in arrays.items()}
-  refused('6 arrays are not zero', weights.import_variables, own, given)
+  refused('6 arrays are not zero', imported, own, given)
   network.load_state_dict({n: torch.zeros(24) for n in biases}, strict=False)
   given = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
-  variables, x = weights.import_variables(own, given), parity.images(2, 64, 80, 3)
+  variables, x = imported(own, given), parity.images(2, 64, 80, 3)
   with torch.no_grad():
     tokens = network(parity.torch_images(x)).last_hidden_state.numpy()
   theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)

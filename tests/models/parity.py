@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from robustness.core.typing import Variables
-from robustness.models import weights
 from robustness.models.architecture import Architecture
+from tests.networks import imported
 
 TOLERANCE = 1e-4
 
@@ -106,5 +106,5 @@ def assert_parity(
   architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> None:
   """Compares logits and the named layers of the same weights."""
-  variables = weights.import_variables(architecture, arrays(network), input_shape=x.shape[1:])
+  variables = imported(architecture, arrays(network), None, x.shape[1:])
   assert_small(differences(architecture, variables, network, x, layers))

@@ -14,7 +14,7 @@ from robustness.models.transformer import attend, hide_later
 from robustness.models.vit import VisionTransformer, schemes
 from tests.cases import cases
 from tests.models.peers import peer
-from tests.networks import normal_arrays, normal_variables
+from tests.networks import imported, normal_arrays, normal_variables
 from tests.refusals import refused
 
 NAMES = tuple(f'vit_{size}{patch}' for size in 'sbl' for patch in (16, 32))
@@ -50,7 +50,7 @@ def test_logits_and_blocks_equal_those_of_other_projects(project, side):
 
   network = parity.randomise(network_of(project, SHORT))
   given, x = parity.arrays(network), parity.images(2, side, side, 3)
-  variables = weights.import_variables(SHORT, given, CLASSES, x.shape[1:])
+  variables = imported(SHORT, given, CLASSES, x.shape[1:])
   if side != 224:
     network.set_input_size(img_size=(side, side))
   blocks = 'blocks.{}' if project == 'timm' else 'encoder.layers.encoder_layer_{}'
@@ -179,22 +179,22 @@ def test_imported_and_saved_weights_are_resampled_alike(
   method, side, shape, note, tmp_path, caplog
 ):
   given = normal_arrays(SHORT, CLASSES, 0, (side, side, 3))
-  imported = weights.import_variables(SHORT, given, CLASSES, shape, method)
+  of_file = imported(SHORT, given, CLASSES, shape, method)
   grid = (shape[0] // 32, shape[1] // 32)
   expected = resample(given['pos_embed'], grid, method) if note else given['pos_embed']
-  np.testing.assert_array_equal(imported['params']['embedding']['position'], expected)
+  np.testing.assert_array_equal(of_file['params']['embedding']['position'], expected)
   assert note in caplog.text
   path = tmp_path / 'vit.safetensors'
-  own = weights.import_variables(SHORT, given, CLASSES, (side, side, 3))
+  own = imported(SHORT, given, CLASSES, (side, side, 3))
   weights.save_variables(path, own, {})
   of_checkpoint = weights.for_images(SHORT, own, (side, side, 3), shape, method)
-  jax.tree.map(np.testing.assert_array_equal, of_checkpoint, imported)
+  jax.tree.map(np.testing.assert_array_equal, of_checkpoint, of_file)
   if side == 192:  # our own grid may be any with as many patches
     message = '4 × 9 patches, as many as 6 × 6, .*the folder of checkpoints, or resize'
     refused(message, weights.load_with_notes, path, SHORT, CLASSES, shape, method)
     return
   loaded, notes = weights.load_with_notes(path, SHORT, CLASSES, shape, method)
-  jax.tree.map(np.testing.assert_array_equal, loaded, imported)
+  jax.tree.map(np.testing.assert_array_equal, loaded, of_file)
   assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
   logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
   assert logits.shape == (1, CLASSES)

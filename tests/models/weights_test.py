@@ -12,12 +12,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from safetensors.numpy import save_file
 
 from robustness.models import catalog, weights
 from robustness.models.architecture import Architecture
 from robustness.models.layers import Network
 from tests.cases import cases
-from tests.networks import normal_arrays, normal_variables, random_variables
+from tests.networks import imported, normal_arrays, normal_variables, random_variables
 from tests.refusals import refused
 
 RESNET = catalog.get('resnet20')
@@ -26,7 +27,7 @@ DIGITS = catalog.get('small_cnn')
 
 def test_every_tensor_arrives_where_it_belongs():
   state = normal_arrays(RESNET, 3) | {'bn1.num_batches_tracked': np.array(7)}
-  variables = weights.import_variables(RESNET, state)
+  variables = imported(RESNET, state)
   params = variables['params']
   kernel = params['stage2']['block0']['conv1']['kernel']
   assert kernel[0, 2, 5, 11] == state['layer2.0.conv1.weight'][11, 5, 0, 2]
@@ -55,7 +56,7 @@ FULL = np.full((10, 64), 1, np.float32)
 )
 def test_arrays_that_do_not_fit_are_refused_by_name(change, message):
   state = {k: v for k, v in {**normal_arrays(RESNET), **change}.items() if v is not None}
-  refused(message, weights.import_variables, RESNET, state)
+  refused(message, imported, RESNET, state)
 
 
 ALIKE = (
@@ -76,11 +77,11 @@ def few(monkeypatch):
 @cases(
   'architecture, given, message',
   (RESNET, {'bn1.num_batches_tracked': np.array(1)}, '97 missing: '),
-  (DIGITS, {}, 'no PyTorch names are known for small_cnn'),
+  (DIGITS, {'bias': np.zeros(10, np.float32)}, 'no PyTorch names are known for small_cnn'),
   (RESNET, {'fc.bias': np.zeros(10, np.float32)}, r'unexpected: fc.bias \(names of [^)]*\)$'),
 )
 def test_weights_of_no_known_network_name_none(architecture, given, message):
-  refused(message, weights.import_variables, architecture, given)
+  refused(message, imported, architecture, given)
 
 
 def zeros(name):
@@ -94,7 +95,7 @@ def zeros(name):
 @pytest.mark.parametrize(('name', 'given'), ALIKE)
 def test_the_architecture_that_fits_is_named(name, given):
   message = f"do not fit {name}: .*shapes are those of '{given}'"
-  refused(message, weights.import_variables, catalog.get(name), zeros(given))
+  refused(message, imported, catalog.get(name), zeros(given))
 
 
 @pytest.mark.usefixtures('few')
@@ -104,21 +105,22 @@ def test_the_nearest_of_its_size_is_named_if_none_fits(monkeypatch):
   monkeypatch.setattr(Architecture, 'shapes', traced)
   state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
   message = "nearest architecture is 'resnet34', with 99% in common"
-  refused(message, weights.import_variables, catalog.get('resnet18'), state)
+  refused(message, imported, catalog.get('resnet18'), state)
   assert 'resnet34' in seen and not {'resnet20', 'resnet32', 'vgg16_bn'} & seen
 
 
 @pytest.mark.parametrize('name', ['resnet20', 'vit_s32'])
 def test_another_number_of_classes_is_said_in_words(name):
   message = 'tell 10 classes apart, and 100 were asked for'
-  refused(message, weights.import_variables, catalog.get(name), zeros(name), num_classes=100)
+  refused(message, imported, catalog.get(name), zeros(name), 100)
 
 
 @pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16, np.float64])
-def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog):
+def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog, tmp_path):
   state = {name: value.astype(dtype) for name, value in normal_arrays(RESNET).items()}
+  save_file(state, tmp_path / 'net.safetensors')
   with caplog.at_level(logging.WARNING):
-    variables = weights.import_variables(RESNET, state)
+    variables = weights.load(tmp_path / 'net.safetensors', RESNET)
   assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {np.dtype(np.float32)}
   assert np.dtype(dtype).name in caplog.text
 
