@@ -18,8 +18,8 @@ from robustness.evaluation.views import ViewTable
 
 FLAG = '--study'
 WHY_NOT = (
-  'its study, or a part of it, is in a Python file, which reading results does not run; type '
-  f'{FLAG}=FILE.py:NAME if you trust the file'
+  'its study, or a part of it, is in a Python file, which reading results does not run; for a '
+  f'study type {FLAG}=FILE.py:NAME if you trust the file'
 )
 
 

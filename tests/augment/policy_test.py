@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.augment import AUGMENTATIONS, Augmentation
+from robustness.augment import AUGMENTATIONS, Augmentation, with_more_images
 from robustness.augment.policy import Policy, from_section, row_keys
 from robustness.core.sampler import EPOCH
 from robustness.parallel import BATCH, MeshParallel, PmapParallel
@@ -224,6 +224,14 @@ def test_an_augmentation_gives_the_example_that_it_is_given(given, message):
       return given(example)
 
   refused(message, shown, Policy((Own(),)))
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_those_that_give_more_images_of_a_row_declare_it(name, sections):
+  policy = Policy.of(**{name: sections.get(name, {})})
+  image = jax.eval_shape(lambda: shown(policy, batch(2)))['image']
+  assert (image.ndim == 5) == policy.augmentations[0].gives_more_images
+  assert (repr(name) in with_more_images()) == (image.ndim == 5)
 
 
 def test_images_of_a_row_are_not_multiplied_twice():
