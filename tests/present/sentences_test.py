@@ -250,3 +250,15 @@ def test_without_any_difference_at_most_5_percent_of_the_sentences_tell_one(netw
         )
         false[start] += text.startswith(start) and tells
   assert max(false.values()) / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
+
+
+def test_classes_come_after_corruptions_and_few_facets_before_many():
+  pairs = [(kind, label) for kind in 'abcdefgh' for label in '01234567']
+  views = pd.DataFrame(pairs, columns=['corruption', 'class'])
+  wrong = Outcomes({'net': np.random.default_rng(0).random((60, 64)) < 0.4}, views)
+  by = (('corruption', 'class'), ('class',), ('corruption',))
+  table = assemble([means(ERROR, wrong, facets) for facets in by])
+  found = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  assert [finding.facets for finding in found] == [
+    *(('corruption',), ('class',), ('corruption', 'class'))
+  ]
