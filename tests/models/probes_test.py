@@ -80,9 +80,31 @@ def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
   scores = {}
   for one in probe.candidates():
     arrays = probe.fitted(TRAINING[0][inside], TRAINING[1][inside], 5, one)
-    scores[one] = probes.accuracy(probe, arrays, TRAINING[0][held], TRAINING[1][held])
+    scores[one], _ = probes.accuracy_and_log_loss(
+      probe, arrays, TRAINING[0][held], TRAINING[1][held]
+    )
   assert len(set(scores.values())) > 1
   assert scores[facts['chosen']] == max(scores.values()) == facts['held_out_accuracy']
+
+
+@cases('penalties', (10.0, 1e-3, 1e-6), (1e-6, 1e-3, 10.0))
+def test_of_equally_accurate_penalties_the_least_log_loss_is_chosen(penalties):
+  """Far-apart classes with four mislabelled rows: every penalty is right on the same rows."""
+  generator, labels = np.random.default_rng(0), np.arange(100) % 2
+  features = (generator.normal(size=(100, 3)) * 0.1 + labels[:, None] * 4).astype(np.float32)
+  labels[[10, 11, 30, 31]] ^= 1
+  probe = Linear(penalties=penalties)
+  _, held = probes.drawn(probe, labels, NAMES[:2], 2)
+  inside = np.setdiff1d(np.arange(100), held)
+  scores = {}
+  for penalty in penalties:
+    arrays = probe.fitted(features[inside], labels[inside], 2, penalty)
+    logits = np.asarray(probe(arrays, jnp.asarray(features[held])), float)
+    own = special.log_softmax(logits, 1)[np.arange(len(held)), labels[held]]
+    scores[penalty] = (logits.argmax(1) == labels[held]).mean(), -own.mean()
+  assert len({accuracy for accuracy, _ in scores.values()}) == 1
+  _, facts = probes.fit(probe, features, labels, NAMES[:2], 2)
+  assert facts['chosen'] == min(scores, key=lambda penalty: scores[penalty][1]) == 1e-3
 
 
 def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
