@@ -236,10 +236,12 @@ def _of(task: FinishedStudy, label: str) -> Evaluation:
   raise InputError(f'{task.folder} has no classifier {label!r}; it has {known}.')
 
 
-def _set(task: FinishedStudy) -> tuple[object, object]:
-  """Returns the data set of a run, within which an example id is one image."""
+def _set(task: FinishedStudy) -> tuple[object, str]:
+  """Returns the data set of a run, within which an example id is one image: its source and its
+  name, or the file or folder of a set without a name."""
   data = task.evaluations[0].records.identity['data']
-  return data.get('source'), str(data.get('name', '')).partition('/')[0]
+  name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
+  return data.get('source'), name or (str(expanded(path).resolve()) if path else '')
 
 
 def _names(paths: Sequence[str]) -> list[str]:

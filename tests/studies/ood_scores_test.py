@@ -1,11 +1,13 @@
 """Scores of finished runs: what is read from several workdirs, and what is refused."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from robustness.estimates.table import select
 from robustness.results import Results
+from robustness.studies import ood_scores
 from tests.end_to_end import runs
 from tests.refusals import refused
 
@@ -90,3 +92,26 @@ def test_bad_input(folders, tmp_path, changes, message):
     changes = {**changes, 'bank': str(tmp_path / changes['bank'])}
   refused(message, scored, folders, tmp_path / 'ood', **changes)
   assert not (tmp_path / 'ood/config.json').exists(), 'a refused run notes nothing'
+
+
+@pytest.mark.parametrize(
+  'first, second, is_one_set',
+  [
+    ({'source': 'npz', 'path': '/data/a.npz'}, {'source': 'npz', 'path': '/data/b.npz'}, False),
+    ({'source': 'npz', 'path': '/a/x.npz'}, {'source': 'npz', 'path': '/b/x.npz'}, False),
+    ({'source': 'npz', 'path': '/data/a.npz'}, {'source': 'npz', 'path': '/data/./a.npz'}, True),
+    (
+      {'source': 'tfds', 'name': 'cifar10_corrupted/fog_1:1.0.0'},
+      {'source': 'tfds', 'name': 'cifar10_corrupted/fog_5:1.0.0'},
+      True,
+    ),
+    ({'source': 'digits', 'name': 'mnist_5k'}, {'source': 'tfds', 'name': 'mnist_5k'}, False),
+  ],
+)
+def test_sets_without_a_name_are_told_apart_by_their_file(first, second, is_one_set):
+  runs_of = [
+    SimpleNamespace(evaluations=[SimpleNamespace(records=SimpleNamespace(identity={'data': data}))])
+    for data in (first, second)
+  ]
+  one, other = (ood_scores._set(run) for run in runs_of)
+  assert (one == other) is is_one_set
