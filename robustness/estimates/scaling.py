@@ -28,6 +28,8 @@ PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
 FOLDS, MANY_CLASSES = 5, 20
 LARGEST = 100.0
 """Of 1/T and of the diagonal: no number is the best where all predictions are right."""
+_PRECISE, _ROUGH = 1e-13, 1e-9
+"""Relative changes of the loss at which a search ends: of a result, of a penalty that is tried."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,24 +93,42 @@ def best_penalty(kind: str, logits: np.ndarray, labels: np.ndarray) -> float:
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
 
-  def loss(kind: str, penalty: float) -> float:
-    total = 0.0
-    for part in parts:
-      rest = np.setdiff1d(order, part)
-      scaled = _fitted(kind, logits[rest], labels[rest], penalty)(logits[part])
-      total += negative_log_likelihood(scaled, labels[part]).sum()
-    return total
+  rests = [np.setdiff1d(order, part) for part in parts]
+  fits = [_fitted(TEMPERATURE, logits[rest], labels[rest], 0.0) for rest in rests]
 
-  best, least = np.inf, loss(TEMPERATURE, 0.0)
+  def loss() -> float:
+    losses = (
+      negative_log_likelihood(fitted(logits[part]), labels[part]).sum()
+      for fitted, part in zip(fits, parts, strict=True)
+    )
+    return float(sum(losses))
+
+  best, least = np.inf, loss()
   for penalty in PENALTIES:
-    reached = loss(kind, penalty)
+    fits = [
+      _fitted(kind, logits[rest], labels[rest], penalty, fitted, _ROUGH)
+      for rest, fitted in zip(rests, fits, strict=True)
+    ]
+    reached = loss()
     if reached > least:
       break
     best, least = penalty, reached
   return best
 
 
-def _fitted(kind: str, z: np.ndarray, y: np.ndarray, penalty: float) -> Scaling:
+def _fitted(
+  kind: str,
+  z: np.ndarray,
+  y: np.ndarray,
+  penalty: float,
+  begin: Scaling | None = None,
+  tolerance: float = _PRECISE,
+) -> Scaling:
+  """Returns the scaling of least penalised likelihood loss.
+
+  The minimum is sought from `begin` on, by default temperature scaling, which is near that of a
+  strong penalty; `tolerance` is the relative change of the loss at which the search ends.
+  """
   classes = z.shape[1]
   target = np.eye(classes)[y]
   size = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
@@ -144,14 +164,28 @@ def _fitted(kind: str, z: np.ndarray, y: np.ndarray, penalty: float) -> Scaling:
       return float(value), by_weight.sum(keepdims=True)
     return float(value), np.concatenate([by_weight.ravel(), by_bias])
 
-  identity = np.eye(classes).ravel() if kind == MATRIX else np.ones(size)
-  begin = np.concatenate([identity, np.zeros(0 if kind == TEMPERATURE else classes)])
-  bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(begin)
-  options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': 1e-13, 'gtol': 1e-8}
+  if kind == TEMPERATURE:
+    start = unit = np.ones(1)
+  else:
+    begin = begin or _fitted(TEMPERATURE, z, y, 0.0)
+    identity = np.eye(classes) if kind == MATRIX else np.ones(classes)
+    weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
+    start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
+    # One over the root of each parameter's curvature, roughly: steps are then alike in all.
+    pairs = max(classes - 1, 1)
+    curvature = 2 * penalty / np.where(identity > 0, 1, pairs) + (z**2).mean()
+    unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
+
+  def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    value, gradient = loss(parameters * unit)
+    return value, gradient * unit
+
+  bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(start)
+  options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   found = optimize.minimize(
-    loss, begin, jac=True, bounds=bounds, method='L-BFGS-B', options=options
+    loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
-  return scaling(found.x)
+  return scaling(found.x * unit)
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
