@@ -57,7 +57,7 @@ _CLASSIFIER: json_files.Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DES
 _FORM: json_files.Form = {
   'study': str,
   'classifiers': [_CLASSIFIER],
-  'data': (dict, list),
+  'data': {'num_examples?': int, 'image_shape?': [int]},
   'settings': {'seeds?': [int], 'confidence?': float},
   'tables': {str: {'columns': [str], 'rows': [list]}},
   'environment?': dict,

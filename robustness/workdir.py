@@ -274,14 +274,18 @@ def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
   return kept
 
 
+def code() -> dict[str, str]:
+  """Returns the version and the git commit of this code."""
+  return {'robustness': __version__, 'git_commit': _git_commit()}
+
+
 def environment(command: str, seed: int | None = None) -> dict[str, Any]:
   """Returns versions, devices, git commit, the command that was run, and its seed if it has one."""
   return {
     'command': command,
     'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     **({} if seed is None else {'seed': seed}),
-    'robustness': __version__,
-    'git_commit': _git_commit(),
+    **code(),
     'python': platform.python_version(),
     'system': platform.platform(),
     'backend': jax.default_backend(),

@@ -15,6 +15,7 @@ from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error, si_score
+from robustness.workdir import code
 from tests.made_records import made
 
 SHAPE = (28, 28, 1)
@@ -150,6 +151,7 @@ def _written(
     arrays={**findings.arrays, **({} if composed else picture)},
     table=assemble(findings.estimates),
     quantities=study.quantities,
+    environment=code(),
   ).write(workdir)
   return _with_config(workdir, study={'name': study.name, **section})
 

@@ -91,6 +91,9 @@ def main(arguments: Sequence[str]) -> int:
     return boards
 
   boards = _built(build, entries, wrong, given.out)
+  for entry in entries:
+    if verification.NOT_REPRODUCED in entry.unverified:
+      print(f'note: {entry.name}: {entry.unverified}', file=sys.stderr)
   for name, reason in wrong.items():
     print(f'error: {name}: {reason}', file=sys.stderr)
   if given.out is None:
@@ -256,7 +259,7 @@ def add(folder: pathlib.Path, given: str, study_file: str = '') -> Iterator[str]
       section = {key: value for key, value in study.describe().items() if key not in study.facts}
       workdir.write_json(place / workdir.CONFIG, {'study': section})
       try:
-        verification.of_study(workdir.read(place)[SINGLE])
+        verification.of_study(workdir.read(place)[SINGLE], is_strict=True)
         written += ', and the rank of the true class for every answer'
       except InputError as error:
         written = f'the results alone: ranks are not enough ({error})'

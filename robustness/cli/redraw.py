@@ -68,10 +68,12 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
     try:
       return illustrate(place, results, presented, environment, config, further, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-      if not reason or isinstance(error, InputError):
+      if isinstance(error, InputError):
         raise
       raise InputError(
-        f'{place}: these results cannot be drawn ({error}): they were altered. {reason}.'
+        f'{place}: these results cannot be drawn ({error!r}): results.json or results.npz was '
+        'altered, or is of another version. Run the same command again: results are rebuilt from '
+        'the records.'
       ) from error
 
   studies, above = dict[str, Study](), summary_name(config.get('battery', {}).get('summary', ''))

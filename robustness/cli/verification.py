@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -18,15 +19,61 @@ from robustness.evaluation import failures, recorded_study
 from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import NotRecordedError
 from robustness.evaluation.study import EstimatesFromRows, StudiesTrainings
+from robustness.present.page import plural
 from robustness.results import SINGLE, Results, over_seeds
 from robustness.workdir import FinishedStudy
 
 NOT_VERIFIABLE = 'not verifiable from records'
+NOT_REPRODUCED = 'not reproduced by this version'
 NO_RECORDS = f'all values are {NOT_VERIFIABLE}: there are none'
 TOLERANCE = 1e-6
 """Largest relative difference of an estimate that another machine computes."""
 _COMPARED = ('value', 'low', 'high', 'n', 'clusters', 'confidence')
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
+_FAILURES = (AttributeError, LookupError, TypeError, ValueError)
+"""Errors of computing values from records that other code wrote."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Differences:
+  """Rows in which a table of results and what its records give differ.
+
+  Attributes:
+    changed: estimates with another number, the stated one and that of the records.
+    further: estimates that results state and records do not give.
+    lacking: estimates that records give and results do not state.
+    quantities: names of the quantities that records give.
+  """
+
+  changed: pd.DataFrame
+  further: pd.DataFrame
+  lacking: pd.DataFrame
+  quantities: frozenset[str]
+
+  def refuse(self, path: pathlib.Path) -> None:
+    """Raises InputError naming the first difference of the results in a folder."""
+    if len(self.changed):
+      row = self.changed.iloc[0]
+      end = next(end for end in _COMPARED if not _is_close(row[f'{end}_x'], row[f'{end}_y']))
+      raise InputError(
+        f'its answers do not give its {row["quantity"]} of {row.classifier}, {end} '
+        f'{row[f"{end}_x"]:g} (records: {row[f"{end}_y"]:g}), in {path}/results.csv: altered, or '
+        f'of another version. {_REBUILD}'
+      )
+    if len(rows := self.lacking if len(self.lacking) else self.further):
+      row = rows.iloc[0]
+      raise InputError(
+        f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
+        f'those that its records give: altered, or of another version. {_REBUILD}'
+      )
+
+  def in_words(self) -> str:
+    """Returns how many values this code does not reproduce; '' for none."""
+    shown, lacking = len(self.changed) + len(self.further), len(self.lacking)
+    if not shown and not lacking:
+      return ''
+    absent = f', {lacking} of this version absent' if lacking else ''
+    return f'{plural(shown, "value")} {NOT_REPRODUCED}{absent}'
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
@@ -41,7 +88,8 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     from records are left out. The first entry is the folder itself, if it has such values.
 
   Raises:
-    InputError: the results state other values than the records give, or records are damaged.
+    InputError: results of this code state other values than the records give, or their records are
+      damaged. Of results that other code wrote, the words say so.
   """
   path = expanded(directory)
   if not (path / workdir.CONFIG).is_file() or not _has_run(path):
@@ -52,39 +100,71 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if seeds := workdir.seeds_of(config, path):
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
     by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
-    _check_same(path, Results.read(path).table, over_seeds(by_seed).table)
-    reasons: dict[pathlib.Path, str] = {}
+    found = over_seeds(by_seed).table
+    reason, reasons = _unexplained(path, Results.read(path), found), dict[pathlib.Path, str]()
     for folder in folders.values():
       reasons |= _of_folder(folder, study_file)
-    joined = {
-      f'seed {seed}: {reasons[folder]}' for seed, folder in folders.items() if folder in reasons
-    }
-    return {path: '; '.join(sorted(joined)), **reasons} if joined else {}
+    of_seeds = [f'seed {k}: {reasons[of]}' for k, of in folders.items() if of in reasons]
+    words = '; '.join(filter(None, (reason, *of_seeds)))
+    return {path: words, **reasons} if words else {}
   return _of_folder(path, study_file)
 
 
-def of_study(finished: FinishedStudy) -> str:
-  """Returns what `unverifiable` does for one study, '' where records give all its values."""
-  study, stated = finished.study, finished.results.table
+def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
+  """Returns what `unverifiable` does for one study, '' where records give all its values.
+
+  `is_strict` says whether results that other code wrote are refused as those of this code are.
+  """
+  study, results, folder = finished.study, finished.results, finished.folder
   if isinstance(study, RecordedStudy):
     return f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
-  shape = finished.image_shape
+  is_refused = is_strict or _is_of_this_code(results)
+  try:
+    differences = _differences(results.table, _estimates(finished))
+  except _FAILURES as error:
+    if is_refused:
+      raise
+    return _failed(error)
+  further = differences.further
+  is_unexplained = pd.Series(False, further.index)
+  is_of_class = further.get('class', pd.Series('', further.index)) != ''
+  if not isinstance(study, EstimatesFromRows | StudiesTrainings):
+    is_unexplained = further['quantity'].isin(differences.quantities) & ~is_of_class
+  unexplained = dataclasses.replace(differences, further=further[is_unexplained])
+  if is_refused:
+    unexplained.refuse(folder)
+  words = {quantity.name: quantity.words for quantity in results.quantities}
+  without_records = zip(further['quantity'], is_of_class, is_unexplained, strict=True)
+  names = {
+    f'{words.get(name, name)}{" by class" if of_class else ""}': None
+    for name, of_class, unexplained_too in without_records
+    if not unexplained_too
+  }
+  listed = f'{", ".join(names)}: {NOT_VERIFIABLE}' if names else ''
+  return '; '.join(filter(None, (unexplained.in_words(), listed)))
+
+
+def _estimates(finished: FinishedStudy) -> pd.DataFrame:
+  """Returns the table of estimates that the records of a study give."""
+  study, shape = finished.study, finished.image_shape
   found = assemble(study.reduce(finished.evaluations, shape).estimates)
-  if study.lists_failures and study.needs_classifier and 'class' in stated:
+  if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
     with contextlib.suppress(NotRecordedError):  # a board's entry has fewer fields
       by_class, _ = failures.findings(study, finished.evaluations, shape)
       found = failures.with_classes(found, by_class.estimates)
-  further = _check_alike(finished.folder, stated, found)
-  is_of_class = further.get('class', pd.Series('', further.index)) != ''
-  if not isinstance(study, EstimatesFromRows | StudiesTrainings):
-    is_known = further['quantity'].isin(found['quantity'])
-    _refuse(finished.folder, further[is_known & ~is_of_class])
-  words = {quantity.name: quantity.words for quantity in finished.results.quantities}
-  names = {
-    f'{words.get(name, name)}{" by class" if of_class else ""}': None
-    for name, of_class in zip(further['quantity'], is_of_class, strict=True)
-  }
-  return f'{", ".join(names)}: {NOT_VERIFIABLE}' if names else ''
+  return found
+
+
+def _is_of_this_code(results: Results) -> bool:
+  return all(results.environment.get(key) == value for key, value in workdir.code().items())
+
+
+def _failed(error: Exception) -> str:
+  """Returns in words why this code computes no value from records."""
+  reason = (
+    str(error).partition('\n')[0].rstrip('.') if isinstance(error, InputError) else repr(error)
+  )
+  return f'all values {NOT_REPRODUCED} ({reason})'
 
 
 def _has_run(path: pathlib.Path) -> bool:
@@ -97,52 +177,55 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   if not (path / workdir.RECORDS).is_dir():
     folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
     return dict.fromkeys(folders, NO_RECORDS)
-  tasks = workdir.read(path, study_file)
+  try:
+    tasks = workdir.read(path, study_file)
+  except _FAILURES as error:
+    if _is_of_this_code(Results.read(path)):
+      raise
+    folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
+    return dict.fromkeys(folders, _failed(error))
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
-  if SINGLE not in tasks:
-    joined = Results.read(path).by_task
-    for task, finished in tasks.items():
-      if task not in joined:
+  if SINGLE in tasks:
+    return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
+  joined, words = Results.read(path), [f'{task}: {of}' for task, of in reasons.items() if of]
+  for task, finished in tasks.items():
+    if task not in joined.by_task:
+      if _is_of_this_code(joined):
         raise InputError(f'{path} has no values of the task {task!r}. {_REBUILD}')
-      _check_same(path, joined[task].table, finished.results.table)
+      words.append(f'{task}: no values above all tasks')
+      continue
+    of_task = dataclasses.replace(joined.by_task[task], environment=joined.environment)
+    if reason := _unexplained(path, of_task, finished.results.table):
+      words.append(f'{task}, joined: {reason}')
   found = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
-  words = '; '.join(': '.join(filter(None, entry)) for entry in reasons.items() if entry[1])
-  return {path: words, **found} if SINGLE not in tasks and found else found
+  return {path: '; '.join(words), **found} if words else {}
 
 
-def _check_same(path: pathlib.Path, stated: pd.DataFrame, found: pd.DataFrame) -> None:
-  """Raises InputError unless a table of results states what was found, and no more."""
-  _refuse(path, _check_alike(path, stated, found))
+def _unexplained(path: pathlib.Path, results: Results, found: pd.DataFrame) -> str:
+  """Returns how results differ from what was found, in words; refuses it in those of this code."""
+  differences = _differences(results.table, found)
+  if _is_of_this_code(results):
+    differences.refuse(path)
+  return differences.in_words()
 
 
-def _check_alike(path: pathlib.Path, stated: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-  """Raises InputError unless a table of results states what was found; returns its further rows."""
+def _differences(stated: pd.DataFrame, found: pd.DataFrame) -> _Differences:
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(found)]))
   keys = [*SUBJECT, *facets, 'family']
-  both = _keyed(stated, facets).merge(_keyed(found, facets), 'outer', keys, indicator=True)
-  _refuse(path, both[both['_merge'] == 'right_only'])
-  matched = both[both['_merge'] == 'both']
+  rows = _keyed(stated, facets).merge(_keyed(found, facets), 'outer', keys, indicator='place')
+  differs = np.zeros(len(rows), bool)
   for end in _COMPARED:
-    one, other = (matched[f'{end}_{side}'].to_numpy(float) for side in 'xy')
-    differs = ~np.isclose(one, other, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
-    if differs.any():
-      row, place = matched[differs].iloc[0], int(np.flatnonzero(differs)[0])
-      raise InputError(
-        f'its answers do not give its {row["quantity"]} of {row.classifier}, {end} {one[place]:g} '
-        f'(records: {other[place]:g}), in {path}/results.csv: altered, or of another version. '
-        f'{_REBUILD}'
-      )
-  return both[both['_merge'] == 'left_only']
+    differs |= ~_is_close(rows[f'{end}_x'].to_numpy(float), rows[f'{end}_y'].to_numpy(float))
+  return _Differences(
+    rows[(rows.place == 'both') & differs],
+    rows[rows.place == 'left_only'],
+    rows[rows.place == 'right_only'],
+    frozenset(found['quantity']),
+  )
 
 
-def _refuse(path: pathlib.Path, rows: pd.DataFrame) -> None:
-  """Raises InputError where there are rows that only the results or only the records have."""
-  if len(rows):
-    row = rows.iloc[0]
-    raise InputError(
-      f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not those '
-      f'that its records give: altered, or of another version. {_REBUILD}'
-    )
+def _is_close(stated: np.ndarray, found: np.ndarray) -> np.ndarray:
+  return np.isclose(stated, found, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:

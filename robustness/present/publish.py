@@ -66,7 +66,8 @@ def publish(
   The report shows `further` figures, which are drawn already, after its own. For `environment` see
   `robustness.workdir.environment`. Returns the PNG files of the figures drawn here, with captions.
   """
-  results.environment = {key: environment[key] for key in _OF_CODE if key in environment}
+  code = environment.get('reduced_by', environment)
+  results.environment = {key: code[key] for key in _OF_CODE if key in code}
   results.write(folder)
   return illustrate(folder, results, presented, environment, config, further)
 

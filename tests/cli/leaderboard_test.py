@@ -96,7 +96,8 @@ def test_damage_is_named_beside_the_entries_that_are_whole(board, capsys, edit, 
 
 def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
   assert main(['leaderboard', str(ROOT / 'leaderboard'), f'--out={tmp_path}']) == 0
-  assert not capsys.readouterr().err
+  notes = capsys.readouterr().err.splitlines()  # this version has no such set of small images
+  assert all('3 values not reproduced by this version' in note for note in notes)
   own = Results.read(tmp_path)
   ranked = own.table[own.table['quantity'] == 'rank']
   levels = [f'top-1 error over the {name} corruptions' for name in ('official', 'fourier imagenet')]

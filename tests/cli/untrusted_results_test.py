@@ -178,6 +178,111 @@ def test_an_edited_table_is_believed_by_no_command(runs, tmp_path, columns, told
     assert re.search(told, capsys.readouterr().err)
 
 
+def of_other_code(folder, **changed):
+  """States in results that another commit wrote them."""
+  other = {**workdir.code(), 'git_commit': 'f' * 40, **changed}
+  change(folder / 'results.json', lambda document: document.update(environment=other))
+
+
+@cases(
+  'columns, told',
+  ({'value': 0.24}, '1 value not reproduced by this version'),
+  ({'low': 0.01}, '1 value not reproduced by this version'),
+  ({'confidence': 0.9}, '1 value not reproduced by this version'),
+)
+def test_other_values_of_another_version_are_marked(runs, tmp_path, columns, told, capsys):
+  table = pd.read_csv(runs / 'a/results.csv', keep_default_na=False)
+  ((name, value),) = columns.items()
+  table.loc[0, name] = value
+  table.to_csv(runs / 'a/results.csv', index=False, lineterminator='\n')
+  for name in ('report', 'table', 'check', 'methods', 'hub'):
+    assert main(commands(runs, tmp_path / 'out')[name])
+    assert 'altered, or of another version' in capsys.readouterr().err
+  of_other_code(runs / 'a')
+  for name in ('report', 'table', 'check', 'methods', 'hub', 'page'):
+    assert main(commands(runs, tmp_path / 'out')[name]) == 0
+    assert capsys.readouterr().err.count(told) == 1, name
+  assert main(commands(runs, tmp_path / 'out')['compare']) == 0
+  for page in (runs / 'a', tmp_path / 'out/site'):
+    assert told in (page / 'report.html').read_text()
+  assert told in (tmp_path / 'out/hub/robustness.md').read_text()
+  if 'value' in columns:
+    assert '| 24.0' in main_output(commands(runs, tmp_path / 'out')['table'], capsys)
+
+
+def main_output(words, capsys):
+  capsys.readouterr()
+  assert main(words) == 0
+  return capsys.readouterr().out
+
+
+def test_equal_values_of_another_version_have_no_mark(runs, tmp_path, capsys):
+  for name in 'ab':
+    of_other_code(runs / name)
+  for name in ('report', 'table', 'check', 'page'):
+    assert main(commands(runs, tmp_path / 'out')[name]) == 0
+    assert 'reproduced' not in capsys.readouterr().err
+
+
+def test_absent_values_of_another_version_are_counted(runs, capsys):
+  file = runs / 'a/results.csv'
+  file.write_text(''.join(file.read_text().splitlines(True)[:-1]))
+  assert main(['table', str(runs / 'a')]) == 2
+  assert 'are not those that its records give' in capsys.readouterr().err
+  of_other_code(runs / 'a')
+  assert main(['table', str(runs / 'a')]) == 0
+  told = 'note: a: 0 values not reproduced by this version, 1 of this version absent'
+  assert capsys.readouterr().err.splitlines() == [told]
+
+
+@pytest.mark.parametrize('key', ['git_commit', 'robustness'])
+def test_records_that_this_version_cannot_reduce_are_a_mark_where_another_wrote_them(
+  runs, tmp_path, key, capsys
+):
+  change(runs / 'a/config.json', lambda document: document['study'].update(gone=1))
+  assert main(['table', str(runs / 'a')]) == 2
+  assert 'config.study.gone' in capsys.readouterr().err
+  of_other_code(runs / 'a', **{key: 'other'})
+  assert main(['table', str(runs / 'a')]) == 0
+  assert 'all values not reproduced by this version (' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('code', ['this', 'other'])
+def test_what_cannot_be_is_refused_of_any_version(runs, tmp_path, code, capsys):
+  if code == 'other':
+    of_other_code(runs / 'a')
+  rewrite_table(runs / 'a', value=2.5)
+  for name in ('report', 'table', 'check', 'methods'):
+    assert main(commands(runs, tmp_path / 'out')[name])
+    assert 'is 2.5, outside [0, 1]' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('data', [[1], 1, {'num_examples': 'x'}, {'image_shape': 3}])
+def test_data_that_nothing_writes_is_bad_without_records(runs, data, capsys):
+  shutil.rmtree(runs / 'a/records')
+  change(runs / 'a/results.json', lambda document: document.update(data=data))
+  assert main(['leaderboard', str(runs), '--check']) == 1
+  assert re.match('error: a: .*data', capsys.readouterr().err)
+
+
+def test_damaged_arrays_are_one_line(runs, capsys):
+  run = finished_runs.write_corrupted(runs.parent / 'c', {'c': [True, False]}, {'c': [False] * 2})
+  workdir.write_json(run / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
+  with np.load(run / 'results.npz') as found:
+    arrays = dict(found)
+  assert main(['report', str(run)]) == 0
+  capsys.readouterr()
+  statuses = []
+  for name in arrays:
+    for array in (np.zeros(3), np.array(['x']), np.zeros((0, 2, 2, 2, 2, 2))):
+      np.savez(run / 'results.npz', **{**arrays, name: array})
+      status, output = main(['report', str(run)]), capsys.readouterr()
+      told = output.err.startswith('error: ') and 'results.npz' in output.err
+      statuses.append(status)
+      assert status == 0 or (told and output.err.count('\n') == 1), output.err
+  assert 2 in statuses
+
+
 def test_an_interval_that_leaves_out_its_value_is_refused_without_records(runs, capsys):
   shutil.rmtree(runs / 'a/records')
   rewrite_table(runs / 'a', low=0.3, high=0.4)
