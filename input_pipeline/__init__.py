@@ -11,7 +11,7 @@ import numpy as np
 
 from input_pipeline.selection import select
 from input_pipeline.settings import DataSettings, Preparation, open_images
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows, check_class_names, with_labels
 
 __all__ = ['DataSettings', 'Preparation', 'load']
@@ -33,7 +33,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   Raises:
     InputError: what is wrong with the settings or files; TensorFlow is needed and not installed.
   """
-  purpose = f'config.data.source = {settings.source!r}'
+  purpose = f'{KEYS.data.source} = {settings.source!r}'
   with _refusals(purpose):
     images = open_images(settings)
     ''.join(images.class_names).encode()
@@ -42,7 +42,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   rows: Rows | None = selection.array_rows()
   if rows is None:
     if images.arrays is not None:
-      purpose = 'resizing or cropping images (config.data.resize, crop, random_crop_area)'
+      purpose = f'resizing or cropping images ({KEYS.data.resize}, crop, random_crop_area)'
     with _refusals(purpose):
       from input_pipeline.rows import TfRows
     rows = TfRows(selection)
@@ -58,7 +58,7 @@ def _refusals(purpose: str) -> Iterator[None]:
     yield
   except UnicodeEncodeError as error:
     raise InputError(
-      f'the name {error.object[:200]!a} of a file or folder in config.data.path is no text in '
+      f'the name {error.object[:200]!a} of a file or folder in {KEYS.data.path} is no text in '
       'UTF-8: rename it.'
     ) from error
   except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin
 
 from input_pipeline.images import Images, MemoryStore, Size
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.paths import SYSTEM, expanded, files_in, is_passed_over
 from robustness.core.pictures import SUFFIXES, opened
 from robustness.core.rows import in_class_order
@@ -52,7 +52,8 @@ _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> Path:
   """Returns the folder at a path, which the key `where` names; `advice` ends the message."""
   if not path or not expanded(path).is_dir():
-    raise InputError(f'{where} is {path!r}, which is not a folder; {advice}')
+    fix = advice[0].upper() + advice[1:]
+    raise SettingError(where, path, fix=fix, problem='which is not a folder')
   return expanded(path)
 
 
@@ -62,7 +63,7 @@ def looks_like(folder: Path) -> str:
   names = sorted(path.name for path in folder.iterdir())
   for release, (source, pattern) in _RELEASES.items():
     if own := [name for name in names if re.fullmatch(pattern, name)]:
-      read_by = f' (config.data.source={source!r})' if source else ''
+      read_by = f' ({KEYS.data.source}={source!r})' if source else ''
       return f'; with {own[0]!r} in it, it looks like {release}{read_by}'
   return ''
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from input_pipeline import geometry
 from input_pipeline.images import HostStore, IndexedStore, StreamedStore
 from input_pipeline.selection import Selection, delivered_size
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.host import usable_cores
 from robustness.core.rows import MOST_KEPT, ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
 from robustness.core.sampler import Epochs, Sampler, share_of_batch
@@ -173,7 +173,7 @@ class TfRows:
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
         "other order. Set training.balanced='' of the run or the classifier, take a slice of the "
-        "split, or read class folders by config.data.source='folder'."
+        f"split, or read class folders by {KEYS.data.source}='folder'."
       )
 
   def _refuse_more_than_8_bits(self) -> None:
@@ -184,7 +184,7 @@ class TfRows:
     if dtype != tf.uint8:
       raise InputError(
         f'{self._images.title} holds images of {dtype.name}, and Pillow resizes those of 8 bits '
-        "alone: set config.data.resized_by='tensorflow'."
+        f"alone: set {KEYS.data.resized_by}='tensorflow'."
       )
 
   def _sequence(

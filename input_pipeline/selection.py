@@ -15,7 +15,7 @@ import numpy as np
 from input_pipeline.images import HostStore, Images, Size, StreamedStore
 from input_pipeline.settings import FIRST, DataSettings, Preparation
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.host import usable_cores
 from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.paths import expanded
@@ -41,8 +41,8 @@ def read_names(path: str) -> list[str]:
   try:
     lines = read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError, InputError) as error:
-    raise InputError(
-      f'config.data.image_list is {path!r}, which cannot be read ({error}).'
+    raise SettingError(
+      KEYS.data.image_list, path, problem=f'which cannot be read ({error})'
     ) from error
   names = [line.strip() for line in lines if line.strip()]
   if not names:
@@ -62,7 +62,7 @@ def _robustbench_file() -> Path:
       return file
   reason = f'of {folders[0]} has no such list' if folders else 'is not installed'
   raise InputError(
-    f"config.data.image_list is 'robustbench', but the package robustbench {reason}: "
+    f"{KEYS.data.image_list} is 'robustbench', but the package robustbench {reason}: "
     f'pip install --no-deps robustbench, or give the path of its {_LIST}.'
   )
 
@@ -162,15 +162,17 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
     if settings.image_list or settings.subset == FIRST:
       key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
       raise InputError(
-        f'config.data.{key} is {value!r}, but images of {images.title} belong '
+        f'{KEYS.data}.{key} is {value!r}, but images of {images.title} belong '
         'together and are chosen with each other: leave it at its default.'
       )
     return images.choose(settings.num_images, seed)
   if settings.image_list and not images.names:
-    raise InputError(
-      f'config.data.image_list is {settings.image_list!r}, but images of {images.title} have '
-      "no paths; it chooses among those of config.data.source='folder', 'imagenet_c' and "
-      "'tiny_imagenet_c'."
+    raise SettingError(
+      KEYS.data.image_list,
+      settings.image_list,
+      problem=f'but images of {images.title} have no paths',
+      fix=f"It chooses among those of {KEYS.data.source}='folder', 'imagenet_c' and "
+      "'tiny_imagenet_c'.",
     )
   each = images.num_examples // images.parts
   bases = np.arange(each, dtype=np.int64)
@@ -295,14 +297,14 @@ def delivered_size(
   result = output_size(size, settings)
   if result is None:
     raise InputError(
-      f'{images.where(index)} is {size[0]}x{size[1]} pixels, smaller than config.data.crop = '
-      f'{settings.crop}: set config.data.resize to at least the crop.'
+      f'{images.where(index)} is {size[0]}x{size[1]} pixels, smaller than {KEYS.data.crop} = '
+      f'{settings.crop}: set {KEYS.data.resize} to at least the crop.'
     )
   if expected and result != expected:
     raise InputError(
       f'{images.where(index)} comes out as {result[0]}x{result[1]} pixels, where '
       f'others come out as {expected[0]}x{expected[1]}: bring all images to one size, '
-      'for example with resize=256 and crop=224 (--config.data.resize=256, and so on).'
+      f'for example with resize=256 and crop=224 (--{KEYS.data.resize}=256, and so on).'
     )
   return result
 

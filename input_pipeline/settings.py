@@ -11,6 +11,7 @@ import numpy as np
 from absl import logging
 
 from input_pipeline.images import Images
+from robustness.core.errors import KEYS
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed
 from robustness.core.settings import choice, require
@@ -164,23 +165,23 @@ class DataSettings:
     check_fields(self, 'config.data')
     if self.label_space:
       able = ('folder', 'file_list', 'parquet', 'webdataset')
-      valid = f"'' unless config.data.source is one of {', '.join(able)}"
+      valid = f"'' unless {KEYS.data.source} is one of {', '.join(able)}"
       known = self.source in able
       require(known, 'config.data.label_space', self.label_space, valid)
     alone = not (self.class_groups and self.random_class_groups)
-    valid = '0 where config.data.class_groups names the classes'
+    valid = f'0 where {KEYS.data.class_groups} names the classes'
     require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
     grouped = bool(self.random_class_groups or self.class_groups)
     for key in ('classes_per_group', 'class_group_seed'):
-      value, valid = getattr(self, key), '0 without config.data.random_class_groups'
+      value, valid = getattr(self, key), f'0 without {KEYS.data.random_class_groups}'
       require(grouped or not value, f'config.data.{key}', value, valid)
     require(
       bool(self.resize) or not self.squash,
       'config.data.squash',
       True,
-      'False where config.data.resize is 0',
+      f'False where {KEYS.data.resize} is 0',
     )
-    valid = f'at most config.data.resize = {self.resize}'
+    valid = f'at most {KEYS.data.resize} = {self.resize}'
     require(self.crop <= (self.resize or self.crop), 'config.data.crop', self.crop, valid)
 
 

@@ -21,7 +21,7 @@ from input_pipeline.images import Images, Store
 from input_pipeline.settings import DataSettings
 from robustness.core import json_files
 from robustness.core.bounded_files import open_regular, read_bounded
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
 from robustness.core.paths import expanded
 from robustness.core.rows import composed, in_class_order, numbered_classes
@@ -72,7 +72,7 @@ def _check_one_set(files: list[Path], root: Path, split: str) -> None:
   if len(folders) > 1:
     raise InputError(
       f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(folders))}'
-      ', of several data sets or configs: give one of them as config.data.path.'
+      f', of several data sets or configs: give one of them as {KEYS.data.path}.'
     )
 
 
@@ -92,7 +92,7 @@ def _check_complete(files: list[Path]) -> None:
       first = next(number for number in every if number not in present)
       raise InputError(
         f'{missing} of {every.stop - every.start} shards are missing, first number {first} of '
-        f'{before}*{of}{after}: fetch them, or set config.data.allow_missing=True.'
+        f'{before}*{of}{after}: fetch them, or set {KEYS.data.allow_missing}=True.'
       )
 
 
@@ -108,7 +108,9 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
   if not chosen:
     known = sorted({name for name in own if name})
     fix = nearest(split, known) if known else "its files say no split: set it to ''"
-    raise InputError(f'config.data.split is {split!r}, of which {title} has no file; {fix}.')
+    raise SettingError(
+      KEYS.data.split, split, problem=f'of which {title} has no file', fix=f'{fix}.'
+    )
   return chosen
 
 
@@ -230,9 +232,9 @@ def labels_of(
     raise InputError(f'{title} has no row.')
   chosen = label_column(table, column)
   if chosen not in table:
-    wanted = f'config.data.name is {column!r}' if column else 'no column is called label or class'
+    wanted = f'{KEYS.data.name} is {column!r}' if column else 'no column is called label or class'
     columns = ', '.join(table)
-    give = f'give one of {columns} as config.data.name.' if columns else 'there is no other column.'
+    give = f'give one of {columns} as {KEYS.data.name}.' if columns else 'there is no other column.'
     raise InputError(f'{title}: {wanted}; {give}')
   values = table[chosen]
   if values.isna().any():

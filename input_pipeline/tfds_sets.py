@@ -25,7 +25,7 @@ from absl import logging
 from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.images import Images, MemoryStore, StreamedStore
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.corruptions.names import StoredPart
@@ -63,7 +63,7 @@ def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
 def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
   """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'."""
   if not name:
-    raise InputError("config.data.name is ''; give a TFDS name, for example 'cifar10'.")
+    raise InputError(f"{KEYS.data.name} is ''; give a TFDS name, for example 'cifar10'.")
   register_own(name)
   stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / re.split('[/:]', name)[0]
   for file in sorted(stored.glob('**/features.json')):
@@ -74,13 +74,15 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
     known = {*tfds.list_builders(with_community_datasets=False), *OWN}
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
-    raise InputError(
-      f'config.data.name is {name!r}, which TFDS does not know; {alike}. All names: '
-      'https://www.tensorflow.org/datasets/catalog/overview'
+    raise SettingError(
+      KEYS.data.name,
+      name,
+      problem='which TFDS does not know',
+      fix=f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview',
     ) from error
   except Exception as error:  # parsers of what is stored fail in their own ways
-    message = f'config.data.name is {name!r}, which TFDS cannot open: {_first_line(error)}'
-    raise InputError(message) from error
+    problem = f'which TFDS cannot open: {_first_line(error)}'
+    raise SettingError(KEYS.data.name, name, problem=problem) from error
 
 
 def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
@@ -137,7 +139,7 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
     raise InputError(
       f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
       f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
-      'network, and name the folder with --config.data.data_dir=DIR, in Python data_dir or the '
+      f'network, and name the folder with --{KEYS.data.data_dir}=DIR, in Python data_dir or the '
       'base_dir of a config.'
     ) from error
 
@@ -182,7 +184,7 @@ class Split:
     except (KeyError, ValueError) as error:
       base = re.split(r'[\[+]', self.name)[0]
       raise InputError(
-        f'config.data.split is {self.name!r}; data set {data_set!r}: '
+        f'{KEYS.data.split} is {self.name!r}; data set {data_set!r}: '
         f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
       ) from error
     if not number:

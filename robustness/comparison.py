@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from robustness import workdir
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import check_name, choice, differing_keys
@@ -176,7 +176,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(
         f'{where}{first.folder} and {other.folder} show their images differently; keys of '
-        f'config.study that differ: {"; ".join(lines)}. Run one again with the same.'
+        f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
       )
 
 

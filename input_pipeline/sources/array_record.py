@@ -14,7 +14,7 @@ import pandas as pd
 from input_pipeline import image_files, shards
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 
 
 class ArrayRecord(Source):
@@ -46,11 +46,11 @@ class ArrayRecord(Source):
     except NotImplementedError as error:
       raise InputError(
         f'{folder} holds {builder.info.file_format.value} files, which are read with '
-        f'config.data.source="tfds" and config.data.name={builder.info.name!r}.'
+        f'{KEYS.data.source}="tfds" and {KEYS.data.name}={builder.info.name!r}.'
       ) from error
     except ImportError as error:
       raise InputError(
-        'config.data.source="array_record" needs array-record: pip install array-record.'
+        f'{KEYS.data.source}="array_record" needs array-record: pip install array-record.'
       ) from error
     left_out = Counter[str]()
     title = f'array_record {settings.path!r}, split {settings.split!r}'

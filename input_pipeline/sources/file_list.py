@@ -21,7 +21,7 @@ import pandas as pd
 from input_pipeline import image_files, shards
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import composed
 from robustness.core.settings import require
@@ -46,7 +46,7 @@ class FileList(Source):
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
       if table.empty:
         raise InputError(
-          f'config.data.split is {settings.split!r}: {title} has {nearest(settings.split, known)}.'
+          f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, known)}.'
         )
     valid = "'' or 'test': the table has no column split"
     has = 'split' in table or settings.split in ('', 'test')
@@ -87,12 +87,12 @@ def _table_file(settings: DataSettings) -> Path:
   if settings.metadata:
     return expanded(settings.metadata)
   root = image_files.existing_folder(
-    settings.path, 'give the folder of the images, or config.data.metadata=TABLE.'
+    settings.path, f'give the folder of the images, or {KEYS.data.metadata}=TABLE.'
   )
   found = [root / name for name in TABLES if (root / name).is_file()]
   if len(found) != 1:
     have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'
-    raise InputError(f'{root} holds {have}: name the table with config.data.metadata.')
+    raise InputError(f'{root} holds {have}: name the table with {KEYS.data.metadata}.')
   return found[0]
 
 
@@ -115,7 +115,7 @@ def _found(names: pd.Series, root: Path, title: str) -> list[str]:
       count = f'{len(alike)} files are so called' if alike else 'there is no such file'
       raise InputError(
         f'{title}: row {row} names {names[row]!r}, which is not in {root}: {count}. '
-        'Set config.data.path to the folder that the names begin at.'
+        f'Set {KEYS.data.path} to the folder that the names begin at.'
       )
     paths[row] = alike[0]
   twice = pd.Series([os.path.realpath(path) for path in paths]).duplicated().to_numpy()

@@ -21,7 +21,7 @@ from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.shards import SPLITS
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.pictures import SUFFIXES
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
@@ -92,10 +92,12 @@ def find_root(path: str, split: str) -> Path:
   folders = image_files.folders_in(root)
   splits = {*folders} & {*SPLITS}
   if split and (split != 'test' or len(splits) > 1 or (folders and len(splits) == len(folders))):
-    raise InputError(
-      f'config.data.split is {split!r}, but {root} has no folder {split!r} of class '
-      f'folders: {nearest(split, folders)}. To read the '
-      "class folders of config.data.path itself, set --config.data.split=''."
+    raise SettingError(
+      KEYS.data.split,
+      split,
+      problem=f'but {root} has no folder {split!r} of class folders',
+      fix=f'{nearest(split, folders)}. To read the class folders of {KEYS.data.path} itself, set '
+      f"--{KEYS.data.split}=''.",
     )
   return root
 
@@ -114,9 +116,9 @@ class Foolbox(Source):
     spec = importlib.util.find_spec('foolbox')
     if spec is None or not spec.submodule_search_locations:
       raise InputError(
-        "config.data.source is 'foolbox', which is not installed: pip install "
-        "'.[imagenet]', or read your own pictures with --config.data.source=folder "
-        '--config.data.path=DIR.'
+        f"{KEYS.data.source} is 'foolbox', which is not installed: pip install "
+        f"'.[imagenet]', or read your own pictures with --{KEYS.data.source}=folder "
+        f'--{KEYS.data.path}=DIR.'
       )
     folder = Path(spec.submodule_search_locations[0], 'data')
     paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]

@@ -35,7 +35,7 @@ from input_pipeline.image_files import (
 )
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import HIDDEN, is_passed_over
 from robustness.core.pictures import SUFFIXES
 from robustness.core.rows import in_class_order
@@ -89,7 +89,7 @@ class ImagenetC(Source):
     ''.join(itertools.chain(paths, *distinct)).encode()  # refuses what is no text
     size, _ = read_header(os.path.join(paths[0], files[0]))
     if size[:2] == (64, 64) and not self.has_more_frost:
-      where, fix = os.path.join(paths[0], files[0]), 'set config.data.source=tiny_imagenet_c.'
+      where, fix = os.path.join(paths[0], files[0]), f'set {KEYS.data.source}=tiny_imagenet_c.'
       raise InputError(f'{where} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:

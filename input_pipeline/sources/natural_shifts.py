@@ -44,7 +44,7 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images, Size
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import padded_labels
 from robustness.core.settings import choice, require
@@ -130,7 +130,7 @@ def _check_count(
   if count != expected and not settings.allow_missing:
     raise InputError(
       f'{settings.path or settings.name} has {count} {what}; {settings.name} has {expected}: '
-      'complete it, or set config.data.allow_missing=True for a part of it.'
+      f'complete it, or set {KEYS.data.allow_missing}=True for a part of it.'
     )
 
 
@@ -220,11 +220,14 @@ def _real(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
   """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
   file = expanded(settings.metadata)
   if not file.is_file():
-    raise InputError(
-      f'config.data.metadata is {settings.metadata!r}, which is no file: give real.json of the '
-      "labels as released, or leave out config.data.path for TFDS's imagenet_real."
+    raise SettingError(
+      KEYS.data.metadata,
+      settings.metadata,
+      problem='which is no file',
+      fix=f"Give real.json of the labels as released, or leave out {KEYS.data.path} for TFDS's "
+      'imagenet_real.',
     )
-  table = json_files.read(file, [[int]], 'It belongs to config.data.metadata.')
+  table = json_files.read(file, [[int]], f'It belongs to {KEYS.data.metadata}.')
   files = images_in(root, left_out=left_out)
   found = ((_VALIDATION.search(path.name), str(path)) for path in files)
   numbered: dict[int, str] = {}
@@ -254,9 +257,11 @@ def _objectnet(root: Path, settings: DataSettings, left_out: Counter[str]) -> Li
   mappings = root / 'mappings'
   for part in (mappings, root / 'images'):
     if not part.is_dir():
-      raise InputError(
-        f'config.data.path is {settings.path!r}, which lacks the folder {part.name}: give that '
-        'of ObjectNet as released, with images/<object>/<image> and mappings/.'
+      raise SettingError(
+        KEYS.data.path,
+        settings.path,
+        problem=f'which lacks the folder {part.name}',
+        fix='Give that of ObjectNet as released, with images/<object>/<image> and mappings/.',
       )
   folders, classes = (
     json_files.read(mappings / f'{name}.json', {str: str}, f'It belongs to {root}.')

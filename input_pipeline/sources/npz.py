@@ -16,7 +16,7 @@ from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names, check_label_array, numbered_classes
 
@@ -38,7 +38,7 @@ class Npz(Source):
   def arrays(self, path: str) -> Mapping[str, np.ndarray]:
     """Returns the arrays at a path by name; nothing in them is executed."""
     if not path or not expanded(path).is_file():
-      raise InputError(f'config.data.path is {path!r}, which is no file; give a .npz file.')
+      raise SettingError(KEYS.data.path, path, problem='which is no file', fix='Give a .npz file.')
     return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
 
 
@@ -78,7 +78,7 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
       return key
   expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
   whole = ', or ' + ' or '.join(map(repr, keys))
-  advice = whole if unsplit else "; to read unsplit arrays set --config.data.split=''"
+  advice = whole if unsplit else f"; to read unsplit arrays set --{KEYS.data.split}=''"
   raise InputError(
     f'{path} has no array {expected}{advice}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'

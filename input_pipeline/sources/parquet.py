@@ -30,7 +30,7 @@ from input_pipeline import shards
 from input_pipeline.images import Images, MemoryStore, StreamedStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.limits import MAX_BYTES_PER_ARRAY
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class ParquetStore(StreamedStore):
           row = len(images) + column.is_null().to_pylist().index(True)
           raise InputError(
             f'{file}: row {row} of row group {own} has no bytes of an image; files that '
-            "lie beside are read with config.data.source='file_list'."
+            f"lie beside are read with {KEYS.data.source}='file_list'."
           )
         images += column.to_pylist()
         size += sum(map(len, images[-len(column) :])) if len(column) else 0

@@ -34,7 +34,7 @@ from input_pipeline.sources.cifar10_c import (
 )
 from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
 from input_pipeline.sources.npz import read_npy
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.settings import require
 from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
@@ -124,7 +124,7 @@ class Cifar10P(Source):
     require(of in ('', 'cifar10'), 'config.data.name', settings.name, valid)
     if not (given or settings.name):
       raise InputError(
-        f'{folder} has no labels.npy, as released: set config.data.name="cifar10", whose test set '
+        f'{folder} has no labels.npy, as released: set {KEYS.data.name}="cifar10", whose test set '
         'of TFDS has the labels.'
       )
     labels = read_labels(given, 1) if given else clean_test_set(settings, self.name)[1]

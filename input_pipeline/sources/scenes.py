@@ -23,7 +23,7 @@ from input_pipeline import image_files
 from input_pipeline.images import Images, MemoryStore, Size
 from input_pipeline.selection import MAX_DECODED, evenly, refuse_damaged
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, SettingError
 from robustness.core.pictures import SUFFIXES, damage
 from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
@@ -67,9 +67,8 @@ def find_cutouts(
   """
   root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', where)
   if not image_files.folders_in(root):
-    raise InputError(
-      f'{where} is {folder!r}, which holds no class folders; expected {root}/<class>/<object>.png.'
-    )
+    fix = f'Expected {root}/<class>/<object>.png.'
+    raise SettingError(where, folder, fix=fix, problem='which holds no class folders')
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
     label = imagenet_index(name, f'{where}: folder')
@@ -90,10 +89,8 @@ def find_backgrounds(
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
   files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:
-    raise InputError(
-      f'{where} is {folder!r}, which holds no image; expected files ending in '
-      f'{", ".join(SUFFIXES)}.'
-    )
+    fix = f'Expected files ending in {", ".join(SUFFIXES)}.'
+    raise SettingError(where, folder, fix=fix, problem='which holds no image')
   return tuple(files)
 
 

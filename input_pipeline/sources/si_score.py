@@ -40,7 +40,7 @@ from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.shards import read_table
 from input_pipeline.sources.tfds import Tfds
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.settings import choice, require
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
@@ -118,7 +118,7 @@ def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str
     )
   if not path:
     raise InputError(
-      f'config.data.path is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
+      f'{KEYS.data.path} is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
     )
   stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
   columns, missing = _joined(path, stored['image_id'], stored['label'], True)
@@ -127,7 +127,7 @@ def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str
 
 def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
   """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
-  advice = 'give a folder of scenes, <class>/<image id>.jpg, or config.data.name=siscore/FACTOR.'
+  advice = f'give a folder of scenes, <class>/<image id>.jpg, or {KEYS.data.name}=siscore/FACTOR.'
   root = existing_folder(settings.path, advice)
   folders = folders_in(root)
   if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
@@ -147,7 +147,7 @@ def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], s
   found = [place for place in places if place.is_file()]
   if not settings.metadata and not found:
     raise InputError(
-      f'config.data.metadata is empty, and {places[0]} is not there: give the metadata.csv of the '
+      f'{KEYS.data.metadata} is empty, and {places[0]} is not there: give the metadata.csv of the '
       'set, of the folder object_size, object_location or object_rotation.'
     )
   metadata = settings.metadata or str(found[0])
@@ -252,7 +252,7 @@ def join_metadata(
   if len(lacking) and not allow_missing:
     raise InputError(
       f'{path} names {len(lacking)} of {len(known)} images of SI-Score that are not here, first '
-      f'{lacking[0]}.jpg: unpack the archive again, or set config.data.allow_missing=True.'
+      f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.allow_missing}=True.'
     )
   return {name: values[places] for name, values in table.items()}, len(known) - len(image_ids)
 

@@ -26,7 +26,7 @@ import numpy as np
 from input_pipeline.corruption_parts import of_parts
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 from robustness.corruptions.names import StoredPart
@@ -94,13 +94,13 @@ def _by_part(settings: DataSettings) -> dict[StoredPart, Split]:
     part = stored_part(builder)
     if part is None:
       raise InputError(
-        f'config.data.name: {builder.info.full_name!r} says of no corruption and '
+        f'{KEYS.data.name}: {builder.info.full_name!r} says of no corruption and '
         "severity; it should be as in 'cifar10_corrupted/brightness_1'."
       )
     if part in opened:
       raise InputError(
         f'{opened[part].builder.info.full_name} and {builder.info.full_name} both hold '
-        f'{part}: give a narrower pattern in config.data.name.'
+        f'{part}: give a narrower pattern in {KEYS.data.name}.'
       )
     opened[part] = Split(builder, settings.split)
   return dict(sorted(opened.items()))
@@ -117,9 +117,11 @@ def _names(settings: DataSettings) -> list[str]:
   chosen = fnmatch.filter(prepared, pattern)
   if not chosen:
     known = nearest(pattern, prepared) if prepared else 'none is prepared there'
-    raise InputError(
-      f'config.data.name is {settings.name!r}, which no prepared config of '
-      f'{dataset} is called after: {known}. Prepare them with tfds.load first.'
+    raise SettingError(
+      KEYS.data.name,
+      settings.name,
+      problem=f'which no prepared config of {dataset} is called after',
+      fix=f'{known}. Prepare them with tfds.load first.',
     )
   return [f'{dataset}/{config}' for config in chosen]
 
@@ -137,7 +139,7 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
       raise InputError(
         f'{splits[0].builder.info.full_name} and {split.builder.info.full_name} differ in '
         f'images, size or classes ({", ".join(different) or "classes"}): give a '
-        'narrower pattern in config.data.name.'
+        f'narrower pattern in {KEYS.data.name}.'
       )
   return facts[0][2]
 
@@ -156,7 +158,7 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
     if differ:
       raise InputError(
         f'{first.builder.info.full_name} and {split.builder.info.full_name} are not made of the '
-        f'same images in the same way ({differ[0]}): give a narrower pattern in config.data.name, '
+        f'same images in the same way ({differ[0]}): give a narrower pattern in {KEYS.data.name}, '
         'or prepare both again from one base with the same settings.'
       )
   return labels

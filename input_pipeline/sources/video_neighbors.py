@@ -20,7 +20,7 @@ from absl import logging
 from input_pipeline.image_files import existing_folder, file_images, looks_like
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.rows import padded_labels
 from robustness.models import label_space
 from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
@@ -98,9 +98,11 @@ class NeighborFrames:
     nested.
     """
     if num_anchors > self.num_anchors:
-      raise InputError(
-        f'config.data.num_images is {num_anchors}, which counts anchors here; there '
-        f'are {self.num_anchors} (0 takes all).'
+      raise SettingError(
+        KEYS.data.num_images,
+        num_anchors,
+        problem='which counts anchors here',
+        fix=f'There are {self.num_anchors} (0 takes all).',
       )
     if not num_anchors:
       return np.arange(len(self.paths))
@@ -122,9 +124,11 @@ def find_metadata(path: str, split: str) -> Path:
     return root / split
   if split not in ('', 'test'):
     splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find(f)]
-    raise InputError(
-      f'config.data.split is {split!r}, but {root} has no folder of that name with '
-      f'neighbor sets: {nearest(split, splits)}.'
+    raise SettingError(
+      KEYS.data.split,
+      split,
+      problem=f'but {root} has no folder of that name with neighbor sets',
+      fix=f'{nearest(split, splits)}.',
     )
   if not find(root) and (release := looks_like(root)):
     raise InputError(f'{root} holds no neighbor sets{release}; {advice}')
@@ -172,7 +176,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     f'The first lies in {elsewhere[0]}: give that folder.'
     if elsewhere
     else 'Fetch them, or take the sets as far as there are frames with allow_missing=True '
-    '(--config.data.allow_missing=True); sets without their anchor are left out.'
+    f'(--{KEYS.data.allow_missing}=True); sets without their anchor are left out.'
   )
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
@@ -184,7 +188,7 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   """Returns the classes' names, in the words of the label space that they are of, if of any."""
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
-    sets.check_labels(names or SPACES[0], len(space), f'config.data.name (of {SPACES})')
+    sets.check_labels(names or SPACES[0], len(space), f'{KEYS.data.name} (of {SPACES})')
     return space
   own = label_space.coarse_space(sets.class_names)
   return own.class_names if own else sets.class_names

@@ -29,7 +29,7 @@ from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_SHARDS
 from robustness.core.paths import expanded
 from robustness.core.pictures import SUFFIXES
@@ -124,7 +124,7 @@ def _expand(path: str) -> list[Path]:
   if missing or not files:
     first = f', first {missing[0]}' if missing else ''
     raise InputError(
-      f'config.data.path is {path!r}: {len(missing)} of {len(files)} shards are not there{first}.'
+      f'{KEYS.data.path} is {path!r}: {len(missing)} of {len(files)} shards are not there{first}.'
     )
   return files
 

@@ -95,4 +95,4 @@ AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[typ
 def with_more_images() -> str:
   """Returns the names of the augmentations that give more than one image of a row, for messages."""
   names = [name for name, part in AUGMENTATIONS.classes().items() if part.gives_more_images]
-  return ' or '.join(map(repr, names))
+  return f'{", ".join(map(repr, names[:-1]))} or {names[-1]!r}'

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.augment import Augmentation, Example, operations
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, key_name, nearest
 from robustness.core.registry import setting, word
 from robustness.core.settings import choice, require
 
@@ -146,10 +146,10 @@ def parsed(lines: Iterable[str], where: str) -> tuple[SubPolicy, ...]:
     steps = [part.split() for part in line.split(',')]
     if len(steps) != 2 or {len(words) for words in steps} != {3}:
       raise InputError(
-        f'{where} has {line!r}; a sub-policy is two operations, each with its probability and its '
-        "magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
+        f'{key_name(where)} has {line!r}; a sub-policy is two operations, each with its '
+        "probability and its magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
       )
-    policies.append(tuple(_step(words, f'{where} {line!r}') for words in steps))
+    policies.append(tuple(_step(words, f'{key_name(where)} {line!r}') for words in steps))
   return tuple(policies)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import part_name, setting
 from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import transforms
@@ -75,8 +75,8 @@ class Environment(Augmentation):
     refuse_stored(columns)
     if COLUMN not in columns:
       raise InputError(
-        f'the augmentation environment needs the column {COLUMN!r}: set config.data.class_groups, '
-        'or config.data.random_class_groups, to say which classes see which transform.'
+        f'the augmentation environment needs the column {COLUMN!r}: set {KEYS.data.class_groups}, '
+        f'or {KEYS.data.random_class_groups}, to say which classes see which transform.'
       )
     group = columns[COLUMN]
     if SAMPLED in columns:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
 from robustness.augment.operations import MEAN_COLOUR, colour
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.sampler import EPOCH
 
@@ -52,7 +52,7 @@ class AlternatingFlip(Augmentation):
     if EPOCH not in example:
       raise InputError(
         "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
-        'config.training.balanced is set.'
+        f'{KEYS.training.balanced} is set.'
       )
     mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
     return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}

@@ -20,7 +20,7 @@ from robustness.classifiers.trained_here import TrainedHere
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import CHOOSE_ROWS
 from robustness.core import random_keys
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import KEYS, InputError, SettingError, naming
 from robustness.core.rows import Rows, identity_of
 from robustness.core.typing import Facts, Variables
 from robustness.environments.balance import balanced
@@ -127,7 +127,7 @@ class ClassifierBuilder:
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
     """Names the section of a classifier in errors."""
-    return naming('config.classifier.', f'{self.experiment.section_of_classifier(label)}.')
+    return naming('config.classifier', self.experiment.section_of_classifier(label))
 
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
     """Returns a classifier as it is before a training, checked on all rows."""
@@ -274,11 +274,12 @@ class ClassifierBuilder:
     kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
     processes = jax.process_count() if all_processes else 1
     if processes > 1 and training.batch_size % (processes * training.accumulate):
-      raise InputError(
-        f'config.training.batch_size is {training.batch_size}; it must be a multiple of '
-        f'{processes} processes × {training.accumulate} micro-batches '
-        f'= {processes * training.accumulate}, and of that × {jax.local_device_count()} devices of '
-        'each process where all of them are to be used.'
+      raise SettingError(
+        KEYS.training.batch_size,
+        training.batch_size,
+        valid=f'a multiple of {processes} processes × {training.accumulate} micro-batches = '
+        f'{processes * training.accumulate}, and of that × {jax.local_device_count()} devices '
+        'of each process where all of them are to be used',
       )
     return create(kind, micro, all_processes)
 

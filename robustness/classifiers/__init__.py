@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from input_pipeline.settings import DataSettings
 from robustness.attacks import Attack
 from robustness.augment.policy import Policy
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import check_fields, defined_in, setting, word
 from robustness.core.settings import require
 from robustness.core.typing import Facts
@@ -117,20 +117,20 @@ class ClassifierSettings:
       not self.initial_weights or self.is_trained_here,
       'config.classifier.initial_weights',
       self.initial_weights,
-      "'' unless the network is trained here (config.classifier.train=True, no "
+      f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
       'config.classifier.weights)',
     )
     require(
       len(self.mean) == len(self.std),
       'config.classifier.std',
       self.std,
-      f'as many values as config.classifier.mean, which has {len(self.mean)}',
+      f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}',
     )
     require(
       self.merge == 'max' or self.label_space not in ('', DATA),
       'config.classifier.merge',
       self.merge,
-      "'max' unless config.classifier.label_space is coarser than the classes of the weights",
+      f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights",
     )
 
   @property
@@ -214,17 +214,21 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
       images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
       jax.eval_shape(Inputs(input_filter=self.input_filter), images)
     if self.mean and not self.needs_mean:
-      raise InputError(
-        f'config.classifier.mean is {self.mean}, which is for a weights file without a record: '
-        'published weights, records, checkpoints and classifiers of a library or file say their '
-        "own, and other networks have their architecture's. Set config.classifier.mean and std to "
-        '().'
+      raise SettingError(
+        KEYS.classifier.mean,
+        self.mean,
+        problem='which is for a weights file without a record',
+        fix='Published weights, records, checkpoints and classifiers of a library or file say '
+        f"their own, and other networks have their architecture's. Set {KEYS.classifier.mean} "
+        'and std to ().',
       )
     if self.positions != BICUBIC and not self.resamples_positions:
-      raise InputError(
-        f'config.classifier.positions is {self.positions!r}, which changes nothing here: it is for '
-        'weights, loaded or begun with, of a network of this project whose positions are resampled '
-        f"for images of another size (docs/networks.md). Set it to '{BICUBIC}'."
+      raise SettingError(
+        KEYS.classifier.positions,
+        self.positions,
+        problem='which changes nothing here',
+        fix='It is for weights, loaded or begun with, of a network of this project whose positions '
+        f"are resampled for images of another size (docs/networks.md). Set it to '{BICUBIC}'.",
       )
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from robustness.classifiers import ClassifierSettings, Images
 from robustness.classifiers.network import NetworkWeights, StoredNetwork
 from robustness.core import json_files
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import weights
@@ -49,7 +49,7 @@ class CheckpointFolder(StoredNetwork):
     if here != (trained_with := facts.get('input_filter')):
       raise InputError(
         f'{expanded(self.weights)} was trained with the input filter {trained_with or "none"} '
-        f'({FACTS_NAME}); the config has {here or "none"}: set config.classifier.input_filter as '
+        f'({FACTS_NAME}); the config has {here or "none"}: set {KEYS.classifier.input_filter} as '
         'it was.'
       )
     self.warn(label, loaded)
@@ -63,7 +63,7 @@ class CheckpointFolder(StoredNetwork):
     if facts['architecture'] != self.name:
       raise InputError(
         f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks for '
-        f'{self.name!r}: --config.classifier.name={facts["architecture"]}.'
+        f'{self.name!r}: --{KEYS.classifier.name}={facts["architecture"]}.'
       )
     names, mean, std, shape = (
       tuple(facts[key]) for key in ('class_names', 'mean', 'std', 'image_shape')

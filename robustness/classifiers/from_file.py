@@ -16,7 +16,7 @@ from absl import logging
 
 from robustness.classifiers import ClassifierKind, ClassifierSettings, Images
 from robustness.core import registry
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.models.classifier import Classifier
 
 WHERE = 'config.classifier.name'
@@ -47,12 +47,12 @@ class FromFile(ClassifierKind):
     if self.input_filter:
       raise InputError(
         f'{label} is a classifier of a file, which brings its own input filter: set '
-        "config.classifier.input_filter.name=''."
+        f"{KEYS.classifier.input_filter.name}=''."
       )
     if self.weights or self.train:
       raise InputError(
-        f'{self.name} brings its own weights: leave config.classifier.weights '
-        'empty and config.classifier.train False.'
+        f'{self.name} brings its own weights: leave {KEYS.classifier.weights} '
+        f'empty and {KEYS.classifier.train} False.'
       )
     super().check(label, image_shape, precision)
 

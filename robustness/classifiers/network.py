@@ -11,6 +11,7 @@ from absl import logging
 from flax import traverse_util
 
 from robustness.classifiers import ClassifierKind
+from robustness.core.errors import KEYS
 from robustness.core.typing import Facts, Variables
 from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import Architecture
@@ -147,7 +148,7 @@ class StoredNetwork(Network):
     if loaded.is_assumed:
       logging.warning(
         '%s: no record says how the images of %s are normalised; the mean %s and std %s of %s are '
-        'assumed: set --config.classifier.mean and std, or put a record beside it.',
+        f'assumed: set --{KEYS.classifier.mean} and std, or put a record beside it.',
         *(label, self.weights, loaded.mean, loaded.std, self.architecture.name),
       )
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from robustness.classifiers import RANDOM, ClassifierSettings, Images
 from robustness.classifiers.network import Network, NetworkWeights
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.models.classifier import Classifier
 
 
@@ -27,8 +27,8 @@ class RandomWeights(Network):
     if architecture.fit:
       raise InputError(
         f'{self.name} begins with variables that are computed from training images, and weights'
-        " that are 'random' lack them: give --config.classifier.train=True, or another "
-        '--config.classifier.name.'
+        f" that are 'random' lack them: give --{KEYS.classifier.train}=True, or another "
+        f'--{KEYS.classifier.name}.'
       )
     module = architecture.build(len(class_names))
     example = jnp.zeros((1, *images.shape))

@@ -21,7 +21,7 @@ from absl import logging
 
 from robustness.classifiers import RANDOM, ClassifierKind, ClassifierSettings, Images
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import catalog, hub, label_space, preprocessing
@@ -89,7 +89,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
   if record and record.is_file() and (own := json_files.read(record)).get('pretrained_cfg'):
     if (theirs := own.get('architecture', base)) != base:
-      raise InputError(f'{record} is of {theirs!r}: set --config.classifier.name={TIMM}:{theirs}')
+      raise InputError(f'{record} is of {theirs!r}: set --{KEYS.classifier.name}={TIMM}:{theirs}')
     facts = {**facts, 'label_names': own.get('label_names'), **own['pretrained_cfg']}
   how = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
   return _from(name, path, record, how, facts)
@@ -178,7 +178,7 @@ class TorchLibrary(ClassifierKind):
     if built.headless and not self.probe:
       raise InputError(
         f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
-        "and no classes: set config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+        f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
     if count == len(imagenet.class_names) and (not names or names[0].startswith('tench')):
       names, aliases = imagenet.class_names, dict(imagenet.aliases)

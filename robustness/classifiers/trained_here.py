@@ -7,7 +7,7 @@ from robustness.attacks import balls
 from robustness.augment.policy import Policy
 from robustness.classifiers import ClassifierSettings, Images, resolved
 from robustness.classifiers.network import Network, NetworkWeights, StoredNetwork
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.typing import Facts, Variables
 from robustness.models.architecture import Weights
@@ -36,9 +36,11 @@ class TrainedHere(Network):
       return None
     start = resolved(self, weights=self.initial_weights, initial_weights='', train=False)
     if not isinstance(start, StoredNetwork):
-      raise InputError(
-        f'config.classifier.initial_weights is {self.initial_weights!r}; it must be a file, a '
-        "checkpoint folder, the name of published weights, or '' to draw all weights from the seed."
+      raise SettingError(
+        KEYS.classifier.initial_weights,
+        self.initial_weights,
+        valid="a file, a checkpoint folder, the name of published weights, or '' to draw all "
+        'weights from the seed',
       )
     return start
 
@@ -64,8 +66,8 @@ class TrainedHere(Network):
       names = [entry.name for entry in self.architecture.weights]
       published = f' or a name ({", ".join(names)})' if names else ''
       raise InputError(
-        f'{label} has no weights: give --config.classifier.weights=FILE{published}, or '
-        'train it in this workdir with --config.classifier.train=True.'
+        f'{label} has no weights: give --{KEYS.classifier.weights}=FILE{published}, or '
+        f'train it in this workdir with --{KEYS.classifier.train}=True.'
       )
     if self.attack is None or (self.training.precision or precision) != 'bfloat16':
       return
@@ -73,9 +75,9 @@ class TrainedHere(Network):
     if epsilon * unit < BFLOAT16_STEP:
       raise InputError(
         f'the training is in bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
-        f'would be rounded away: give config.classifier.attack.{self.attack.name}.epsilon of at '
+        f'would be rounded away: give {KEYS.classifier.attack}.{self.attack.name}.epsilon of at '
         f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set '
-        '--config.training.precision=float32.'
+        f'--{KEYS.training.precision}=float32.'
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:

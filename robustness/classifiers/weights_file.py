@@ -7,7 +7,7 @@ import jax
 
 from robustness.classifiers import ClassifierSettings, Images
 from robustness.classifiers.network import NetworkWeights, StoredNetwork
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import catalog, hub, label_space, weights
@@ -71,7 +71,7 @@ class WeightsFile(StoredNetwork):
       elif 'head' not in variables['params']:
         raise InputError(
           f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
-          "config.classifier.probe.name to 'linear', 'knn' or 'prototype'."
+          f"{KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
         )
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       fitting = (classes for classes in (names, *others) if len(classes) == count)

@@ -18,8 +18,14 @@ from robustness.config import defaults, packaged
 from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS, default_label
 from robustness.core import json_files
-from robustness.core.errors import InputError, naming, nearest
-from robustness.core.settings import check_name, check_sections, refuse_unknown, without_inherited
+from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
+from robustness.core.settings import (
+  check_name,
+  check_sections,
+  refuse_unknown,
+  type_name,
+  without_inherited,
+)
 from robustness.evaluation.study import STUDIES, default_section, refuse_moved
 from robustness.results import summary_name
 
@@ -96,7 +102,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
     return list(changes)
   if any('config.classifier.' in change.partition('=')[0] for change in changes):
     raise InputError(
-      f'this config has the classifiers {", ".join(several)}, and no config.classifier: name yours '
+      f'this config has the classifiers {", ".join(several)}, and no {KEYS.classifier}: name yours '
       'by --config.classifiers.mine.name=NAME, and leave those out by --config.classifiers=mine.'
     )
   with several.unlocked():
@@ -129,33 +135,27 @@ def _names_parts(change: str) -> bool:
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
   """Sets keys to what is written, by ml_collections, which reads a value by its key's type.
 
-  It reads keys as Python, which labels need not be, and is therefore given others.
+  It reads the name of a key as Python, which a label need not be, so the key is called `value`.
   """
-  places: dict[str, tuple[str, ConfigDict, str]] = {}
-  changed, written = ConfigDict(sort_keys=False), ['']
   for change in changes:
-    name, equals, value = change.partition('=')
+    name, equals, text = change.partition('=')
     dashes, _, path = name.partition('.')
-    section, last = _check_key(config, path, f'{equals}{value}')
-    if not equals and section.get_type(last) is not bool:
+    section, last = _check_key(config, path, f'{equals}{text}')
+    kind = section.get_type(last)
+    if not equals and kind is not bool:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
-    key = next((k for k, (of, *_) in places.items() if of == path), f'key{len(places)}')
-    if key not in places:
-      places[key], changed[key] = (path, section, last), section.get_ref(last)
-    given = _quoted(value) if isinstance(section[last], tuple) else value
-    written.append(f'{dashes}.{key}{equals}{given}')
-  parsed = flags.FlagValues()
-  try:
-    config_flags.DEFINE_config_dict('config', changed, flag_values=parsed, sys_argv=written)
-    parsed(written)
-    for key, value in config_flags.get_override_values(parsed['config']).items():
-      path, section, last = places[key]
-      if isinstance(value, tuple) and '' in value:
-        raise InputError(f'config.{path} is {value}: a word is empty; --config.{path}= gives none.')
+    written = ['', f'{dashes}.value{equals}{_quoted(text) if kind is tuple else text}']
+    parsed, single = flags.FlagValues(), ConfigDict({'value': section.get_ref(last)})
+    try:
+      config_flags.DEFINE_config_dict('config', single, flag_values=parsed, sys_argv=written)
+      parsed(written)
+      value = config_flags.get_override_values(parsed['config'])['value']
       section[last] = value
-  except (flags.Error, TypeError, ValueError) as error:
-    told = re.sub(r'config\.(key\d+)', lambda found: f'config.{places[found[1]][0]}', str(error))
-    raise InputError(told) from error
+    except (flags.Error, TypeError, ValueError) as error:
+      raise SettingError(f'config.{path}', text, type_name(kind)) from error
+    if isinstance(value, tuple) and '' in value:
+      fix = f'Leave the empty word out; --config.{path}= gives no words.'
+      raise SettingError(f'config.{path}', value, fix=fix, problem='with an empty word')
 
 
 def _quoted(value: str) -> str:

@@ -12,7 +12,7 @@ import jax
 import input_pipeline
 import robustness
 from robustness.core import disk, host, terminal
-from robustness.core.errors import causes
+from robustness.core.errors import KEYS, causes
 from robustness.parallel import processes as peers
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
@@ -59,8 +59,8 @@ def memory_advice(error: BaseException) -> str | None:
   ):
     return (
       'not enough memory on the device: give a smaller --config.batch_size or '
-      '--config.views_per_step=1 for an evaluation, a smaller --config.training.batch_size or a '
-      'larger --config.training.accumulate for a training.'
+      f'--config.views_per_step=1 for an evaluation, a smaller --{KEYS.training.batch_size} or a '
+      f'larger --{KEYS.training.accumulate} for a training.'
     )
   return None
 

@@ -21,7 +21,7 @@ from input_pipeline.settings import DataSettings, Preparation
 from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
 from robustness.core import settings
-from robustness.core.errors import InputError, naming, nearest
+from robustness.core.errors import KEYS, InputError, naming, nearest
 from robustness.core.registry import check_fields, setting, word
 from robustness.core.settings import Section, require
 from robustness.evaluation import study as studies
@@ -146,13 +146,13 @@ class Experiment:
       )
       raise InputError(
         f'the classifiers want their images prepared differently ({sizes}): run '
-        'them apart, or set --config.data.resize and --config.data.crop for all.'
+        f'them apart, or set --{KEYS.data.resize} and --{KEYS.data.crop} for all.'
       )
     for how, name in names.items():
       if unrecorded:
         logging.warning(
           'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
-          'does: set --config.data.resize and --config.data.crop if otherwise.',
+          f'does: set --{KEYS.data.resize} and --{KEYS.data.crop} if otherwise.',
           *(name, *how[:3], ', '.join(unrecorded)),
         )
       return Preparation(name, *how)
@@ -180,7 +180,7 @@ def from_config(config: Section) -> Experiment:
     single = _measurement(sections.get('study', {}), data, 'config.data')
     measurements, parsed_data = {SINGLE: single}, single.data
   elif 'study' in sections:
-    raise InputError('give either config.study or config.battery (several studies, by name).')
+    raise InputError(f'give either {KEYS.study} or config.battery (several studies, by name).')
   else:
     summary = sections['battery'].get(SUMMARY, '')
     settings.choice(f'{BATTERY}.{SUMMARY}', summary, SUMMARIES)
@@ -269,11 +269,11 @@ def _classifiers(
     if 'classifier' in sections or 'classifiers' in sections:
       raise InputError(
         f'the study {chosen.name} measures images alone: leave out '
-        'config.classifier and config.classifiers.'
+        f'{KEYS.classifier} and config.classifiers.'
       )
     return {}
   if ('classifier' in sections) == ('classifiers' in sections):
-    raise InputError('give either config.classifier or config.classifiers (several, by label).')
+    raise InputError(f'give either {KEYS.classifier} or config.classifiers (several, by label).')
   count = len(sections.get('classifiers', ('classifier',)))
   if 0 < count < chosen.fewest_classifiers:
     raise InputError(

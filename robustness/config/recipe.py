@@ -52,23 +52,29 @@ def parse_classifier(
   """
   settings.check_sections(section, SECTIONS, where)
   sections = {name: section.get(name, {}) for name in SECTIONS}
-  with naming('config.training', f'{where}.training'):  # the run's section has been checked
-    parsed_training = settings.parse(
+  with (
+    naming('config.classifier', where),
+    naming('config.training', f'{where}.training'),
+    naming('config.data', f'{where}.data'),
+  ):
+    training_settings = settings.parse(
       TrainingSettings, {**training, **sections['training']}, f'{where}.training'
     )
-  rows = {**data, 'split': parsed_training.split, **CHOOSE_ROWS, **sections['data']}
-  with naming('config.data', f'{where}.data'):
-    parsed_data = settings.parse(DataSettings, rows, f'{where}.data')
-  augment = policy.from_section(sections['augment'], f'{where}.augment')
-  parts = {
-    kind: registry.optional(sections[kind], f'{where}.{kind}')
-    for kind, (key, registry) in KINDS.items()
-    if key == 'name'
-  }
-  meant = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
-  stored = parsed_data.is_permitted_cells and not meant
-  refuse_leaks(augment.augmentations, (parts['attack'], parts['input_filter']), where, stored)
-  parts['objective'] = parts['objective'] or CrossEntropy()
-  parsed = {'training': parsed_training, 'data': parsed_data, 'augment': augment, **parts}
-  with naming('config.classifier.', f'{where}.'):
+    rows = {**data, 'split': training_settings.split, **CHOOSE_ROWS, **sections['data']}
+    data_settings = settings.parse(DataSettings, rows, f'{where}.data')
+    augment = policy.from_section(sections['augment'], f'{where}.augment')
+    parts = {
+      kind: registry.optional(sections[kind], f'{where}.{kind}')
+      for kind, (key, registry) in KINDS.items()
+      if key == 'name'
+    }
+    allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
+    refuse_leaks(
+      augment.augmentations,
+      (parts['attack'], parts['input_filter']),
+      where,
+      data_settings.is_permitted_cells and not allows_leaks,
+    )
+    parts['objective'] = parts['objective'] or CrossEntropy()
+    parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
     return resolved(settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where))

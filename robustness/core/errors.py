@@ -1,24 +1,90 @@
-"""What a user did wrong, said so that it can be fixed."""
+"""Errors about what a user gave, which say how to mend it.
+
+An error about a key of the config carries the key, its value, the valid values and the fix as data;
+`SettingError` alone writes the sentence. A part does not know in which section of the config it
+stands: it names its keys as in a config with one study and one classifier, and whoever reads the
+config says with `naming` what such a section is called there.
+"""
 
 import argparse
 import contextlib
+import contextvars
 import difflib
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+_sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
+
+
+LONGEST_VALUE = 300
+"""Characters of a value that a sentence shows."""
 
 
 class InputError(ValueError):
   """Bad input from outside: the message names the bad value, the valid ones and the fix."""
 
 
+class SettingError(InputError):
+  """A value of a key of the config that cannot be used.
+
+  Attributes:
+    key: the whole name of the key in the user's config, such as 'config.study.norm'.
+    value: the bad value.
+    valid: the valid values, as a phrase ('at least 0') or as the words to choose from.
+    fix: what to do, as sentences.
+    problem: what is wrong with the value, as a clause ('which is no file').
+  """
+
+  def __init__(
+    self,
+    key: 'str | KeyName',
+    value: object,
+    valid: str | Iterable[str] = '',
+    fix: str = '',
+    problem: str = '',
+  ):
+    self.key, self.value, self.fix, self.problem = key_name(str(key)), value, fix, problem
+    self.valid = valid if isinstance(valid, str) else tuple(valid)
+    super().__init__(self._sentence())
+
+  def _sentence(self) -> str:
+    sentence = f'{self.key} is {_shortened(repr(self.value))}'
+    if self.problem:
+      sentence += f', {self.problem}'
+    if not isinstance(self.valid, str):
+      sentence += f'; {nearest(str(self.value), self.valid)}'
+    elif self.valid:
+      sentence += f'; it must be {self.valid}'
+    return f'{sentence}. {self.fix}'.rstrip()
+
+  def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+    return type(self), (self.key, self.value, self.valid, self.fix, self.problem)
+
+
+def _shortened(text: str) -> str:
+  return text if len(text) <= LONGEST_VALUE else f'{text[:LONGEST_VALUE]}...'
+
+
 @contextlib.contextmanager
 def naming(section: str, actual: str) -> Iterator[None]:
-  """Writes `actual`, such as 'config.battery.noise.study', for `section`, as 'config.study',
-  in errors within."""
+  """Lets errors within call a section, such as 'config.study', what the config calls it.
+
+  For example `naming('config.study', 'config.battery.noise.study')`. An inner context holds where
+  both name the same section.
+  """
+  token = _sections.set({**_sections.get({}), section: actual})
   try:
     yield
-  except InputError as error:
-    raise InputError(str(error).replace(section, actual)) from error
+  finally:
+    _sections.reset(token)
+
+
+def key_name(key: str) -> str:
+  """Returns the name that a key has in the user's config; see `naming`."""
+  names, section = _sections.get({}), key
+  while section and section not in names:
+    section = section.rpartition('.')[0]
+  return names[section] + key.removeprefix(section) if section else key
 
 
 @contextlib.contextmanager
@@ -37,6 +103,23 @@ def exits_refused() -> Iterator[None]:
       f'{frame.filename}, line {frame.lineno}, called sys.exit({error.code!r}): a file that a run '
       'uses must return or raise an error.'
     ) from error
+
+
+class KeyName:
+  """The name of a key, for sentences: f'{KEYS.data.crop}' is 'config.data.crop', or what `naming`
+  calls it where the sentence is made."""
+
+  def __init__(self, key: str):
+    self._key = key
+
+  def __getattr__(self, name: str) -> 'KeyName':
+    return KeyName(f'{self._key}.{name}')
+
+  def __str__(self) -> str:
+    return key_name(self._key)
+
+
+KEYS = KeyName('config')
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

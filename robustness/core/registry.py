@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import ClassVar, Generic, TypeVar
 
 from robustness.core import settings
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, key_name, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
@@ -88,8 +88,8 @@ class Part(abc.ABC):
       settings.choice(self.key(key), given, valid)
 
   def key(self, key: str) -> str:
-    """Returns the whole name of a setting, for messages."""
-    return f'{self.section}.{self.name}.{key}'
+    """Returns the name of a setting in the user's config, for messages."""
+    return key_name(f'{self.section}.{self.name}.{key}')
 
 
 def setting(default: V, valid: str, holds: Callable[[V], bool], large: bool = False) -> V:
@@ -144,7 +144,7 @@ class Registry(Generic[P]):
     known = self.classes()
     if not isinstance(name, str) or name not in known:
       raise InputError(
-        f'{where} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME or '
+        f'{key_name(where)} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME or '
         'package.module:NAME takes one of your own.'
       )
     return known[name]
@@ -178,7 +178,8 @@ class Registry(Generic[P]):
       if name == key:
         continue
       if name not in known:
-        raise InputError(f'unknown key {where}.{name}: {nearest(str(name), [key, *known])}.')
+        choices = nearest(str(name), [key, *known])
+        raise InputError(f'unknown key {key_name(where)}.{name}: {choices}.')
       settings.parse(known[name], values, f'{where}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:
@@ -190,27 +191,27 @@ class Registry(Generic[P]):
     value = found.value
     if not (inspect.isclass(value) and issubclass(value, self.base)):
       raise InputError(
-        f'{where} names {reference!r}, which is no subclass of {self.base.__module__}.'
+        f'{key_name(where)} names {reference!r}, which is no subclass of {self.base.__module__}.'
         f'{self.base.__name__}.'
       )
     fields = {field.name for field in dataclasses.fields(value)}
     for name, kind in inspect.get_annotations(value).items():
       if name not in fields and 'ClassVar' not in str(kind):
         raise InputError(
-          f'{where} names {reference!r}, whose {name} is no setting: write '
+          f'{key_name(where)} names {reference!r}, whose {name} is no setting: write '
           '@dataclasses.dataclass(frozen=True) above the class.'
         )
     if inspect.isabstract(value):
       lacks = ', '.join(sorted(value.__abstractmethods__))
       raise InputError(
-        f'{where} names {reference!r}, which does not define {lacks}: see '
+        f'{key_name(where)} names {reference!r}, which does not define {lacks}: see '
         f'{self.base.__module__}.{self.base.__name__}.'
       )
     known = self.classes()
     if found.name in known or value in known.values():
       raise InputError(
-        f'{where} names {reference!r}, but {value.name!r} is a part that is here already: name it '
-        'alone, or give yours another name.'
+        f'{key_name(where)} names {reference!r}, but {value.name!r} is a part that is here '
+        'already: name it alone, or give yours another name.'
       )
     value.name = found.name
     value.file = {'file': found.path.name, 'file_sha256': found.digest}
@@ -292,14 +293,14 @@ def load(reference: str, where: str) -> FromFile:
   is the key that gives it.
   """
   if not _RUNS_FILES.get():
-    raise FileRefusedError(f'{where} names {reference!r}: files of results are not run.')
+    raise FileRefusedError(f'{key_name(where)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
   in_module = SEPARATOR not in reference and path
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
   if not in_module and not file.is_file():
-    raise InputError(f'{where} names {reference!r}: there is no file {file}.')
+    raise InputError(f'{key_name(where)} names {reference!r}: there is no file {file}.')
   try:
     imported = importlib.import_module(path) if in_module else None
     file = pathlib.Path(inspect.getfile(imported)) if imported else file
@@ -310,7 +311,7 @@ def load(reference: str, where: str) -> FromFile:
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
     if isinstance(error, ModuleNotFoundError) and f'{path}.'.startswith(f'{error.name}.'):
       raise InputError(
-        f'{where} names {reference!r}: no module {error.name!r} is installed.'
+        f'{key_name(where)} names {reference!r}: no module {error.name!r} is installed.'
       ) from error
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   held = vars(module)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.settings import require
 from robustness.core.typing import Facts
@@ -37,7 +37,7 @@ def refuse_unknown_classes(description: Facts, whose: str) -> None:
   if description.get('labels') == UNKNOWN_CLASSES:
     raise InputError(
       f'{whose} counts what is right, and images of no known class '
-      '(config.data.known_classes=False) have no label: leave that key at True.'
+      f'({KEYS.data.known_classes}=False) have no label: leave that key at True.'
     )
 
 

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, SettingError, key_name, nearest
 from robustness.core.typing import Facts, PlainValue
 
 T = TypeVar('T')
@@ -30,7 +30,7 @@ def parse(cls: type[T], section: Section, where: str) -> T:
   refuse_unknown(section, fields, where)
   for name, f in fields.items():
     if name not in section and f.default is f.default_factory is dataclasses.MISSING:
-      raise InputError(f'{where}.{name} is not given.')
+      raise InputError(f'{key_name(where)}.{name} is not given.')
   values = {k: _convert(types[k], value, f'{where}.{k}') for k, value in section.items()}
   parsed = cls(**values)
   for k, value in values.items():
@@ -46,7 +46,7 @@ def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
   """Raises InputError for the first key of a section that is not valid, with the nearest ones."""
   for key in section:
     if key not in valid:
-      raise InputError(f'unknown key {where}.{key}: {nearest(str(key), valid)}.')
+      raise InputError(f'unknown key {key_name(where)}.{key}: {nearest(str(key), valid)}.')
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
@@ -69,19 +69,23 @@ def _convert(kind: type, value: object, where: str) -> object:
   if typing.get_origin(kind) is tuple:
     element = typing.get_args(kind)[0]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
-      raise InputError(f'{where} must be a tuple of {element.__name__}; got {value!r}.')
+      raise SettingError(where, value, f'a tuple of {element.__name__}')
     if element is str and (plain := [v for v in value if type(v) is int]):
-      quoted = f'write it in quotes, "(\'{plain[0]}\',)"'
-      raise InputError(f'{where} must be a str; got {plain[0]} (int): {quoted}.')
+      fix = f'Write the number in quotes: "(\'{plain[0]}\',)".'
+      raise SettingError(where, value, 'a tuple of words', fix)
     return tuple(_convert(element, v, where) for v in value)
   if isinstance(value, int) and abs(value) >= 2**63:
-    raise InputError(f'{where} is {value!r:.30}; it must be a number that 64 bits hold.')
+    raise SettingError(where, value, 'a number that 64 bits hold')
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-    expected = {int: 'an int', bool: 'True or False'}.get(kind, f'a {kind.__name__}')
-    raise InputError(f'{where} must be {expected}; got {value!r} ({type(value).__name__}).')
+    raise SettingError(where, value, type_name(kind))
   return value
+
+
+def type_name(kind: type) -> str:
+  """Returns the type of a setting as a phrase for `SettingError.valid`."""
+  return {int: 'an int', bool: 'True or False'}.get(kind, f'a {kind.__name__}')
 
 
 def check_sections(section: Section, names: Iterable[str], where: str) -> None:
@@ -92,7 +96,7 @@ def check_sections(section: Section, names: Iterable[str], where: str) -> None:
 
 def _check_section(section: object, where: str) -> None:
   if not isinstance(section, Mapping):
-    raise InputError(f'{where} must be a section of keys; got {section!r:.60}.')
+    raise SettingError(where, section, 'a section of keys')
 
 
 NAME_BYTES = 100  # of a name; names of files, which may have 255, are made of it
@@ -108,22 +112,23 @@ def check_name(where: str, name: object, is_key: bool = True, max_bytes: int = N
     shown = repr(name) if len(repr(name)) <= NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(
-      f'{where} names {shown}; a folder is named so, and it must have 1 to {max_bytes} bytes, no '
-      f'slash, {dots}, no space at its ends and nothing that cannot be printed.'
+      f'{key_name(where)} names {shown}; a folder is named so, and it must have 1 to '
+      f'{max_bytes} bytes, no slash, {dots}, no space at its ends and nothing that cannot be '
+      'printed.'
     )
 
 
 def require(condition: bool, where: str, value: object, valid: str) -> None:
-  """Raises InputError naming the key, the bad value and the valid ones unless `condition` holds."""
+  """Raises SettingError for a value of the key `where` unless `condition` holds."""
   if not condition:
-    raise InputError(f'{where} is {value!r}; it must be {valid}.')
+    raise SettingError(where, value, valid)
 
 
 def choice(where: str, value: str, valid: Iterable[str]) -> None:
-  """Raises InputError naming the nearest valid words unless `value` is one of them."""
+  """Raises SettingError for the value of the key `where` unless it is one of the valid words."""
   words = tuple(valid)
   if value not in words:
-    raise InputError(f'{where} is {value!r}; {nearest(value, words)}.')
+    raise SettingError(where, value, words)
 
 
 def differing_keys(

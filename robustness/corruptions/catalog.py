@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import is_reference, load, part_name
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
@@ -80,7 +80,7 @@ class ConstantsTable:
     if self.side not in by_side:
       raise InputError(
         f'{name} has no published constants for images of {self.side} pixels: ask for those of '
-        f'another size, one of {", ".join(map(str, by_side))} (config.study.constants, or side=).'
+        f'another size, one of {", ".join(map(str, by_side))} ({KEYS.study.constants}, or side=).'
       )
     return {
       key: (*five, *(between_five(five, severity) for severity in self.between))
@@ -459,7 +459,7 @@ def refuse_stored(columns: Mapping[str, object]) -> None:
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(
       'these images are stored corrupted ones, which would be corrupted again: take clean images, '
-      "or set config.study.source='stored' in a study that has it, such as corruption_error."
+      f"or set {KEYS.study.source}='stored' in a study that has it, such as corruption_error."
     )
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
 from robustness.corruptions.names import FAMILIES, SEVERITIES
@@ -123,7 +123,7 @@ class Corruption:
     images = f'images of {shape[0]} × {shape[1]} pixels'
     if self.square and shape[0] != shape[1]:
       raise InputError(
-        f'{images} are not square, for which {self.name} is defined: crop them (config.data.crop).'
+        f'{images} are not square, for which {self.name} is defined: crop them ({KEYS.data.crop}).'
       )
     if self.even and shape[0] % 2:
       raise InputError(f'{images} have an odd side; {self.name} is defined for even ones.')

@@ -11,7 +11,7 @@ Reference:
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED_SETS
 
 AS_RELEASED = 'as_released'
@@ -106,20 +106,22 @@ def following(
   height, width = image_shape[:2]
   if height != width or height not in RELEASED:
     raise InputError(
-      f"config.study.protocol is 'as_released', but the images are {height} × {width}, and "
+      f"{KEYS.study.protocol} is 'as_released', but the images are {height} × {width}, and "
       f'released sets have sides of {", ".join(map(str, RELEASED))} pixels. For ImageNet-C set '
-      'config.data.resize=256 and config.data.crop=224 (the network then gets them resized); or '
-      "set config.study.protocol='exact'."
+      f'{KEYS.data.resize}=256 and {KEYS.data.crop}=224 (the network then gets them resized); or '
+      f"set {KEYS.study.protocol}='exact'."
     )
   if constants not in (0, height):
-    raise InputError(
-      f"config.study.constants is {constants}, but config.study.protocol is 'as_released' and "
-      f'the images are of {height} pixels: leave it 0.'
+    raise SettingError(
+      KEYS.study.constants,
+      constants,
+      problem=f"but {KEYS.study.protocol} is 'as_released' and the images are of {height} pixels",
+      fix='Leave it 0.',
     )
   released = made_like(names, height)
   if other := [name for name in names if name not in (*released.corruptions, *NAMES)]:
     raise InputError(
-      f"config.study.protocol is 'as_released', but {other[0]} is of another released set than "
+      f"{KEYS.study.protocol} is 'as_released', but {other[0]} is of another released set than "
       f'{released.name} of {height} pixels, stored as {released.storage}: run them one by one.'
     )
   return released

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import word
 from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column, with_facts
 from robustness.core.settings import require
@@ -94,13 +94,13 @@ class StoredOrMade(CorruptionViews):
       if lacking := [name for name in self.names if name not in shown]:
         said = f'{rows.description.get("path") or "the set"} lacks {", ".join(lacking)}'
         if set(lacking) & set(self.corruptions):
-          raise InputError(f'{said}: fetch it, or leave it out of config.study.corruptions.')
+          raise InputError(f'{said}: fetch it, or leave it out of {KEYS.study.corruptions}.')
         logging.warning('%s: results are of the others', said)
     if self.needs_clean and not rows.description['clean_images']:
       raise InputError(
         f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '
         'holds no clean images: add them as clean.npy or the folder clean, name their TFDS set in '
-        "config.data.name, or set config.study.source='generated'."
+        f"{KEYS.data.name}, or set {KEYS.study.source}='generated'."
       )
 
   def needed_rows(self, rows: Rows) -> Rows:
@@ -258,7 +258,7 @@ def wanted_parts(
     have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
     raise InputError(
       f'stored images of {", ".join(missing or wanted)} are wanted, but the set has '
-      f'{have}. Set config.study.corruptions and config.study.severities '
+      f'{have}. Set {KEYS.study.corruptions} and {KEYS.study.severities} '
       f'({", ".join(map(str, SEVERITIES))}) to what it has.'
     )
   return chosen, levels
@@ -289,9 +289,9 @@ def _require_stored(rows: Rows) -> None:
   missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
   if missing:
     raise InputError(
-      f"config.study.source is 'stored', but the rows have no {', '.join(missing)}: "
-      "they are no stored corrupted images. Set config.study.source='generated', or "
-      f'config.data.source to one of {", ".join((*SOURCES, "tfds_corrupted"))}.'
+      f"{KEYS.study.source} is 'stored', but the rows have no {', '.join(missing)}: "
+      f"they are no stored corrupted images. Set {KEYS.study.source}='generated', or "
+      f'{KEYS.data.source} to one of {", ".join((*SOURCES, "tfds_corrupted"))}.'
     )
 
 

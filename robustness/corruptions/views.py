@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustness.core.errors import KEYS
 from robustness.core.registry import part_name, word
 from robustness.core.rows import Rows
 from robustness.core.settings import choice, require
@@ -140,7 +141,7 @@ class CorruptionViews(Study):
     check_names(self.key('corruptions'), self.corruptions, valid)
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
     made = self.is_stored or not {*self.names} & {*STORED}
-    self.require(made, 'corruptions', "of those made here without config.study.source='stored'")
+    self.require(made, 'corruptions', f"of those made here without {KEYS.study.source}='stored'")
     severities = set(self.severities)
     known = bool(severities) and severities <= set(SEVERITIES)
     distinct = len(severities) == len(self.severities)
@@ -414,7 +415,7 @@ class Provenance:
     name, split = (str(description.get(key, '')) for key in ('name', 'split'))
     known = any(w in name.lower() and split.startswith(s) for w, s in released.clean.items())
     prepared = released.prepared.items()
-    otherwise = [f'config.data.{k}={value}' for k, value in prepared if description.get(k) != value]
+    otherwise = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
     return {
       f'the data are not known to be those of {released.name}': bool(released.clean) and not known,
       f'the clean images of {released.name} were not released': not released.clean,

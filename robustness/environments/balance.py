@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.rows import Rows
 from robustness.core.sampler import Balanced, Sampler
 from robustness.environments.class_groups import COLUMN, SAMPLED
@@ -45,8 +45,8 @@ def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> lis
   group = columns.get(COLUMN)
   if group is None:
     raise InputError(
-      f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set config.data.class_groups, or '
-      'config.data.random_class_groups.'
+      f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set {KEYS.data.class_groups}, or '
+      f'{KEYS.data.random_class_groups}.'
     )
   of_groups = (np.flatnonzero(group == 1 + k) for k in range(len(transforms)))
   members = [np.arange(len(group)), *of_groups]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import Batch, Rows, composed, with_column
 from robustness.core.settings import require
@@ -101,7 +101,7 @@ def by_name(
       elif composed(name) in labels:
         own.append(labels[composed(name)])
       else:
-        raise InputError(f'config.data.class_groups names {name!r}; {nearest(name, labels)}.')
+        raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
     members.append(tuple(sorted(own)))
   return ClassGroups(tuple(members), tuple(class_names))
 
@@ -128,9 +128,12 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
 
 def _children(path: str) -> dict[str, list[str]]:
   if not path or not expanded(path).is_file():
-    raise InputError(
-      f'config.data.hierarchy is {path!r}, which is no file; subtrees of WordNet need one of '
-      "lines 'parent child', such as ImageNet's wordnet.is_a.txt."
+    raise SettingError(
+      KEYS.data.hierarchy,
+      path,
+      problem='which is no file',
+      fix="Subtrees of WordNet need one of lines 'parent child', such as ImageNet's "
+      'wordnet.is_a.txt.',
     )
   children: dict[str, list[str]] = {}
   text = expanded(path).read_text('utf-8-sig')

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.estimates.intervals import CLOPPER_PEARSON, clopper_pearson
@@ -61,8 +61,8 @@ def _package() -> ModuleType:
     return importlib.import_module('imagehash')
   except ModuleNotFoundError as error:
     raise InputError(
-      'config.study.near_duplicates needs the package ImageHash, which is not installed: '
-      f'pip install ImageHash, or set config.study.near_duplicates={OFF}.'
+      f'{KEYS.study.near_duplicates} needs the package ImageHash, which is not installed: '
+      f'pip install ImageHash, or set {KEYS.study.near_duplicates}={OFF}.'
     ) from error
 
 

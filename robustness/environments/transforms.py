@@ -12,7 +12,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import choice, require
 from robustness.corruptions import catalog
@@ -78,7 +78,7 @@ class Rotation(Transform):
     if image_shape[0] != image_shape[1]:
       raise InputError(
         f'images of {image_shape[0]} × {image_shape[1]} pixels do not stay in their frame when '
-        'rotated by 90°: set config.data.resize and config.data.crop to make them square.'
+        f'rotated by 90°: set {KEYS.data.resize} and {KEYS.data.crop} to make them square.'
       )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.estimates.outcomes import Outcomes
 from robustness.evaluation.records import Records, RecordsReader, Shard
 from robustness.evaluation.rounds import CommonRows, SequentialRecords
@@ -54,7 +54,7 @@ def refuse_versions(columns: Collection[str]) -> None:
   if BASE in columns:
     raise InputError(
       f'some rows are versions of one image (their column {BASE}), and intervals of this study '
-      'are of independent images: leave one version of each (config.data.image_list).'
+      f'are of independent images: leave one version of each ({KEYS.data.image_list}).'
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
 from robustness.results import Table
@@ -119,7 +119,7 @@ def require_same_images(
   for name, values in now.items():
     if not np.array_equal(recorded[name], values):
       raise InputError(
-        f'{where} holds answers on other images ({name} differs): the files of config.data were '
+        f'{where} holds answers on other images ({name} differs): the files of {KEYS.data} were '
         'changed since. Restore them, or give another --workdir.'
       )
 

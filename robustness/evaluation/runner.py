@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
@@ -496,8 +496,8 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
       fix = (
-        f'resize the shorter side and crop: --config.data.resize={height} '
-        f'--config.data.crop={height}.'
+        f'resize the shorter side and crop: --{KEYS.data.resize}={height} '
+        f'--{KEYS.data.crop}={height}.'
       )
     raise InputError(
       f'{classifier.name} takes images of {want} (height × width × channels); the data have '

@@ -19,7 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.core import settings
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError, key_name
 from robustness.core.registry import Part, Registry, check_fields
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
@@ -104,7 +104,7 @@ class Study(Part):
 
   def key(self, key: str) -> str:
     """See `Part`; the section has the keys of one study, and none of its name."""
-    return f'{self.section}.{key}'
+    return key_name(f'{self.section}.{key}')
 
   def require_no_repeats(self, *keys: str) -> None:
     """Raises InputError unless the values under each key differ from one another."""
@@ -204,11 +204,12 @@ class Study(Part):
     elif (most := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
       needed = f'up to {most:,}'
     if needed:
-      raise InputError(
-        f'config.study.half_width is {self.half_width:g}, for which a view that is wrong on half '
-        f'of its images needs {needed} of them; there are {rows.num_examples:,}. Give more images '
-        '(config.data.num_images; 0 takes all), a larger half width, or 0 to show every view to '
-        'all images.'
+      raise SettingError(
+        KEYS.study.half_width,
+        self.half_width,
+        problem=f'for which a view that is wrong on half of its images needs {needed} of them',
+        fix=f'There are {rows.num_examples:,}. Give more images ({KEYS.data.num_images}; 0 takes '
+        'all), a larger half width, or 0 to show every view to all images.',
       )
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -394,9 +395,11 @@ def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
     given: object = settings.parse(study.prediction_settings, config, 'config')
     return functools.partial(study.score_predictions, given)
   known = [name for name, each in STUDIES.classes().items() if issubclass(each, ScoresPredictions)]
-  raise InputError(
-    f'config.study.name is {study.name!r}, which shows images to a classifier; '
-    f'predictions in files are scored by {", ".join(known)}.'
+  raise SettingError(
+    KEYS.study.name,
+    study.name,
+    problem='which shows images to a classifier',
+    fix=f'Predictions in files are scored by {", ".join(known)}.',
   )
 
 
@@ -407,9 +410,10 @@ def default_section(name: str) -> Facts:
     section = dataclasses.asdict(found())
     return {'name': name, **section, **found.sections_of_parts(section)}
   except TypeError as error:
-    raise InputError(
-      f'config.study.name is {name!r}, which is no dataclass with a default for each field '
-      f'({error}).'
+    raise SettingError(
+      KEYS.study.name,
+      name,
+      problem=f'which is no dataclass with a default for each field ({error})',
     ) from error
 
 

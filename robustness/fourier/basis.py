@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from robustness.core.errors import InputError
+from robustness.core.errors import SettingError
 from robustness.core.settings import choice
 from robustness.evaluation.views import Arrays, Views
 from robustness.present import images
@@ -59,10 +59,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
     InputError: the window is negative or larger than the image.
   """
   if window < 0 or window > min(height, width):
-    raise InputError(
-      f'window is {window}; it must lie in 1..{min(height, width)} for images of '
-      f'{height} × {width} pixels, or be 0 for all frequencies.'
-    )
+    limit = f'in 1..{min(height, width)} for images of {height} × {width} pixels'
+    raise SettingError('window', window, f'{limit}, or 0 for all frequencies')
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, SettingError
 from robustness.core.paths import expanded
 from robustness.core.typing import PlainValue
 from robustness.estimates.table import select, to_csv
@@ -107,9 +107,11 @@ class FinishedMap:
     path = expanded(directory).absolute()
     found = cls(path, Results.read(path), where)
     if found.rows.empty:
-      raise InputError(
-        f'{where} is {directory!r}, a run of the study {found.results.study} without errors by '
-        'frequency: give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py).'
+      raise SettingError(
+        where,
+        directory,
+        problem=f'a run of the study {found.results.study} without errors by frequency',
+        fix='Give the workdir of a finished Fourier heat map (configs/fourier_heatmap.py).',
       )
     return found
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Variables
 from robustness.models import layers
 from robustness.models.architecture import CIFAR10_MEAN, CIFAR10_STD, STEM_AND_STAGES, Architecture
@@ -120,7 +120,7 @@ class Airbench(Network):
     if min(x.shape[1:3]) < 9:
       raise InputError(
         f'images of {x.shape[1]} × {x.shape[2]} pixels are too small for airbench: it takes 9 or '
-        'more a side. Set config.data.resize.'
+        f'more a side. Set {KEYS.data.resize}.'
       )
     x = Stem(**self.common, name='stem')(x.astype(self.dtype))
     for index, features in enumerate(self.widths):
@@ -171,7 +171,7 @@ def whitening_filters(images: jax.Array) -> Variables:
   if len(images) < length:
     raise InputError(
       f'whitening takes at least {length} training images, one for each value of a patch; there '
-      f'are {len(images)}. Train on more rows, or take another --config.classifier.name.'
+      f'are {len(images)}. Train on more rows, or take another --{KEYS.classifier.name}.'
     )
   if float(jnp.var(images, (0, 1, 2)).sum()) < LEAST_VARIANCE:
     raise InputError(

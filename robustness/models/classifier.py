@@ -12,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 from flax.errors import FlaxError
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.rows import check_class_names
 from robustness.core.typing import Facts, PyTree
 from robustness.models.adaptation import Adaptation, adapted_layers
@@ -279,7 +279,7 @@ class Classifier:
     if requested and self.host_function:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen: set '
-        'config.study.layers=() (asked for: ' + ', '.join(requested) + ').'
+        f'{KEYS.study.layers}=() (asked for: ' + ', '.join(requested) + ').'
       )
     expanded = [name for w in requested for name in (self.stages if w == STAGES else (w,))]
     for name in expanded:
@@ -297,10 +297,11 @@ class Classifier:
     if adaptation is None:
       return self
     if not adapted_layers(self.variables):
-      raise InputError(
-        f'config.classifier.adaptation.name is {adaptation.name!r}, which adapts batch '
-        f"normalisation, and {self.name} has none (in Flax Linen): set it to '', or choose a "
-        'network that has, such as resnet50.'
+      raise SettingError(
+        KEYS.classifier.adaptation.name,
+        adaptation.name,
+        problem=f'which adapts batch normalisation, and {self.name} has none (in Flax Linen)',
+        fix="Set it to '', or choose a network that has, such as resnet50.",
       )
     facts = {**adaptation.describe(), 'order': 'random, by seed, study and example'}
     provenance = {**self.provenance, 'adaptation': facts} if self.provenance else {}
@@ -317,7 +318,7 @@ class Classifier:
     if self.host_function and set(names) > {LOGITS}:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen, and the study records '
-        f'{", ".join(names)}: give the network itself (config.classifier.name), or another study.'
+        f'{", ".join(names)}: give the network itself ({KEYS.classifier.name}), or another study.'
       )
     return tuple(names) if set(names) <= {LOGITS} else self.select_layers(names)
 
@@ -388,7 +389,7 @@ def from_linen(
   if empty := [path for path, x in calls.items() if 0 in getattr(x, 'shape', ())]:
     raise InputError(
       f'images of {input_shape[0]} × {input_shape[1]} pixels are too small for {name}: nothing is '
-      f'left of them in its layer {empty[0]!r}. Set config.data.resize.'
+      f'left of them in its layer {empty[0]!r}. Set {KEYS.data.resize}.'
     )
   check_logits(name, logits, 1, len(class_names))
   layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]

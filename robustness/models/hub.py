@@ -10,7 +10,7 @@ from typing import NamedTuple
 from absl import logging
 
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import catalog, preprocessing
 from robustness.models.architecture import HF, LOCAL, PYPI, SOURCES, TIMM, Architecture, Weights
@@ -47,8 +47,8 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
     entry = preprocessing.beside(path, architecture)
   if entry and entry.architecture != architecture.name:
     raise InputError(
-      f'weights {weights!r} are of {entry.architecture!r}, and config.classifier.'
-      f'name is {architecture.name!r}: set --config.classifier.name={entry.architecture}'
+      f'weights {weights!r} are of {entry.architecture!r}, and {KEYS.classifier}.'
+      f'name is {architecture.name!r}: set --{KEYS.classifier.name}={entry.architecture}'
     )
   return entry
 
@@ -103,8 +103,8 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
       f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
       f'{folder.name} of its cache to {folder}; or download '
       f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
-      '--config.classifier.weights=FILE, with --config.classifier.mean and std unless they are its '
-      "architecture's."
+      f'--{KEYS.classifier.weights}=FILE, with --{KEYS.classifier.mean} and std unless they are '
+      "its architecture's."
     ) from error
   return Fetched(path, path.parent.name)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.settings import choice
 from robustness.models.naming import Path
 
@@ -77,7 +77,7 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
     InputError: a method that is not for windows.
   """
   ways = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
-  choice("config.classifier.positions of Swin's windows", method, tuple(ways))
+  choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(ways))
   old = math.isqrt(len(table))
   weights = ways[method](old, side)
   grid = table.reshape(old, old, -1).astype(np.float64)

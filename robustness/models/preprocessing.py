@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from robustness.core import json_files
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Facts
 from robustness.models import catalog, label_space, weights
 from robustness.models.architecture import (
@@ -79,7 +79,7 @@ def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
       if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
         raise InputError(
           f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
-          f"'{architecture.timm}': run them by --config.classifier.name={TIMM}:{named}, or give "
+          f"'{architecture.timm}': run them by --{KEYS.classifier.name}={TIMM}:{named}, or give "
           'the record this name if both are one network'
         )
       how = {**_prepared(read, facts), 'class_names': class_names(found[CONFIG_FILE])}

@@ -16,7 +16,7 @@ import scipy.optimize
 import scipy.special
 from absl import logging
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import Part, Registry, setting, word
 from robustness.core.typing import Facts, PlainValue, PyTree
 from robustness.models.classifier import LOGITS, Classifier, Outputs
@@ -329,7 +329,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
   if network.host_function:
     raise InputError(
       f'{network.name} is a callable, which has no features for a probe: set '
-      "config.classifier.probe.name=''."
+      f"{KEYS.classifier.probe.name}=''."
     )
   name = _single_layer(network, layer)
 
@@ -393,7 +393,7 @@ def _no_gradient(x: jax.Array) -> jax.Array:
 @_no_gradient.defjvp
 def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
   raise InputError(
-    "config.classifier.probe.knn.votes is 'uniform', and counts have no gradient: set it to "
+    f"{KEYS.classifier.probe.knn.votes} is 'uniform', and counts have no gradient: set it to "
     "'softmax'."
   )
 

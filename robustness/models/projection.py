@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows, composed
 from robustness.core.settings import choice
 from robustness.core.typing import PyTree
@@ -77,7 +77,7 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   unknown = [name for name in class_names if composed(name) not in known]
   if unknown or not class_names:
     raise InputError(
-      f"config.classifier.label_space is 'data', but {len(unknown)} of {len(class_names)} classes "
+      f"{KEYS.classifier.label_space} is 'data', but {len(unknown)} of {len(class_names)} classes "
       f'of the data are none of {classifier.name}, first {unknown[0] if unknown else ""!r}.'
     )
   members = tuple((known[composed(name)],) for name in class_names)

@@ -19,7 +19,7 @@ import numpy as np
 from robustness.core import json_files
 from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Facts, PyTree, Variables
 from robustness.models import catalog, position_embedding
 from robustness.models.architecture import Architecture
@@ -93,7 +93,7 @@ def load_with_notes(
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
         raise InputError(  # of equal shapes too, as with other padding
           f'the weights are of {saved!r}, not of {architecture.name!r}: set '
-          f'--config.classifier.name={saved}'
+          f'--{KEYS.classifier.name}={saved}'
         )
     else:
       arrays, taken = read_with_notes(file)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.sequential import located
 from robustness.scenes import compose
 from robustness.scenes.designs import LEVEL, LONGEST, Design, is_centred
@@ -151,9 +151,9 @@ def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
   """Returns all columns but the foreground, and the premultiplied cutout, uint8 [F, F, 4]."""
   if 'foreground' not in row:
     raise InputError(
-      "the data hold no objects: set config.data.source='scenes' (folders of "
+      f"the data hold no objects: set {KEYS.data.source}='scenes' (folders of "
       "cutouts and backgrounds) or 'drawn_scenes'; for scenes that are stored, "
-      'config.study.stored=True.'
+      f'{KEYS.study.stored}=True.'
     )
   columns, index = located(row, 'foreground')
   # A choice keeps XLA from fusing the cut with what is computed of it, which is ten times slower.

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
@@ -85,15 +85,15 @@ class AccuracyByFactor(Study):
       for name in filter(None, names):
         if key == 'factors' and name in RESERVED:
           raise InputError(
-            f'config.study.factors has {name!r}, the name of a column of the table of results: '
+            f'{KEYS.study.factors} has {name!r}, the name of a column of the table of results: '
             f'rename that of the data ({", ".join(RESERVED)} are taken).'
           )
-        choice(f'a column in config.study.{key}', name, sorted(valid))
+        choice(f'a column in {KEYS.study}.{key}', name, sorted(valid))
     if CLASS in self.factors and batch['label'].ndim > 1:
-      raise InputError("config.study.factors has 'class', but images have several labels each.")
+      raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
     if any(name in MEASURED for name in self.factors):
       least = max(2, self.bins) * self.fewest
-      enough = f'at least {least}, for groups of config.study.fewest images'
+      enough = f'at least {least}, for groups of {KEYS.study.fewest} images'
       count = rows.num_examples
       require(count >= least, 'config.data.num_images', count, enough)
     given = rows.without_images()
@@ -103,7 +103,7 @@ class AccuracyByFactor(Study):
       taken |= set() if np.array_equal(given[CLASS].astype(str), of_label) else {CLASS}
     if taken:
       raise InputError(
-        f'config.study.factors has {min(taken)!r}, which is the label or measured in the image, '
+        f'{KEYS.study.factors} has {min(taken)!r}, which is the label or measured in the image, '
         'and the data have a column so called: rename it.'
       )
     columns = {
@@ -183,8 +183,8 @@ class AccuracyByFactor(Study):
     if len(large) < 2:
       raise InputError(
         f'{" × ".join(names)} has {len(large)} groups of at least {self.fewest} images; accuracy '
-        'by it needs two: lower config.study.fewest, change config.study.bins, or leave the factor '
-        'out.'
+        f'by it needs two: lower {KEYS.study.fewest}, change {KEYS.study.bins}, or leave the '
+        'factor out.'
       )
     return large
 

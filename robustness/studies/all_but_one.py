@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.augment.corruption import RandomCorruption
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES, spelt_out
@@ -61,7 +61,7 @@ class AllButOne(StoredOrMade):
       if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:
         wrong = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
-        wrong = 'which is not shown: see config.study.corruptions and config.study.severities'
+        wrong = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
       elif (*left_out, *severities) in found:
         wrong = f'as {found[*left_out, *severities]} does: take one'
       else:

@@ -18,7 +18,7 @@ from absl import logging
 
 from robustness.attacks import ATTACKS, Attack, Flag, Logits, balls
 from robustness.core import settings
-from robustness.core.errors import naming
+from robustness.core.errors import KEYS, naming
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import Part, part_name, setting
 from robustness.core.rows import Rows
@@ -137,7 +137,7 @@ class AttackError(Study):
     unit = balls.mean_change(self.norm, 1.0, image_shape or ())
     if self.radii[0] * unit >= BFLOAT16_STEP:
       return ''
-    least = f'give config.study.epsilon and epsilons of at least {BFLOAT16_STEP / unit:.6f}'
+    least = f'give {KEYS.study.epsilon} and epsilons of at least {BFLOAT16_STEP / unit:.6f}'
     return f'{least} (2**-8 a value), not {self.radii[0]:g}'
 
   @property

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
@@ -121,7 +121,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
       raise InputError(
         'calibration takes every image once in every view, and its intervals independent images: '
         'these are scenes, images of one object or versions of one image. Give a workdir of '
-        'another study, or of accuracy_by_factor without config.study.clusters.'
+        f'another study, or of accuracy_by_factor without {KEYS.study.clusters}.'
       )
     draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, seed)
     shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}

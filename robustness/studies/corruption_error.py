@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
@@ -96,16 +96,19 @@ class CorruptionError(StoredOrMade):
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     ):
       if not valid and self.is_stored:
-        raise InputError(
-          f'config.study.baseline is {self.baseline!r}, published for the {key} {needed}, and of '
-          f'the stored images those asked for have {value}: fetch the others, or set '
-          "config.study.baseline='first' to divide by the first classifier."
+        raise SettingError(
+          KEYS.study.baseline,
+          self.baseline,
+          problem=f'published for the {key} {needed}, and of the stored images those asked for '
+          f'have {value}',
+          fix=f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
+          'classifier.',
         )
       if not valid:
         raise InputError(
-          f'config.study.{key} is {value}, but config.study.baseline={self.baseline!r} is '
-          f'published for {needed}: set config.study.{key}="{needed}", or '
-          "config.study.baseline='first' to divide by the first classifier."
+          f'{KEYS.study}.{key} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
+          f'published for {needed}: set {KEYS.study}.{key}="{needed}", or '
+          f"{KEYS.study.baseline}='first' to divide by the first classifier."
         )
 
   @property
@@ -129,10 +132,12 @@ class CorruptionError(StoredOrMade):
     """
     published = self.published
     if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
-      raise InputError(
-        f'config.study.baseline is {self.baseline!r}, whose errors were measured on '
-        f'{published.set_name} at {published.side} pixels; these images are {image_shape[0]} × '
-        f"{image_shape[1]}. Set config.study.baseline='first'."
+      raise SettingError(
+        KEYS.study.baseline,
+        self.baseline,
+        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
+        fix=f'These images are {image_shape[0]} × {image_shape[1]}. '
+        f"Set {KEYS.study.baseline}='first'.",
       )
     return super().views(image_shape)
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
 from robustness.estimates.outcomes import Outcomes
@@ -80,9 +80,11 @@ class FeatureSpectrum(Study):
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     first = count - side**2
     if not side or (first != self.first_tokens and self.first_tokens >= 0):
-      raise InputError(
-        f'config.study.first_tokens is {self.first_tokens}, and {layer} gives {count} tokens: the '
-        'rest is no square number.'
+      raise SettingError(
+        KEYS.study.first_tokens,
+        self.first_tokens,
+        problem=f'and {layer} gives {count} tokens',
+        fix='The rest is no square number.',
       )
     return tokens[:, first:].reshape(len(tokens), side, side, -1)
 
@@ -104,9 +106,11 @@ class FeatureSpectrum(Study):
         yield self.means(HIGHEST, relative, where=last, facets=layer)
         shown += 1
     if not shown:
-      raise InputError(
-        f'config.study.of_layers is {self.of_layers}, of which none gives a map of several places: '
-        'choose others.'
+      raise SettingError(
+        KEYS.study.of_layers,
+        self.of_layers,
+        problem='of which none gives a map of several places',
+        fix='Choose others.',
       )
 
   @property

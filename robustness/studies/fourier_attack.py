@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
@@ -116,9 +116,9 @@ class FourierAttack(BeginsWithMap):
       keys = ('num_examples', 'subset_seed')
       if all(own.get(key) == other.get(key) for key in keys):
         raise InputError(
-          f'config.study.heat_map {self.heat_map!r} was measured on the very images of this run, '
+          f'{KEYS.study.heat_map} {self.heat_map!r} was measured on the very images of this run, '
           'and frequencies must not be chosen on the images that they are measured on: set another '
-          "config.data.split or config.seed with config.data.num_images, or heat_map=''."
+          f"{KEYS.data.split} or config.seed with {KEYS.data.num_images}, or heat_map=''."
         )
       self._map.records()
 
@@ -131,7 +131,7 @@ class FourierAttack(BeginsWithMap):
     unseen = ~self._map.saw(records)
     if not unseen.any():
       raise InputError(
-        f'all {count} images of this run are among those of config.study.heat_map '
+        f'all {count} images of this run are among those of {KEYS.study.heat_map} '
         f'{self.heat_map!r}, which chose the frequencies: take other images.'
       )
     return unseen

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core import settings
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
@@ -101,7 +101,7 @@ class FourierHeatmap(Study):
     whole = ALL not in self.classes or len(self.classes) == 1
     self.require(whole, 'classes', f'names of classes, or {ALL!r} alone')
     alone = not (self.classes and self.half_width)
-    self.require(alone, 'classes', '() with config.study.half_width, which shows images in rounds')
+    self.require(alone, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds')
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -118,7 +118,7 @@ class FourierHeatmap(Study):
       if name != ALL and numbers[name] not in there:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
-          f'{rows.num_examples}: give more (config.data.num_images; 0 takes all).'
+          f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'
         )
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
@@ -91,7 +91,7 @@ class FrequencyShortcuts(Study):
     if few:
       raise InputError(
         f'frequency_shortcuts chooses on half of the images of a class, and {few[0]!r} has one: '
-        'give more images (config.data.num_images; 0 takes all).'
+        f'give more images ({KEYS.data.num_images}; 0 takes all).'
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
@@ -192,7 +192,7 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
 def _one_class() -> InputError:
   return InputError(
     'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
-    'give images of two (config.data).'
+    f'give images of two ({KEYS.data}).'
   )
 
 

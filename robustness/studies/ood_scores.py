@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
@@ -109,7 +109,7 @@ class OodScores(ScoresPredictions):
       )
     if (KNN in self.scores) != bool(given.bank):
       raise InputError(
-        f'config.bank is {given.bank!r} and config.study.scores {self.scores}: the score '
+        f'config.bank is {given.bank!r} and {KEYS.study.scores} {self.scores}: the score '
         "'knn' needs the workdir of a run on training images, and nothing else does."
       )
     first = _read(given.predictions, given.task)
@@ -211,7 +211,7 @@ def _check_known(given: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
       kind, fix = ('no known', 'False') if not unknown else ('known', 'True')
       raise InputError(
         f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '
-        f'config.data.known_classes={fix}.'
+        f'{KEYS.data.known_classes}={fix}.'
       )
 
 

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, with_facts
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
@@ -73,7 +73,9 @@ class PerturbationStability(Study):
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
     published = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)
-    self.require(published, 'perturbations', "('imagenet_p',) with config.study.baseline='alexnet'")
+    self.require(
+      published, 'perturbations', f"('imagenet_p',) with {KEYS.study.baseline}='alexnet'"
+    )
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
     """Returns the five best classes, the best first, int32 [..., 5]; of two equal logits the first.
@@ -101,12 +103,12 @@ class PerturbationStability(Study):
     if not stored:
       raise InputError(
         f'the study {self.name} reads stored sequences, and {rows.description.get("source")} has '
-        f'none: set config.data.source to one of {", ".join(NUM_IMAGES)}.'
+        f'none: set {KEYS.data.source} to one of {", ".join(NUM_IMAGES)}.'
       )
     if lacking := [name for name in self.names if name not in stored]:
       raise InputError(
         f'{rows.description["path"]} lacks {", ".join(lacking)}: fetch it, or set '
-        f'config.study.perturbations to some of {", ".join(stored)}.'
+        f'{KEYS.study.perturbations} to some of {", ".join(stored)}.'
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:

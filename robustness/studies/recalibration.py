@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
@@ -225,17 +225,21 @@ class Recalibration(StoredOrMade):
     places, ascending."""
     fitted = round(self.held_out * num_images)
     if min(fitted, num_images - fitted) < FEWEST:
-      raise InputError(
-        f'config.study.held_out is {self.held_out:g}, of {num_images} images {fitted}: at least '
-        f'{FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
-        '(config.data.num_images).'
+      raise SettingError(
+        KEYS.study.held_out,
+        self.held_out,
+        problem=f'of {num_images} images {fitted}',
+        fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
+        f'({KEYS.data.num_images}).',
       )
     deciding, needed = fitted - fitted // 2, math.ceil(1 / self.alpha - 1e-9) - 1
     if self.scores and deciding < needed:
-      raise InputError(
-        f'config.study.alpha is {self.alpha:g}, and {deciding} images held out decide thresholds, '
-        f'of which it needs {needed}: with fewer every class is in every set. Give more images '
-        '(config.data.num_images), a larger alpha, or config.study.scores=().'
+      raise SettingError(
+        KEYS.study.alpha,
+        self.alpha,
+        problem=f'and {deciding} images held out decide thresholds, of which it needs {needed}',
+        fix=f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
+        f'larger alpha, or {KEYS.study.scores}=().',
       )
     order = np.random.default_rng(SEED).permutation(num_images)
     ends = fitted // 2, fitted

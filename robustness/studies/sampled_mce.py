@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
 from robustness.core.typing import PlainValue
@@ -84,10 +84,12 @@ class SampledMCE(CorruptionViews):
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
-      raise InputError(
-        f'config.study.mce_half_width is {self.mce_half_width:g}, for which mCE needs {needed:,} '
-        f'images; there are {rows.num_examples:,}. Give more (config.data.num_images) or a larger '
-        'half width.'
+      raise SettingError(
+        KEYS.study.mce_half_width,
+        self.mce_half_width,
+        problem=f'for which mCE needs {needed:,} images',
+        fix=f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
+        'width.',
       )
 
   @property
@@ -99,10 +101,11 @@ class SampledMCE(CorruptionViews):
     """Returns one view, in which each row is corrupted as its column `drawn_view` says."""
     published, own = self.published, min(image_shape[:2])
     if own != published.side:
-      raise InputError(
-        f'config.study.baseline is {self.baseline!r}, whose errors were measured on '
-        f'{published.set_name} at {published.side} pixels; these images are {image_shape[0]} × '
-        f'{image_shape[1]}.'
+      raise SettingError(
+        KEYS.study.baseline,
+        self.baseline,
+        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
+        fix=f'These images are {image_shape[0]} × {image_shape[1]}.',
       )
     whole = super().views(image_shape)
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
@@ -108,9 +108,9 @@ class SiScore(Study):
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
       of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
       shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
-      self.require(shown, key, f'left out where config.study.factor is {self.factor!r}')
+      self.require(shown, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
     of_cells = self.factor == GRID or self.cells == SiScore.cells
-    self.require(of_cells, 'cells', f'left out where config.study.factor is {self.factor!r}')
+    self.require(of_cells, 'cells', f'left out where {KEYS.study.factor} is {self.factor!r}')
     composed = not self.stored or self.measure == SiScore.measure
     self.require(composed, 'measure', 'left out for stored scenes, whose areas are what they are')
     _check_reach(self.design)
@@ -143,7 +143,7 @@ class SiScore(Study):
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
       raise InputError(
         f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
-        "square and in colour, as those of config.data.source='scenes' are."
+        f"square and in colour, as those of {KEYS.data.source}='scenes' are."
       )
     show, prepare = scene_views.shown(design, image_shape[0], self.measure)
     return Views(
@@ -217,11 +217,11 @@ class SiScore(Study):
       if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(
           f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
-          '--config.data.source=si_score.'
+          f'--{KEYS.data.source}=si_score.'
         )
       varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns[k]) for k in of)}
       if varied and self.factor in designs.KEYS and self.factor not in varied:
-        alike = f'config.study.factor is {self.factor!r}, of which all scenes have one'
+        alike = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
         raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
@@ -237,7 +237,7 @@ class SiScore(Study):
   def _no_scene(self) -> InputError:
     return InputError(
       f'no scene has {self.design.min_inside:g} of its object inside: lower '
-      'config.study.min_inside, or change the levels.'
+      f'{KEYS.study.min_inside}, or change the levels.'
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
@@ -423,4 +423,4 @@ def _check_reach(design: Design) -> None:
     reached &= (centre + half > 0) & (centre - half < 1)
   given = design.x.tolist()[:3], design.y.tolist()[:3]
   valid = 'places from which an object reaches into the image, about 0 to 1'
-  require(bool(reached.any()), 'config.study.xs and ys', given, valid)
+  require(bool(reached.any()), f'{KEYS.study.xs} and ys', given, valid)

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
@@ -113,7 +113,7 @@ class Systematic(Study):
     right = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
     self.require({*self.angles} <= {*transforms.RIGHT_ANGLES}, 'angles', right)
     near_duplicates.check(self.near_duplicates)
-    valid = 'False where config.study.baseline is empty'
+    valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   @property
@@ -132,15 +132,15 @@ class Systematic(Study):
     groups = rows.description.get('class_groups')
     if groups is None:
       raise InputError(
-        'config.study.name is systematic, which needs class groups: set config.data.class_groups '
-        f'or config.data.random_class_groups={len(self.environments)}.'
+        f'{KEYS.study.name} is systematic, which needs class groups: set {KEYS.data.class_groups} '
+        f'or {KEYS.data.random_class_groups}={len(self.environments)}.'
       )
     names = self._names(rows.description)
     if len(groups) - 1 != len(names):
       raise InputError(
         f'there are {len(groups) - 1} class groups for {len(names)} environments '
-        f'({", ".join(names)}): set config.data.random_class_groups={len(names)}, or one group for '
-        'each in config.data.class_groups.'
+        f'({", ".join(names)}): set {KEYS.data.random_class_groups}={len(names)}, or one group for '
+        f'each in {KEYS.data.class_groups}.'
       )
     for label, recipe in recipes.items():
       self._check_environments(label, recipe)
@@ -151,9 +151,9 @@ class Systematic(Study):
     if own and self.source == GENERATED and tuple(own['transforms']) != self.environments:
       raise InputError(
         f'{label} is trained on the environments {", ".join(own["transforms"])}, and '
-        f'config.study.environments are {", ".join(self.environments)}: ρ is of the same ones in '
+        f'{KEYS.study.environments} are {", ".join(self.environments)}: ρ is of the same ones in '
         f'the same order. Set both, this and config.classifiers.{label}.augment.environment.'
-        'transforms, or config.classifier.augment.environment.transforms.'
+        f'transforms, or {KEYS.classifier.augment.environment.transforms}.'
       )
 
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
@@ -166,7 +166,7 @@ class Systematic(Study):
         raise InputError(
           f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
           f'with it in {scored[other]!r}: give the rows that are trained on and those that are '
-          'evaluated the same config.data.class_groups, or the same random_class_groups, '
+          f'evaluated the same {KEYS.data.class_groups}, or the same random_class_groups, '
           'classes_per_group and class_group_seed of the same classes.'
         )
 
@@ -198,8 +198,8 @@ class Systematic(Study):
       return tuple(map(part_name, self.environments))
     if 'environments' not in data:
       raise InputError(
-        "config.study.source is 'stored', but the rows have no column environment: set "
-        "config.data.source='environments', or config.study.source='generated'."
+        f"{KEYS.study.source} is 'stored', but the rows have no column environment: set "
+        f"{KEYS.data.source}='environments', or {KEYS.study.source}='generated'."
       )
     return tuple(data['environments'][1:])
 
@@ -413,7 +413,7 @@ class Systematic(Study):
       return {}
     weights, before = facts[evaluation.label]['initial_weights'], facts.get(baseline)
     if before is None:
-      why = ', which nothing compensates for: set config.study.baseline'
+      why = f', which nothing compensates for: set {KEYS.study.baseline}'
     elif weights not in (before.get('initial_weights'), before.get('weights')):
       why = f', and the baseline {baseline} began with others'
     else:

@@ -22,6 +22,7 @@ import pandas as pd
 from absl import logging
 from matplotlib.figure import Figure
 
+from robustness.core.errors import KEYS
 from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
@@ -149,7 +150,7 @@ class VideoPmK(ScoresPredictions):
     super().__post_init__()
     self.require(
       self.testbed in ('', AUTO) or self.k == testbed.K,
-      *('k', f'{testbed.K}, at which the models of config.study.testbed were measured'),
+      *('k', f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'),
     )
     given = self.frames or self.reviewed
     self.require(self.distances or not given, 'distances', 'True with frames or reviewed')
@@ -206,8 +207,8 @@ class VideoPmK(ScoresPredictions):
     within = self._within(sets)
     if within.k < self.k:
       logging.warning(
-        'config.study.k is %d, but no neighbor is more than %d frames from its anchor: accuracy is '
-        'given as pm-%d.',
+        f'{KEYS.study.k} is %d, but no neighbor is more than %d frames from its anchor: accuracy '
+        'is given as pm-%d.',
         *(self.k, within.k, within.k),
       )
     right = within._outcomes(predictions)

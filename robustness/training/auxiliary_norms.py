@@ -14,7 +14,7 @@ import collections
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Variables
 
 AUXILIARY = 'auxiliary_norms'
@@ -39,8 +39,8 @@ def added(variables: Variables) -> Variables:
   }
   if not second:
     raise InputError(
-      'config.training.auxiliary_norms is above 0, and this network has no normalisation layers: '
-      'set it to 0, or take another --config.classifier.name.'
+      f'{KEYS.training.auxiliary_norms} is above 0, and this network has no normalisation layers: '
+      f'set it to 0, or take another --{KEYS.classifier.name}.'
     )
   return unflatten_dict({**flat, **second})
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
 from robustness.core.rows import ArrayRows
@@ -340,8 +340,8 @@ class Meter:
       if not np.isfinite(values[name]):
         raise InputError(
           f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
-          f'{values["learning_rate"]:g}). Lower config.training.learning_rate or raise '
-          'config.training.warmup_epochs; checkpoints from before that step are kept.'
+          f'{values["learning_rate"]:g}). Lower {KEYS.training.learning_rate} or raise '
+          f'{KEYS.training.warmup_epochs}; checkpoints from before that step are kept.'
         )
     for name, value in values.items():
       self._values[name].append(value)

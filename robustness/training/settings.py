@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from robustness.core.errors import KEYS
 from robustness.core.registry import check_fields, setting, word
 from robustness.core.settings import require
 
@@ -122,24 +123,24 @@ class TrainingSettings:
     def rule(name: str, holds: bool, valid: str) -> None:
       require(holds, f'{WHERE}.{name}', vars(self)[name], valid)
 
-    rule('epochs', self.epochs > 0 or self.steps > 0, 'above 0 when config.training.steps is 0')
+    rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     divides = self.batch_size % self.accumulate == 0
-    rule('accumulate', divides, f'a divisor of config.training.batch_size = {self.batch_size}')
+    rule('accumulate', divides, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
     moves = not self.nesterov or self.momentum > 0 or self.optimizer != 'sgd'
-    rule('nesterov', moves, 'False when config.training.momentum is 0')
+    rule('nesterov', moves, f'False when {KEYS.training.momentum} is 0')
     epochs = self.step_epochs
     falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
     rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
     rises = self.schedule != TRIANGULAR or self.warmup_epochs == 0
     rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
     one = not (self.lookahead and self.ema_decay)
-    rule('lookahead', one, '0 where config.training.ema_decay averages the weights')
+    rule('lookahead', one, f'0 where {KEYS.training.ema_decay} averages the weights')
     plain = self.bias_rate == 1 or (self.optimizer == 'sgd' and 0 < self.bias_rate < math.inf)
     rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
     valid = (
-      "'last' unless config.training.validation > 0: the best weights are chosen by held-out "
+      f"'last' unless {KEYS.training.validation} > 0: the best weights are chosen by held-out "
       'training rows, for the rows of the study would leak into them'
     )
     rule('keep', self.keep == LAST or self.validation > 0, valid)
     often = self.keep == LAST or self.evaluate_every_epochs > 0
-    rule('evaluate_every_epochs', often, "above 0 where config.training.keep is 'best'")
+    rule('evaluate_every_epochs', often, f"above 0 where {KEYS.training.keep} is 'best'")

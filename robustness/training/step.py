@@ -16,7 +16,7 @@ import optax
 from robustness.augment import with_more_images
 from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.typing import PyTree
 from robustness.models.layers import FEATURES, sown_features
@@ -194,10 +194,12 @@ class TrainStep:
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
     count, given = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
     if count and count >= given:
-      raise InputError(
-        f'config.training.auxiliary_norms is {count}, and the policy gives {given} image'
-        f"{'s' * (given > 1)} a row, the first of which needs the network's own normalisation: put "
-        f'{with_more_images()} into config.classifier.augment.policy, or set it lower.'
+      raise SettingError(
+        KEYS.training.auxiliary_norms,
+        count,
+        problem=f'and the policy gives {given} image{"s" * (given > 1)} a row, the first of which '
+        "needs the network's own normalisation",
+        fix=f'Put {with_more_images()} into {KEYS.classifier.augment.policy}, or set it lower.',
       )
 
   def _with_auxiliary(

@@ -15,7 +15,7 @@ from robustness.attacks import Attack
 from robustness.augment.mix_rows import Mixing
 from robustness.augment.policy import KEY, OCCURRENCE, Policy
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows, identity_of, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
@@ -223,12 +223,12 @@ class Training:
       if value != unused and not any(jax.tree.leaves(chosen(state.params))):
         raise InputError(
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
-          'take another --config.classifier.name.'
+          f'take another --{KEYS.classifier.name}.'
         )
     objective, steps = self.pipeline.objective, self.total_steps * settings.accumulate
     if isinstance(objective, IRM) and objective.anneal_steps >= steps:
       logging.warning(
-        'config.classifier.objective.irm.anneal_steps is %d, and the training has %d steps '
+        f'{KEYS.classifier.objective.irm.anneal_steps} is %d, and the training has %d steps '
         '(micro-batches): the penalty keeps the weight 1',
         objective.anneal_steps,
         steps,
@@ -238,7 +238,7 @@ class Training:
     for part in self.pipeline.policy.augmentations:
       if isinstance(part, Mixing):
         raise InputError(
-          f'config.classifier.augment has {part.name!r}, which mixes targets, and '
+          f'{KEYS.classifier.augment} has {part.name!r}, which mixes targets, and '
           f"{attack.name!r} raises the loss of a row's own label alone: leave one of them out."
         )
     batch = attack.statistics == 'batch' and not settings.freeze_statistics
@@ -259,13 +259,13 @@ class Training:
     for name in part.columns:
       if name in TAKEN:
         raise InputError(
-          f'config.classifier.objective.{part.name}.column is {name!r}, which is what a training '
+          f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is what a training '
           'calls something of its own: rename the column of the data.'
         )
       if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
           f'the objective {part.name!r} needs the column {name!r}, which the training rows lack; '
-          f'they have: {", ".join(sorted(columns))}. Set config.classifier.objective.{part.name}'
+          f'they have: {", ".join(sorted(columns))}. Set {KEYS.classifier.objective}.{part.name}'
           '.column to one of these, or train on data that have it.'
         )
     self.check_groups(columns)
@@ -303,10 +303,11 @@ class Training:
     """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""
     size, parts, processes = self.settings.batch_size, self.settings.accumulate, parallel.share[1]
     if size % (parts * parallel.num_devices):
-      raise InputError(
-        f'config.training.batch_size is {size}; it must be a multiple of {parts} micro-batches × '
-        f'{processes} processes × {parallel.num_devices // processes} devices each = '
-        f'{parts * parallel.num_devices}.'
+      raise SettingError(
+        KEYS.training.batch_size,
+        size,
+        valid=f'a multiple of {parts} micro-batches × {processes} processes × '
+        f'{parallel.num_devices // processes} devices each = {parts * parallel.num_devices}',
       )
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:

@@ -33,7 +33,7 @@ import numpy as np
 
 from robustness.core import json_files
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import padded_labels
 from robustness.models import label_space
@@ -459,7 +459,7 @@ def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
   if not is_reviewed.any():
     raise InputError(
       f'none of the {len(is_reviewed)} pairs of the data is one of the {len(known)} '
-      'reviewed pairs: config.study.reviewed names the review of the sets in '
-      'config.data.metadata, with the same paths of frames.'
+      f'reviewed pairs: {KEYS.study.reviewed} names the review of the sets in '
+      f'{KEYS.data.metadata}, with the same paths of frames.'
     )
   return is_reviewed

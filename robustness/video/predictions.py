@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
 from robustness.evaluation.records import RecordsReader
 from robustness.models import label_space
@@ -175,9 +175,11 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   if space is not None and scores.shape[1] != len(space.class_names):
     scores = project_scores(scores, space, merge or classifier.get('merge', 'max'), kind)
   elif merge:
-    raise InputError(
-      f'config.study.merge is {merge!r}, but the {scores.shape[1]} recorded '
-      "scores are of the classes of the sets already: leave it ''."
+    raise SettingError(
+      KEYS.study.merge,
+      merge,
+      problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
+      fix="Leave it ''.",
     )
   recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
   if bad.any() and not recorded:

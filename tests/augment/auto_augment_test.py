@@ -13,7 +13,7 @@ from tests.augment import pictures
 from tests.augment.operations_test import pillow
 from tests.cases import cases
 from tests.models import peers
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 WHERE = r'config\.classifier\.augment\.auto_augment'
 CONTRAST = ('Brightness', 'Contrast')
@@ -154,7 +154,10 @@ def test_the_released_code_fills_with_the_mean_colour_at_the_end():
   ({'fill': (300,)}, rf'{WHERE}\.fill is \(300,\)'),
   ({'sub_policies': ('Rotat .7 2, Invert .1 0',)}, r"names 'Rotat'; did you mean 'Rotate'"),
   ({'sub_policies': ('Rotate 1.7 2, Invert .1 0',)}, r'probability of Rotate is 1\.7.*\[0, 1\]'),
-  ({'sub_policies': ('Rotate 0 2, Invert 0 0',)}, 'one has a probability above 0'),
+  (
+    {'sub_policies': ('Rotate 0 2, Invert 0 0',)},
+    bad_setting('config.classifier.augment.auto_augment.sub_policies', ('Rotate 0 2, Invert 0 0',)),
+  ),
   ({'sub_policies': ('Rotate nan 2, Invert .1 0',)}, r'probability of Rotate is nan'),
   ({'sub_policies': ('Rotate .7 11, Invert .1 0',)}, r'magnitude of Rotate is 11.*0\.\.10'),
   ({'sub_policies': ('Rotate .7 10, Invert .1 0',)}, r'Rotate is 10; torchvision has 0\.\.9'),

@@ -10,7 +10,7 @@ from robustness.corruptions import corrupt
 from robustness.corruptions.names import OFFICIAL
 from tests.augment import pictures
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 KEYS = jax.random.split(jax.random.key(0), 3000)
 
@@ -52,4 +52,8 @@ def test_images_are_those_of_the_catalog():
 
 
 def test_a_severity_that_is_given_twice_is_refused():
-  refused(r'severities is \(5, 5, 1\)', RandomCorruption, severities=(5, 5, 1))
+  refused(
+    bad_setting('config.classifier.augment.corruption.severities', (5, 5, 1)),
+    RandomCorruption,
+    severities=(5, 5, 1),
+  )

@@ -14,7 +14,7 @@ from robustness.augment.levels import histogram
 from robustness.augment.operations import NAMES, UNITS, Drawn, Operations
 from tests.augment import pictures
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 AFFINE, NEAREST = Image.Transform.AFFINE, Image.Resampling.NEAREST
 FACTORS = (0, 0.1, 0.55, 1, 1.45, 1.9)
@@ -164,7 +164,10 @@ def test_what_is_vacated_and_covered_takes_the_fill():
 
 @cases(
   'arguments, message',
-  (('Rotat', np.zeros((4, 4, 3)), 1.0), r"name is 'Rotat'; did you mean 'Rotate'"),
+  (
+    ('Rotat', np.zeros((4, 4, 3)), 1.0),
+    bad_setting('name', 'Rotat', words="did you mean 'Rotate'"),
+  ),
   (('Posterize', np.zeros((4, 4, 3)), 9), r'magnitude of Posterize is 9; .*bits.*\[0, 8\]'),
   (('Color', np.zeros((4, 4, 3)), -0.1), r'magnitude of Color is -0\.1; .*factor'),
   (('Solarize', np.zeros((4, 4, 3)), float('nan')), r'magnitude of Solarize is nan'),

@@ -14,7 +14,7 @@ from robustness.corruptions import corrupt
 from robustness.models import catalog
 from robustness.models.classifier import from_linen
 from tests.corruptions.pictures import natural
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 IMAGES = np.stack([natural(8, 8, seed=seed) for seed in range(4)])
 KEY = jax.random.key(0)
@@ -54,9 +54,20 @@ def test_an_augmentation_that_holds_the_transform_is_at_no_distance():
 def test_what_has_no_feature_of_its_own_is_refused():
   message, mixup = "'mixup' depends on more than the image", augmentation('mixup')
   refused(message, of_augmentation, features, IMAGES, mixup, 1, KEY)
-  refused("did you mean 'contrast'", of_transform, features, IMAGES, 'contrasts', 1, 1, KEY)
+  refused(
+    bad_setting('name', 'contrasts', words="did you mean 'contrast'"),
+    of_transform,
+    features,
+    IMAGES,
+    'contrasts',
+    1,
+    1,
+    KEY,
+  )
   refused('square', of_transform, features, IMAGES[:, :6], 'rotation', 90, 1, KEY)
-  refused('level.*of 1..5', of_transform, features, IMAGES, 'contrast', 9, 1, KEY)
+  refused(
+    bad_setting('level.severities', (9,)), of_transform, features, IMAGES, 'contrast', 9, 1, KEY
+  )
   levels = (255 * IMAGES).astype(np.uint8)
   refused('1 draws of .*uint8', of_transform, features, levels, 'contrast', 1, 1, KEY)
   refused('0 draws', of_augmentation, features, IMAGES, augmentation('gaussian'), 0, KEY)

@@ -24,7 +24,7 @@ from robustness.training.checkpoint import load_variables
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.networks import initial_weights, random_variables
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 CLASSES = ('ant', 'bee', 'cat')
 
@@ -295,7 +295,10 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ({'weights': 'none.th'}, 'none.th does not exist'),
   ({'name': 'resnet20', 'train': True, 'weights': 'none.th'}, 'none.th does not exist'),
   ({'initial_weights': 'x.th'}, r"classifiers\.bad\.initial_weights is 'x\.th'.*train=True"),
-  ({'initial_weights': 'x', 'train': True, 'weights': 'y'}, r'no config\.classifiers\.bad\.w'),
+  (
+    {'initial_weights': 'x', 'train': True, 'weights': 'y'},
+    bad_setting('config.classifiers.bad.initial_weights', 'x', 'config.classifiers.bad.train=True'),
+  ),
   ({'initial_weights': 'x.th', 'train': True}, 'x.th does not exist'),
   (
     {'merge': 'sum', 'label_space': 'data', 'train': True},

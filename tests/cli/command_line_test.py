@@ -12,7 +12,7 @@ from robustness.config import experiment
 from robustness.core.settings import without_inherited
 from robustness.evaluation.study import default_section
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 HEAT_MAP = '--config=configs/fourier_heatmap.py'
 
@@ -91,8 +91,8 @@ def test_labels_need_not_be_words_of_python(label):
   section = f'--config.classifiers.{label}'
   config = read(HEAT_MAP, f'{section}.name=resnet20', f'{section}.seed=3', f'{section}.seed=4')
   assert (config.classifiers[label].name, config.classifiers[label].seed) == ('resnet20', 4)
-  message = f'config.classifiers.{label}.seed=x: invalid literal for int'
-  refused(message, read, HEAT_MAP, f'{section}.name=resnet20', f'{section}.seed=x')
+  expected = bad_setting(f'config.classifiers.{label}.seed', 'x', 'an int')
+  refused(expected, read, HEAT_MAP, f'{section}.name=resnet20', f'{section}.seed=x')
 
 
 SPECTRUM = '--config=configs/corruption_spectrum.py'
@@ -181,14 +181,14 @@ def test_another_study_of_a_task_of_a_battery():
   (['--config=configs/corruption_spectrum.py', '--config.classifiers.a.name=x'], 'unknown key'),
   (['--config=configs/accuracy.py', '--config.study.top_k.x=1'], 'single value'),
   (['--config=configs/none.py'], r'config file configs/none\.py does not exist'),
-  ([HEAT_MAP, '--config.study.norm=much'], 'config.study.norm=much: could not convert'),
-  ([HEAT_MAP, '--config.seed=1.5'], r'config\.seed=1\.5: invalid literal for int'),
-  ([HEAT_MAP, '--config.study.clip=maybe'], 'clip=maybe: .*Non-boolean argument'),
-  ([HEAT_MAP, '--config.study.layers=a b'], 'as tuple. .* insert quotes around each element'),
+  ([HEAT_MAP, '--config.study.norm=much'], bad_setting('config.study.norm', 'much')),
+  ([HEAT_MAP, '--config.seed=1.5'], bad_setting('config.seed', '1.5')),
+  ([HEAT_MAP, '--config.study.clip=maybe'], bad_setting('config.study.clip', 'maybe')),
+  ([HEAT_MAP, '--config.study.layers=a b'], bad_setting('config.study.layers', 'a b')),
   ([HEAT_MAP, '--config.seed'], r'--config\.seed has no value: give --config\.seed=VALUE'),
   ([HEAT_MAP, '--config.study.norm', '5'], r'give --config\.study\.norm=VALUE'),
   ([HEAT_MAP, '--noconfig.seed'], r'--noconfig\.seed has no value: give --config\.seed=VALUE'),
-  ([HEAT_MAP, "--config.study.layers=('a','')"], r'study\.layers is .*: a word is empty'),
+  ([HEAT_MAP, "--config.study.layers=('a','')"], bad_setting('config.study.layers', ('a', ''))),
   ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
 )
 def test_what_cannot_be_set_is_named(arguments, message):
@@ -217,10 +217,10 @@ def test_a_config_printed_as_json_is_the_same_config(file, tmp_path):
   ('[1]', 'holds a list; expected an object'),
   ('{"battery": {"plain": {}}}', r'has no config\.battery\.plain\.study\.name'),
   ('{"study": 5}', r'has no config\.study\.name'),
-  ('{"study": {"name": "accuracy"}, "classifiers": [5]}', r'classifiers must be a section'),
+  ('{"study": {"name": "accuracy"}, "classifiers": [5]}', bad_setting('config.classifiers', [5])),
   ('{"study": {"name": "accuracy"}, "classifiers": {"a.b": {}}}', "names 'a.b'.*no dot"),
   ('{"study": {"name": "accuracy"}, "study": {"name": "accuracy"}}', "'study' 2 times"),
-  ('{"battery": []}', r'config\.battery must be a section'),
+  ('{"battery": []}', bad_setting('config.battery', [])),
   ('{"study": {"name": "acuracy"}}', "did you mean 'accuracy'"),
   ('{"study": {"name": "accuracy", "topk": 1}}', r'unknown key config\.study\.topk'),
   ('{"study": {"name": "accuracy"}, "seed": "one"}', r"config\.seed is 'one'"),

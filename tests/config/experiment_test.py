@@ -5,7 +5,7 @@ from robustness.config.defaults import default_battery, default_config
 from robustness.fourier.input_filters import LowPass
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 TASKS = {'plain': 'accuracy', 'maps': 'fourier_heatmap', 'line': 'tradeoff'}
 HEAT_MAP = {'name': 'fourier_heatmap'}
@@ -39,37 +39,37 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
 @cases(
   'changes, message',
   ({'batchsize': 3}, r"unknown key config\.batchsize: did you mean 'batch_size'"),
-  ({'seed': '0'}, r"config\.seed must be an int; got '0'"),
-  ({'seed': 2**32}, r'config\.seed is 4294967296'),
-  ({'seed': True}, r'config\.seed must be an int; got True'),
-  ({'parallel': 'pmapp'}, r"config\.parallel is 'pmapp'; did you mean 'pmap'"),
-  ({'precision': 'float16'}, r"config\.precision is 'float16'"),
+  ({'seed': '0'}, bad_setting('config.seed', '0')),
+  ({'seed': 2**32}, bad_setting('config.seed', 4294967296)),
+  ({'seed': True}, bad_setting('config.seed', True)),
+  ({'parallel': 'pmapp'}, bad_setting('config.parallel', 'pmapp', words="did you mean 'pmap'")),
+  ({'precision': 'float16'}, bad_setting('config.precision', 'float16')),
   (
     {'precision': 'bfloat16', 'study': {'name': 'attack_error', 'epsilon': 0.001}},
     r'attack_error would measure their rounding: give config\.study\.epsilon .* not 0\.001',
   ),
-  ({'views_per_step': -1}, r'config\.views_per_step is -1'),
+  ({'views_per_step': -1}, bad_setting('config.views_per_step', -1)),
   ({'study': {'name': 'heatmap'}}, r"config\.study\.name names 'heatmap'; .*'fourier_heatmap'"),
-  ({'classifier': 5}, r'config\.classifier must be a section of keys; got 5'),
-  ({'classifier': {'attack': []}}, r'config\.classifier\.attack must be a section'),
-  ({'classifier': {'seed': 'x'}}, r"config\.classifier\.seed must be an int; got 'x'"),
+  ({'classifier': 5}, bad_setting('config.classifier', 5)),
+  ({'classifier': {'attack': []}}, bad_setting('config.classifier.attack', [])),
+  ({'classifier': {'seed': 'x'}}, bad_setting('config.classifier.seed', 'x')),
   (
     {'classifier': None, 'classifiers': {'a': {'training': {'validation': 2.0}}, 'b': {}}},
-    r'config\.classifiers\.a\.training\.validation is 2\.0',
+    bad_setting('config.classifiers.a.training.validation', 2.0),
   ),
   (
     {'classifier': None, 'classifiers': {'a': {}, 'b': {'data': {'crop': -1}}}},
-    r'config\.classifiers\.b\.data\.crop is -1',
+    bad_setting('config.classifiers.b.data.crop', -1),
   ),
   (
     {'classifier': None, 'classifiers': {'a': {}, 'b': {'seed': -1}}},
-    r'config\.classifiers\.b\.seed is -1',
+    bad_setting('config.classifiers.b.seed', -1),
   ),
   ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
-  ({'batch_size': 10**12}, r'config\.batch_size is 1000000000000; it must be 1 to 65536'),
+  ({'batch_size': 10**12}, bad_setting('config.batch_size', 1000000000000)),
   ({'study': {}}, r"config\.study\.name names ''"),
   ({'data': {'sauce': 'npz'}}, r"unknown key config\.data\.sauce: did you mean 'source'"),
-  ({'data': 'cifar10'}, r"config\.data must be a section of keys; got 'cifar10'"),
+  ({'data': 'cifar10'}, bad_setting('config.data', 'cifar10')),
   ({'classifier': {'augment': {'flop': True}}}, r"augment\.flop: did you mean 'flip'"),
   ({'classifiers': {'a': {}}}, r'either config\.classifier or config\.classifiers'),
   ({'classifiers': {}, 'classifier': None}, r'config\.classifiers is empty'),
@@ -132,10 +132,13 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
   ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
   ({'seeds': {}}, r"config\.battery names a task 'seeds', as results name a setting"),
   ({'baseline': {}}, r"config\.battery names a task 'baseline'"),
-  ({'maps': {'data': 3}}, r'config\.battery\.maps\.data must be a section of keys; got 3'),
+  ({'maps': {'data': 3}}, bad_setting('config.battery.maps.data', 3)),
   ({'summary': []}, r'battery\.summary is \[\]; must be|battery\.summary is \[\]'),
   ({'maps': 3}, r'config\.battery\.maps must be a section with a study; got 3'),
-  ({'maps': {'study': {**HEAT_MAP, 'norm': -1.0}}}, r'config\.battery\.maps\.study\.norm is -1'),
+  (
+    {'maps': {'study': {**HEAT_MAP, 'norm': -1.0}}},
+    bad_setting('config.battery.maps.study.norm', -1.0),
+  ),
   (
     {'maps': {'study': HEAT_MAP, 'data': {'num_imags': 3}}},
     r"config\.battery\.maps\.data\.num_imags: did you mean 'num_images'",
@@ -218,7 +221,7 @@ def test_mixing_stored_environments_may_be_meant_or_leak_nothing():
   ({'a': {'data': {'sauce': ''}}}, r"config\.classifiers\.a\.data\.sauce: did you mean 'source'"),
   ({'a': {'attack': {'name': 'pdg'}}}, r"classifiers\.a\.attack\.name names 'pdg'; .*'pgd'"),
   ({'a': {'objective': {'name': 'x'}}}, r"a\.objective\.name names 'x'; .*group_dro"),
-  ({'a': {'seed': -1}}, r'seed is -1'),
+  ({'a': {'seed': -1}}, bad_setting('config.classifiers.a.seed', -1)),
   ({'a': {**STYLES, 'augment': {'policy': ('mixup',)}}}, r"a trains with 'mixup' across env"),
 )
 def test_mistakes_in_a_recipe_are_named(changes, message):
@@ -227,9 +230,9 @@ def test_mistakes_in_a_recipe_are_named(changes, message):
 
 @cases(
   'changes, message',
-  ({'seeds': (1,)}, r'config\.seeds is \(1,\).*at least two distinct'),
-  ({'seeds': (1, 1)}, r'config\.seeds is \(1, 1\)'),
-  ({'seeds': (0, -1)}, r'config\.seeds is \(0, -1\).*\[0, 2\*\*32\)'),
+  ({'seeds': (1,)}, bad_setting('config.seeds', (1,))),
+  ({'seeds': (1, 1)}, bad_setting('config.seeds', (1, 1))),
+  ({'seeds': (0, -1)}, bad_setting('config.seeds', (0, -1))),
   ({'seeds': (0, 1)}, r'config\.classifiers\.a has given weights.*classifiers\.a\.train=True'),
   (
     {'seeds': (0, 1), 'classifiers__a__train': True, 'classifiers__b__weights': 'x.th'},

@@ -1,6 +1,9 @@
-"""What a user's file does wrong is an error that names the line."""
+"""Errors carry key, value, valid values and fix, and name keys as the user's config does."""
 
 import argparse
+import ast
+import pickle
+import re
 import sys
 
 import pytest
@@ -8,7 +11,9 @@ import pytest
 from robustness.__main__ import main
 from robustness.cli import running
 from robustness.config.defaults import default_config
-from robustness.core.errors import exits_refused
+from robustness.core.errors import KEYS, SettingError, exits_refused, key_name, naming
+from tests.cases import cases
+from tests.imports_test import modules
 from tests.refusals import refused
 
 STUDY = """
@@ -21,6 +26,58 @@ class AtEstimates(Accuracy):
   def reduce(self, evaluations, image_shape):
     sys.exit(0)
 """
+
+SECTION = re.compile(r'config\.(classifier|data|training|study)\b')
+
+
+@cases(
+  'error, text',
+  (SettingError('config.seed', -1, 'at least 0'), 'config.seed is -1; it must be at least 0.'),
+  (
+    SettingError('config.study.phase', 'left', ('random', 'zero')),
+    "config.study.phase is 'left'; valid: 'random', 'zero'.",
+  ),
+  (
+    SettingError('config.data.path', 'x', fix='Give a folder.', problem='which is no folder'),
+    "config.data.path is 'x', which is no folder. Give a folder.",
+  ),
+)
+def test_one_sentence_states_what_an_error_carries(error, text):
+  assert str(error) == text
+
+
+def test_a_section_has_the_name_that_the_config_gives_it():
+  with naming('config.study', 'config.battery.maps.study'):
+    error = SettingError(KEYS.study.norm, 0.0, f'above {KEYS.data.crop}', f'See {KEYS.study}.')
+    with naming('config.study', 'inner'):
+      assert key_name('config.study.norm') == 'inner.norm'
+      assert key_name('config.studying') == 'config.studying'
+    assert key_name('config.study') == 'config.battery.maps.study'
+  assert error.key == 'config.battery.maps.study.norm'
+  text = 'config.battery.maps.study.norm is 0.0; it must be above config.data.crop. '
+  assert str(error) == f'{text}See config.battery.maps.study.'
+  assert key_name('config.study.norm') == 'config.study.norm'
+
+
+def test_a_key_is_named_once():
+  """A key that was named already, such as one of `Part.key`, stays as it is."""
+  with naming('config.classifier', 'config.classifiers.mine'):
+    once = key_name('config.classifier.seed')
+    assert key_name(once) == once == 'config.classifiers.mine.seed'
+
+
+def test_sentences_take_names_of_keys_from_the_config():
+  """A key that is written out in a sentence would keep its name in a battery."""
+  written_out = [
+    f'{module}:{raised.lineno}: {node.value}'
+    for module, file in modules().items()
+    for raised in ast.walk(ast.parse(file.read_text()))
+    if isinstance(raised, ast.Raise)
+    for node in ast.walk(raised)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    if SECTION.search(node.value) and not SECTION.match(node.value)
+  ]
+  assert not written_out, '\n'.join(written_out)
 
 
 def test_an_exit_names_its_line_and_that_of_a_parser_of_words_passes():
@@ -55,3 +112,9 @@ def test_a_study_that_ends_the_process_while_it_runs_does_not_end_it_with_succes
   config.data.num_images, config.training.steps, config.training.batch_size = 8, 1, 8
   assert running.run_command(config, str(tmp_path / 'run'), 'typed') == 2
   assert 'own.py, line 9, called sys.exit(0)' in capsys.readouterr().err
+
+
+def test_an_error_of_another_process_is_the_same():
+  error = SettingError('config.seed', -1, 'at least 0', 'Set it.', 'which is negative')
+  copied = pickle.loads(pickle.dumps(error))
+  assert (str(copied), vars(copied)) == (str(error), vars(error))

@@ -9,7 +9,7 @@ from robustness.core import registry
 from robustness.core.registry import Part, Registry
 from robustness.fourier.input_filters import INPUT_FILTERS
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 WHERE = 'config.classifier.augment'
 FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
@@ -100,8 +100,11 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
   ({'lowpass': {}}, r"unknown key .*filter\.lowpass: did you mean 'low_pass'"),
   ({'nam': ''}, r"unknown key .*filter\.nam: did you mean 'name'"),
   ({'low_pass': {'width': 3}}, r'unknown key .*filter\.low_pass\.width'),
-  ({'low_pass': {'bandwidth': '9'}}, r'filter\.low_pass\.bandwidth must be an int'),
-  ({'high_pass': 9}, r'filter\.high_pass must be a section of keys'),
+  (
+    {'low_pass': {'bandwidth': '9'}},
+    bad_setting('config.classifier.input_filter.low_pass.bandwidth', '9'),
+  ),
+  ({'high_pass': 9}, bad_setting('config.classifier.input_filter.high_pass', 9)),
 )
 def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message):
   refused(message, FILTERS.optional, section, OWN)

@@ -6,7 +6,7 @@ import numpy as np
 from robustness.core import rows
 from robustness.core.rows import ArrayRows
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 IMAGES = np.linspace(0, 1, 7 * 4 * 3 * 1, dtype=np.float32).reshape(7, 4, 3, 1)
 LABELS = np.arange(7) % 2
@@ -114,10 +114,10 @@ def test_grey_is_repeated_on_request_and_colour_never_becomes_grey():
 
 def test_what_cannot_be_read_is_refused():
   refused(r'there are 3 blocks of 3 rows, 0\.\.2', list, ROWS.batches(3, [3]))
-  refused('batch_size is 0', list, ROWS.batches(0))
-  refused(r'share is \(2, 2\); it must be \(k, n\)', ROWS.training_batches, 4, 0, 0, (2, 2))
-  refused('batch_size is 0', ROWS.training_batches, 0, 0)
-  refused('batch_size is 5; .*multiple of the 2 processes', ROWS.training_batches, 5, 0, 0, (0, 2))
+  refused(bad_setting('batch_size', 0), list, ROWS.batches(0))
+  refused(bad_setting('share', (2, 2)), ROWS.training_batches, 4, 0, 0, (2, 2))
+  refused(bad_setting('batch_size', 0), ROWS.training_batches, 0, 0)
+  refused(bad_setting('config.training.batch_size', 5), ROWS.training_batches, 5, 0, 0, (0, 2))
 
 
 def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 
 from robustness.core.sampler import Balanced, Epochs, held_out, share_of_batch
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def test_epochs_are_different_permutations_that_depend_on_the_seed():
@@ -13,8 +13,8 @@ def test_epochs_are_different_permutations_that_depend_on_the_seed():
   assert len({tuple(epoch) for epoch in order}) == 3
   np.testing.assert_array_equal(Epochs(23, 0).columns(5, 100)['epoch'], np.arange(5, 100) // 23)
   assert (Epochs(23, 1).positions(0, 23) != order[0]).any()
-  refused('num_examples is 0', Epochs, 0, 0)
-  refused('seed is -1', Epochs, 3, -1)
+  refused(bad_setting('num_examples', 0), Epochs, 0, 0)
+  refused(bad_setting('seed', -1), Epochs, 3, -1)
 
 
 @cases('create', lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group'))
@@ -29,7 +29,7 @@ def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
 def test_processes_read_contiguous_shares_of_the_batch():
   assert share_of_batch(7, 12) == (84, 96)
   assert [share_of_batch(7, 12, (k, 3)) for k in range(3)] == [(84, 88), (88, 92), (92, 96)]
-  refused('batch_size is 12.*multiple of the 5 processes', share_of_batch, 0, 12, (0, 5))
+  refused(bad_setting('config.training.batch_size', 12), share_of_batch, 0, 12, (0, 5))
 
 
 def test_held_out_rows_are_the_same_for_all_and_never_trained_on():
@@ -63,4 +63,4 @@ def test_each_group_comes_once_in_as_many_positions_as_there_are():
   assert len(orders) == 6 and len({tuple(epoch) for epoch in epochs}) == 200
   assert (Balanced(groups, 6).positions(0, 60) != rows[:60]).any()
   assert Balanced(groups, 5).columns(0, 60) == {}
-  refused('num_examples is 0', Balanced, [np.arange(3), np.zeros(0, int)], 0)
+  refused(bad_setting('num_examples', 0), Balanced, [np.arange(3), np.zeros(0, int)], 0)

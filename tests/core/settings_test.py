@@ -5,7 +5,7 @@ import dataclasses
 from robustness.core import settings
 from robustness.core.errors import nearest
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +32,17 @@ def test_parses_nested_sections_and_keeps_defaults():
   'section, message',
   ({'norm': 1.0, 'nrom': 2}, "config.s.nrom: did you mean 'norm'"),
   ({}, 'config.s.norm is not given'),
-  ({'norm': '4'}, "config.s.norm must be a float; got '4'"),
-  ({'norm': True}, 'config.s.norm must be a float; got True'),
-  ({'norm': 1.0, 'count': 1.5}, 'config.s.count must be an int; got 1.5'),
-  ({'norm': 1.0, 'count': True}, 'config.s.count must be an int'),
-  ({'norm': 10**400}, r'config\.s\.norm is 10+; it must be a number that 64 bits hold'),
-  ({'norm': 1.0, 'count': -(2**63)}, r'config\.s\.count is -\d+; it must be a number'),
-  ({'norm': 1.0, 'count': 2**31}, r'config\.s\.count is 2147483648; it must be below 2\*\*31'),
-  ({'norm': 1.0, 'layers': 'stage1'}, 'config.s.layers must be a tuple of str'),
-  ({'norm': 1.0, 'layers': (1,)}, 'config.s.layers must be a str; got 1'),
-  ({'norm': 1.0, 'inner': 3}, 'config.s.inner must be a section'),
-  ({'norm': 1.0, 'inner': {'flip': 1}}, 'config.s.inner.flip must be True or False; got 1'),
+  ({'norm': '4'}, bad_setting('config.s.norm', '4')),
+  ({'norm': True}, bad_setting('config.s.norm', True)),
+  ({'norm': 1.0, 'count': 1.5}, bad_setting('config.s.count', 1.5)),
+  ({'norm': 1.0, 'count': True}, bad_setting('config.s.count', True)),
+  ({'norm': 10**400}, bad_setting('config.s.norm')),
+  ({'norm': 1.0, 'count': -(2**63)}, bad_setting('config.s.count', -9223372036854775808)),
+  ({'norm': 1.0, 'count': 2**31}, bad_setting('config.s.count', 2147483648)),
+  ({'norm': 1.0, 'layers': 'stage1'}, bad_setting('config.s.layers', 'stage1')),
+  ({'norm': 1.0, 'layers': (1,)}, bad_setting('config.s.layers', (1,))),
+  ({'norm': 1.0, 'inner': 3}, bad_setting('config.s.inner', 3)),
+  ({'norm': 1.0, 'inner': {'flip': 1}}, bad_setting('config.s.inner.flip', 1)),
 )
 def test_refuses(section, message):
   refused(message, settings.parse, Outer, section, 'config.s')

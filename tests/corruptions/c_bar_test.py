@@ -16,7 +16,7 @@ from robustness.corruptions.pixels import to_levels
 from tests.cases import cases
 from tests.corruptions import c_bar_transcription
 from tests.corruptions.pictures import natural, share_within
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 SIDE, LARGE = 32, 224
 COUNT = {SIDE: 3, LARGE: 1}
@@ -169,7 +169,7 @@ def test_bad_input_is_named():
     ({'images': np.zeros((32, 30, 3))}, 'are not square, for which ripple is defined'),
     ({'name': 'brownish_noise', 'images': np.zeros((31, 31, 3))}, 'have an odd side'),
     ({'images': np.zeros((4, 4, 3))}, 'too small for ripple'),
-    ({'name': 'riple'}, "did you mean 'ripple'"),
+    ({'name': 'riple'}, bad_setting('name', 'riple', words="did you mean 'ripple'")),
   ):
     arguments = {'images': np.zeros((32, 32, 3)), 'name': 'ripple', 'severity': 3} | change
     refused(message, corrupt, 0, **arguments)

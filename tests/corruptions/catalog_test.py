@@ -14,7 +14,7 @@ from robustness.corruptions.views import CorruptionOptions
 from tests.cases import cases, marked
 from tests.corruptions.pictures import natural, share_within, write_photographs
 from tests.emitters import needs_usual_emitters
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 DETERMINISTIC = (
   *('defocus_blur', 'zoom_blur', 'brightness', 'contrast', 'pixelate', 'jpeg_compression'),
@@ -131,7 +131,7 @@ def test_chosen_options_are_those_that_differ():
   assert CorruptionOptions().chosen() == {}
   options = CorruptionOptions(motion_blur='fixed', glass_blur='swap').chosen()
   assert options == {'motion_blur': {'angle': 'fixed'}, 'glass_blur': {'exchange': 'swap'}}
-  refused("options.fog is 'thick'", CorruptionOptions, fog='thick')
+  refused(bad_setting('config.study.options.fog', 'thick'), CorruptionOptions, fog='thick')
 
 
 @pytest.mark.slow
@@ -164,7 +164,10 @@ def test_severities_between_the_five_are_numbered_and_not_traced():
 
 def test_bad_input_is_named():
   for change, message in (
-    ({'name': 'gausian_noise'}, "name is 'gausian_noise'; did you mean 'gaussian_noise'"),
+    (
+      {'name': 'gausian_noise'},
+      bad_setting('name', 'gausian_noise', words="did you mean 'gaussian_noise'"),
+    ),
     ({'severity': 0}, 'severity is 0; it must be an integer in 1..5'),
     ({'severity': np.array([1, 2, 6, 1])}, 'severity is 6'),
     ({'severity': 5.5}, r'severity is 5\.5; it must be in \[1, 5\]'),
@@ -181,7 +184,7 @@ def test_bad_input_is_named():
     ({'images': np.zeros((32, 32))}, r'shape \(32, 32\); corruptions take \[H, W, C\]'),
     ({'images': np.zeros((3, 32, 32))}, 'with 1 or 3 channels last'),
     ({'images': np.zeros((0, 32, 32, 3))}, 'nothing to change'),
-    ({'quantize': 'ceil'}, "quantize is 'ceil'; valid: 'floor', 'round'"),
+    ({'quantize': 'ceil'}, bad_setting('quantize', 'ceil')),
     ({'side': 100}, 'no constants for images of 100 pixels; valid: 32, 64, 224, 299'),
     ({'exchange': 'swap'}, "gaussian_noise has no option 'exchange': it has no options"),
     ({'name': 'glass_blur', 'exchanges': 'swap'}, "no option 'exchanges': did you mean 'exch"),
@@ -304,9 +307,9 @@ def test_bad_input_of_a_mixed_batch_is_named():
     ({'index': np.array([0, 1])}, r'index has the shape \(2,\).*each image: \(4,\)'),
     ({'severity': 7}, 'severity is 7'),
     ({'names': ()}, 'names are empty'),
-    ({'names': ('fog', 'snw')}, "did you mean 'snow'"),
+    ({'names': ('fog', 'snw')}, bad_setting('name', 'snw', words="did you mean 'snow'")),
     ({'options': {'fog': None}}, r'options of fog are None; they must be \{option: value\}'),
-    ({'options': {'frost': {}}}, "options is 'frost'; .*valid: 'fog', 'snow'"),
+    ({'options': {'frost': {}}}, bad_setting('options', 'frost')),
     ({'images': np.zeros((8, 8, 3))}, r'take \[B, H, W, C\] with 1 or 3'),
   ):
     index, names = np.array([0, 1, 1, 0]), ('fog', 'snow')
@@ -322,12 +325,12 @@ def test_bad_input_of_apply_is_named():
     ({'index': 19}, r'index is 19; it must be an integer in 0\.\.18'),
     ({'severity': 9}, 'severity is 9'),
     ({'key': 'seed'}, "key is 'seed'"),
-    ({'quantize': 'ceil'}, "quantize is 'ceil'"),
+    ({'quantize': 'ceil'}, bad_setting('quantize', 'ceil')),
     (
       {'image': np.zeros((4, 4, 3)), 'names': ('glass_blur',), 'side': 224},
       '4 × 4 pixels are too small for glass_blur',
     ),
-    ({'names': ('snw',)}, "did you mean 'snow'"),
+    ({'names': ('snw',)}, bad_setting('name', 'snw', words="did you mean 'snow'")),
     ({'names': ('fog',), 'options': {'fog': {'colour': 1}}}, "fog has no option 'colour'"),
   ):
     arguments = {'key': KEY, 'image': batch()[0], 'index': 0, 'severity': 3} | change

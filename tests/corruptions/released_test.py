@@ -15,7 +15,7 @@ from robustness.evaluation.records import Layout, Records
 from tests.cases import cases
 from tests.corruptions.digital_test import reference
 from tests.corruptions.pictures import constants, natural, share_within, smooth, zoom_blur
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 SIDE = 64
 WITHOUT_DRAWS = (
@@ -66,7 +66,7 @@ def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
 def test_a_protocol_that_the_data_cannot_follow_is_refused():
   views = CorruptionViews(**SETTINGS, protocol='as_released')
   other = CorruptionViews(**SETTINGS, protocol='as_released', constants=64)
-  refused('constants is 64', other.views, (32, 32, 3))
+  refused(bad_setting('config.study.constants', 64), other.views, (32, 32, 3))
   refused(r'images are 28 × 28.*32, 64, 224 pixels', views.views, (28, 28, 1))
   refused('images are 256 × 224', views.views, (256, 224, 3))
   assert views.views((32, 32, 3)).image_shape == (32, 32, 3), 'resized to the network afterwards'

@@ -15,7 +15,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.parallel.mesh import MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from tests.corruptions.pictures import natural
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 COUNT, SIDE = 16, 32
 SUMMED = ('glass_blur', 'gaussian_blur', 'fog', 'contrast', 'elastic_transform')
@@ -44,7 +44,7 @@ def test_a_variant_of_a_corruption_that_is_not_shown_changes_no_images():
     assert any(differs[line] for line in differs if line.startswith('variants of')) == bool(shown)
   CorruptionViews(corruptions=('fog',), options=options, protocol='as_released')
   made = {'corruptions': ('glass_blur',), 'options': options, 'protocol': 'as_released'}
-  refused('study.options is .glass_blur.; it must be left', CorruptionViews, **made)
+  refused(bad_setting('config.study.options', 'glass_blur'), CorruptionViews, **made)
 
 
 @pytest.mark.shared_bits

@@ -22,7 +22,7 @@ COMMANDS = (
   (HEAT_MAP, 'config.seed=4', "'config.seed=4' is no flag"),
   (HEAT_MAP, '--compilation_cache=/dev/null/x', 'kept in /dev/null/x (Not a directory)'),
   (HEAT_MAP, '--workdri=/tmp', "Unknown command line flag 'workdri'"),
-  (ERROR, '--config.study.between=(nan,)', "study.between must be a float; got '(nan,)'"),
+  (ERROR, '--config.study.between=(nan,)', "study.between is '(nan,)'; it must be a float"),
   (
     *('battery.py', f'--{PROTOCOL}=as_released'),
     f"{PROTOCOL} is 'as_released', but the images are 28 × 28",
@@ -142,8 +142,8 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
 def test_nothing_is_written_before_the_config_is_read(tmp_path):
   config = runs.shrunk('fourier_heatmap').to_dict()
   config['training']['nesterov'] = 1
-  message = r'training\.nesterov must be True or False; got 1'
-  refusals.refused(message, run.run, config, tmp_path / 'run')
+  expected = refusals.bad_setting('config.training.nesterov', 1, 'True or False')
+  refusals.refused(expected, run.run, config, tmp_path / 'run')
   assert not list(tmp_path.iterdir())
 
 

@@ -19,7 +19,7 @@ from tests.building.builder_test import builder, rows
 from tests.cases import cases
 from tests.docs_test import recipes
 from tests.end_to_end import runs
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 @pytest.fixture
@@ -179,9 +179,15 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
   assert {len(own['file_sha256']) for own in parts} == {64}
   for change, message in (
     ('classifier.augment.negate.strenght=.5', "did you mean 'strength'"),
-    ('classifier.augment.negate.strength=half', 'could not convert string to float'),
+    (
+      'classifier.augment.negate.strength=half',
+      bad_setting('config.classifier.augment.negate.strength', 'half'),
+    ),
     ('classifier.augment.negat.strength=1', "did you mean 'negate'"),
-    ('classifier.augment.negate.strength=2', r'negate\.strength is 2\.0; it must be in \[0, 1\]'),
+    (
+      'classifier.augment.negate.strength=2',
+      bad_setting('config.classifier.augment.negate.strength', 2.0),
+    ),
   ):
     refused(message, parsed, arguments(file, change))
 

@@ -13,7 +13,6 @@ from PIL import Image
 from configs import si_score_families
 from input_pipeline.builders.si_score_scenes import ScenesConfig, SiScoreScenes
 from input_pipeline.sources import drawn_objects
-from robustness.classifiers import preparation
 from robustness.config import experiment
 from robustness.config.defaults import default_config
 from robustness.estimates.table import facets_of, select
@@ -21,7 +20,7 @@ from robustness.models import catalog
 from robustness.scenes import designs
 from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 CLASSES = ('koala', 'lemon', 'vase')
 
@@ -101,7 +100,7 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
   config = runs.shrunk('si_score', 'released')
   assert config.study.stored and config.data.source == 'si_score'
   config.classifier.name = network(tmp_path)
-  refused(r'config\.data\.name', runs.run, config, tmp_path / 'run')
+  refused(bad_setting('config.data.path', ''), runs.run, config, tmp_path / 'run')
 
 
 @pytest.mark.slow
@@ -151,7 +150,7 @@ def test_every_comparison_names_what_there_is(variant):
   config = si_score_families.get_config(variant)
   parsed = experiment.from_config(config.to_dict())
   assert len(parsed.classifiers) == len(config.classifiers) >= 2
-  assert preparation(parsed) is None, 'each network gets the scenes at its own size'
+  assert parsed.preparation() is None, 'each network gets the scenes at its own size'
   for section in parsed.classifiers.values():
     architecture = catalog.get(section.name)
     if section.weights:

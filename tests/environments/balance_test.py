@@ -16,7 +16,7 @@ from robustness.core.rows import ArrayRows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import by_name, with_groups
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 NAMES = tuple('abcdef')
 GROUPS = by_name((('a', 'b'), ('c', 'd')), NAMES)
@@ -101,10 +101,13 @@ def test_rows_without_groups_and_bad_settings_are_refused():
     plain = rows().rows
     next(_steps(plain, Policy.of(environment=SETTINGS), 0, 1))
   for bad, message in (
-    ({'share': 1.5}, 'share'),
-    ({'transforms': ('blur',)}, 'transforms'),
-    ({'severities': (6,)}, 'severities'),
-    ({'angles': ()}, 'angles'),
+    ({'share': 1.5}, bad_setting('config.classifier.augment.environment.share', 1.5)),
+    (
+      {'transforms': ('blur',)},
+      bad_setting('config.classifier.augment.environment.transforms', 'blur'),
+    ),
+    ({'severities': (6,)}, bad_setting('config.classifier.augment.environment.severities', (6,))),
+    ({'angles': ()}, bad_setting('config.classifier.augment.environment.angles', ())),
   ):
     refused(message, Policy.of, environment=bad)
 

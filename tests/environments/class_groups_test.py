@@ -4,7 +4,7 @@ import numpy as np
 
 from robustness.environments.class_groups import ClassGroups, balanced, by_name
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 DIGITS = tuple('0123456789')
 
@@ -23,7 +23,7 @@ def test_named_groups_leave_the_other_classes_over():
   ((('1', '1'),), "'1' is in the class groups 1, twice"),
   ((('1',), ()), 'class group 2 is empty'),
   ((('one',),), "names 'one'"),
-  ((('wordnet:n1',),), 'config.data.hierarchy'),
+  ((('wordnet:n1',),), bad_setting('config.data.hierarchy', '')),
 )
 def test_bad_groups_are_named(groups, message):
   refused(message, by_name, groups, DIGITS)

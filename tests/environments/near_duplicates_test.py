@@ -10,7 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.environments import near_duplicates
 from robustness.environments.near_duplicates import Hashed, between, hashed, hashes, pairs
 from robustness.studies.systematic import Systematic
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 imagehash = pytest.importorskip('imagehash', reason='needs ImageHash')
 Image = pytest.importorskip('PIL.Image')
@@ -91,8 +91,8 @@ def test_rows_are_read_as_they_are_shown():
 
 
 def test_what_is_wrong_is_named(monkeypatch):
-  refused('config.study.near_duplicates is 40', Systematic, near_duplicates=40)
-  refused('config.study.near_duplicates is -2', Systematic, near_duplicates=-2)
+  refused(bad_setting('config.study.near_duplicates', 40), Systematic, near_duplicates=40)
+  refused(bad_setting('config.study.near_duplicates', -2), Systematic, near_duplicates=-2)
   monkeypatch.setitem(sys.modules, 'imagehash', None)  # as if it were not installed
   refused('pip install ImageHash', Systematic, near_duplicates=4)
   assert not Systematic().compares_training_rows

@@ -8,7 +8,7 @@ from scipy import ndimage
 from robustness.corruptions import corrupt
 from robustness.environments import transforms
 from robustness.environments.transforms import rotate
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 IMAGE = np.random.default_rng(0).random((16, 16, 3), np.float32)
 
@@ -36,8 +36,8 @@ def test_an_environment_is_its_transform_and_the_clean_one_is_none():
 
 
 def test_bad_transforms_levels_and_shapes_are_named():
-  refused('gaussian_noise', transforms.check_names, 'here', ['gausian_noise'])
-  refused('distinct', transforms.check_names, 'here', ['snow', 'snow'])
-  refused('severities', transforms.check_levels, 'here', [0, 1], [90])
-  refused('angles', transforms.check_levels, 'here', [1], [360])
+  refused(bad_setting('here', 'gausian_noise'), transforms.check_names, 'here', ['gausian_noise'])
+  refused(bad_setting('here', ('snow', 'snow')), transforms.check_names, 'here', ['snow', 'snow'])
+  refused(bad_setting('here.severities', (0, 1)), transforms.check_levels, 'here', [0, 1], [90])
+  refused(bad_setting('here.angles', (360,)), transforms.check_levels, 'here', [1], [360])
   refused('square', transforms.get('rotation').check_shape, (16, 20, 3))

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from robustness.estimates import out_of_distribution as ood
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 GENERATOR = np.random.default_rng(0)
 KNOWN, OTHER = np.round(GENERATOR.normal(1, 1, 60), 1), np.round(GENERATOR.normal(0, 1, 40), 1)
@@ -17,7 +17,7 @@ def test_scores_of_logits():
   np.testing.assert_allclose(ood.of_logits('msp', z), p.max(1))
   np.testing.assert_allclose(ood.of_logits('energy', z), np.log(np.exp(z).sum(1)))
   np.testing.assert_array_equal(ood.of_logits('max_logit', z), z.max(1))
-  refused("'odin'", ood.of_logits, 'odin', z)
+  refused(bad_setting('score', 'odin'), ood.of_logits, 'odin', z)
 
 
 def test_nearest_neighbours_are_of_unit_length():
@@ -92,4 +92,4 @@ def test_few_units_of_several_images_have_no_interval():
 def test_bad_scores():
   refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
   refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)
-  refused("'in'", ood.Separation, KNOWN, OTHER, 'in')
+  refused(bad_setting('positives', 'in'), ood.Separation, KNOWN, OTHER, 'in')

@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, special
 
 from robustness.estimates import scaling
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 GENERATOR = np.random.default_rng(0)
 TRUE = GENERATOR.normal(size=(400, 4)) * 2
@@ -61,7 +61,7 @@ def test_likelihood_is_the_logarithm_of_the_softmax():
 @pytest.mark.parametrize(
   'kind, logits, labels, message',
   [
-    ('platt', TRUE, LABELS, "'platt'.*temperature"),
+    ('platt', TRUE, LABELS, bad_setting('scaling', 'platt')),
     ('vector', TRUE, LABELS[:9], r'\(400, 4\).*\(9,\)'),
     ('vector', np.where(TRUE > 4, -np.inf, TRUE), LABELS, 'not finite'),
     ('vector', TRUE, LABELS + 1, '1 to 4: give 0 to 3'),

@@ -18,7 +18,7 @@ from robustness.estimates.systematic import (
   rho_case,
 )
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def test_cases_of_rho():
@@ -62,7 +62,7 @@ def test_the_printed_formula_arrays_and_baselines_by_cell():
   np.testing.assert_allclose(rho([0.6, 0.6], [0.3, 0.6]), [0.5, 1.0])
   assert rho(0.9, 0.5, 0.5, baseline_unseen=0.1) == pytest.approx(1)
   assert rho(0.9, 0.5, 0.3) == pytest.approx(1 / 3)
-  refused('clipped', rho, 0.5, 0.5, formula='clip')
+  refused(bad_setting('formula', 'clip'), rho, 0.5, 0.5, formula='clip')
   refused('divide percentages by 100', rho, 80.0, 60.0, 40.0)
 
 

@@ -426,7 +426,10 @@ def test_attacks_find_the_same_images_where_jax_has_64_bits(attack, tmp_path):
   few = {'steps': 3, 'iterations': 3, 'queries': 4, 'restarts': 2}
   taken = {'fgsm': (), 'auto_attack': ('iterations', 'queries'), 'square': ('queries', 'restarts')}
   used = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))
-  study, recorded = AttackError(attacks=(attack,), **{k: few[k] for k in used}), {}
+  shortened = {key: few[key] for key in used if key != 'restarts'}
+  restarts = few['restarts'] if 'restarts' in used else 1
+  study = AttackError(attacks=(attack,), attack={attack: shortened}, restarts=restarts)
+  recorded = {}
   for bits in (32, 64):
     with jax.enable_x64(bits == 64):
       runner = evaluator(views=study.views(SHAPE))

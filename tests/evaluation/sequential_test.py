@@ -23,7 +23,7 @@ from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import classifier
 from tests.table_rows import estimate
 
@@ -207,7 +207,8 @@ def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
 def test_too_few_images_are_refused_with_how_many_are_needed(half_width, count, needed):
   study = dataclasses.replace(STUDY, half_width=half_width)
   needed = needed.format(most=plan(0.05, STUDY.confidence).most_trials)
-  refused(f'needs {needed} .*; there are {count}', study.check, tiny_rows(count), {})
+  expected = bad_setting('config.study.half_width', half_width, f'{needed} .*There are {count}')
+  refused(expected, study.check, tiny_rows(count), {})
   STUDY.check(rows(), {})
 
 

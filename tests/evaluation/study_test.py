@@ -9,7 +9,7 @@ from robustness.evaluation import study
 from robustness.evaluation.views import Views, identity
 from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settings():
@@ -47,7 +47,7 @@ def test_a_study_that_only_reduces_shows_images_as_they_are():
   assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
   assert chosen.figures(Results('reducing', [], {}, {})) == {}
   assert chosen.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
-  refused("'reducing', which shows images.*video_pm_k", study.scores_of, chosen, {})
+  refused(bad_setting('config.study.name', 'reducing'), study.scores_of, chosen, {})
 
 
 def test_facets_and_descriptions_are_the_decimals_that_views_were_given():

@@ -12,7 +12,7 @@ from robustness.studies.band_noise import BandNoise
 from robustness.studies.fourier_attack import FourierAttack
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 SIZES = [(8, 8), (7, 7), (8, 5), (5, 8), (1, 6), (9, 12)]
 
@@ -92,7 +92,15 @@ def test_window_holds_the_lowest_frequencies_of_the_whole(window):
 def test_a_window_must_fit_and_phases_have_names():
   for window in (-1, 9):
     refused(f'window is {window}.*1..8', distinct_frequencies, 8, 9, window)
-  refused("did you mean 'cosine'", basis_image, jnp.int32(1), jnp.int32(1), 8, 8, 'cosin')
+  refused(
+    bad_setting('phase', 'cosin', words="did you mean 'cosine'"),
+    basis_image,
+    jnp.int32(1),
+    jnp.int32(1),
+    8,
+    8,
+    'cosin',
+  )
 
 
 def test_perturbation_has_norm_v_in_every_channel():

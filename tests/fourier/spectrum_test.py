@@ -6,7 +6,7 @@ import pytest
 
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 SHAPES = [(8, 8), (7, 10), (9, 5), (6, 7)]
 
@@ -52,7 +52,12 @@ def test_grey_is_the_magnitude_of_the_weighted_sum():
   wanted = centred(grey[..., None])[..., 0]
   np.testing.assert_allclose(spectrum.whole(measured, 6), wanted, atol=1e-6)
   assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
-  refused("channels is 'gray'; did you mean 'grey'", spectrum.half_magnitude, picture, 'gray')
+  refused(
+    bad_setting('channels', 'gray', words="did you mean 'grey'"),
+    spectrum.half_magnitude,
+    picture,
+    'gray',
+  )
 
 
 def test_white_noise_is_flat_at_its_standard_deviation_for_every_size():

@@ -17,7 +17,7 @@ from input_pipeline.selection import choose_subset, select
 from input_pipeline.settings import DataSettings
 from tests.cases import cases
 from tests.input_pipeline.domains import assert_equal, whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def ids(batches):
@@ -39,8 +39,8 @@ def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make
 
 @cases(
   'number, settings, message',
-  (23, {'num_images': 24}, 'num_images is 24; it must be at most 23'),
-  (23, {'seed': -1}, 'config.seed is -1'),
+  (23, {'num_images': 24}, bad_setting('config.data.num_images', 24)),
+  (23, {'seed': -1}, bad_setting('config.seed', -1)),
   (23, {'crop': 5}, 'numbers, example 0 is 4x6 pixels, smaller .*crop = 5'),
   (0, {}, 'numbers holds no images'),
 )
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_refused(make_rows, number, settings, message):
 def test_blocks_and_channels_that_are_not_there_are_refused(make_rows):
   rows = make_rows(23)
   refused(r'there are 5 blocks of 5 rows, 0\.\.4', rows.batches, 5, [5])
-  refused('batch_size is 0', rows.batches, 0)
+  refused(bad_setting('batch_size', 0), rows.batches, 0)
   refused('numbers holds images of 3 channels', rows.with_channels, 1)
   assert make_rows(channels=1).with_channels(3).with_channels(1).image_shape == (4, 6, 1)
 

@@ -10,7 +10,7 @@ from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_classifier
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 IMAGES = np.random.default_rng(0).random((5, *SHAPE), np.float32)
 
@@ -61,7 +61,7 @@ def test_one_row_like_probabilities_and_nan_are_no_reason_to_refuse_logits(row):
 
 @cases(
   'change, message',
-  ({'outputs': 'softmax'}, "outputs is 'softmax'.*probabilities"),
+  ({'outputs': 'softmax'}, bad_setting('outputs', 'softmax')),
   ({'batch_size': -1}, 'batch_size is -1'),
   ({'class_names': ()}, 'has no classes'),
   ({'class_names': ('a', 'b', 'a')}, "callable call the classes 0 and 2 all 'a'"),

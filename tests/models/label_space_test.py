@@ -15,7 +15,7 @@ from robustness.models.imagenet_names import NAMES, WNIDS
 from robustness.models.label_space import LabelSpace, project_scores
 from robustness.models.projection import project, project_logits, restrict
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 IMAGENET = label_space.get('imagenet')
 COARSE = LabelSpace('coarse', ('a', 'b', 'c'), {}, ((0, 2), (), (3,)), 'fine')
@@ -146,12 +146,16 @@ SCORES, LOGITS = np.zeros((1, 4)), jnp.zeros((2, 4))
 
 @cases(
   'project, arguments, message',
-  (project_scores, (SCORES, COARSE, 'maximum'), "merge is 'maximum'; did you mean 'max'"),
-  (project_scores, (SCORES, COARSE, 'max', 'logit'), "scores is 'logit'"),
+  (
+    project_scores,
+    (SCORES, COARSE, 'maximum'),
+    bad_setting('merge', 'maximum', words="did you mean 'max'"),
+  ),
+  (project_scores, (SCORES, COARSE, 'max', 'logit'), bad_setting('scores', 'logit')),
   (project_scores, (SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
   (project_scores, (SCORES, IMAGENET), 'no other space'),
   (project_scores, (SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
-  (project_logits, (LOGITS, COARSE, 'median'), "'median'.*'max'"),
+  (project_logits, (LOGITS, COARSE, 'median'), bad_setting('merge', 'median')),
   (project_logits, (LOGITS[:, :2], COARSE), 'class 3 among others; there are 2 classes'),
   (project_logits, (LOGITS, LabelSpace('flat', ('a',))), "'flat' has no members"),
 )

@@ -16,7 +16,7 @@ from robustness.models.probes import PROBES, Linear, Neighbors, Prototype
 from tests.building.builder_test import builder
 from tests.cases import cases
 from tests.networks import SHAPE, tiny_classifier
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 NAMES = tuple('abcde')
 
@@ -228,8 +228,14 @@ def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
   ({'probe': {'name': 'linaer'}}, "did you mean 'linear'"),
   ({'probe': {'name': 'linear', 'linear': {'layer': 'stage9'}}}, "no layer 'stage9'.*valid"),
   ({'probe': {'name': 'linear', 'linear': {'layer': 'stages'}}}, 'takes one layer of a: stage1'),
-  ({'probe': {'name': 'linear', 'linear': {'penalties': ()}}}, 'penalties'),
-  ({'probe': {'name': 'knn', 'knn': {'votes': 'most'}}}, "votes.*'uniform'"),
+  (
+    {'probe': {'name': 'linear', 'linear': {'penalties': ()}}},
+    bad_setting('config.classifiers.a.probe.linear.penalties', ()),
+  ),
+  (
+    {'probe': {'name': 'knn', 'knn': {'votes': 'most'}}},
+    bad_setting('config.classifiers.a.probe.knn.votes', 'most'),
+  ),
 )
 def test_bad_settings_are_refused_before_anything_is_computed(changes, message, tmp_path):
   def planned():

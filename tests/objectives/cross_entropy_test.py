@@ -8,7 +8,7 @@ import pytest
 from robustness.objectives import cross_entropy as module
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 LOGITS = jnp.array([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
 LABELS = jnp.array([0, 2])
@@ -113,5 +113,7 @@ def test_mistakes_are_named():
   for smoothing in (-0.1, 1.0):
     refused(r'objective\.cross_entropy\.label_smoothing', CrossEntropy, smoothing)
   refused("'jsd' compares several images.*'augmix', 'prime' or 'repeat'", jsd, IMAGES[:, 0])
-  refused(r'objective\.jsd\.weight is -1', JSD, weight=-1.0)
-  refused(r'objective\.jsd\.label_smoothing is 1', JSD, label_smoothing=1.0)
+  refused(bad_setting('config.classifier.objective.jsd.weight', -1.0), JSD, weight=-1.0)
+  refused(
+    bad_setting('config.classifier.objective.jsd.label_smoothing', 1.0), JSD, label_smoothing=1.0
+  )

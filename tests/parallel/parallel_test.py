@@ -9,7 +9,7 @@ from robustness import parallel
 from robustness.parallel.mesh import BATCH, MOST, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from tests import commands
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 KINDS = pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
 MANY_CALLS = """
@@ -87,7 +87,9 @@ def test_as_many_devices_as_divide_the_batch(divides, count):
     way = parallel.create(kind, divides)
     assert type(way) is cls
     assert way.num_devices == count
-  refused(r"config\.parallel is 'jitt'; did you mean 'jit'", parallel.create, 'jitt')
+  refused(
+    bad_setting('config.parallel', 'jitt', words="did you mean 'jit'"), parallel.create, 'jitt'
+  )
 
 
 @pytest.mark.slow

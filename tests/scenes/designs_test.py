@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustness.scenes import designs
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 PAIRS = 614 * designs.BACKGROUNDS_PER_OBJECT  # of the published objects
 
@@ -65,13 +65,13 @@ def test_backgrounds_differ_within_an_object_repeat_with_the_seed_and_are_the_ge
 
 
 def test_impossible_designs_are_refused():
-  refused('area is 0.0; it must be above 0', designs.cross, 'none', areas=(0.0, 0.1))
-  refused('area is 50.0; .*a fraction, not percent', designs.cross, 'percent', areas=(20.0, 50.0))
+  refused(bad_setting('area', 0.0), designs.cross, 'none', areas=(0.0, 0.1))
+  refused(bad_setting('area', 50.0), designs.cross, 'percent', areas=(20.0, 50.0))
   refused('number of backgrounds is 1; it must be at least 2', designs.draw_backgrounds, 3, 1)
   refused("did you mean 'location'", designs.published, 'locations')
-  refused('finite', designs.cross, 'nan', xs=(np.nan,))
-  refused('at least one', designs.cross, 'empty', angles=())
-  refused('cells is 0', designs.grid, 0)
+  refused(bad_setting('x'), designs.cross, 'nan', xs=(np.nan,))
+  refused(bad_setting('area', (0,)), designs.cross, 'empty', angles=())
+  refused(bad_setting('cells', 0), designs.grid, 0)
 
 
 EACH, POOLED = np.arange(4), np.zeros(4, int)

@@ -26,7 +26,7 @@ from robustness.studies.attack_error import ATTACK_ERROR, AttackError
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.networks import SHAPE
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import COUNT, classifier, recorded, rows
 from tests.table_rows import estimate
 
@@ -268,8 +268,8 @@ def test_attacks_are_described_by_their_settings():
     'auto_attack (rand version, 5 iterations) in'
   )
   assert words('pgd', 'fgsm', restarts=2).endswith('; the worst of 2 random starts of pgd')
-  refused('restarts is 2; it must be 1, as fgsm draws', AttackError, attacks=('fgsm',), restarts=2)
-  refused('config.study.epsilons is 0', AttackError, epsilons=(0.0,))
+  refused(bad_setting('config.study.restarts', 2), AttackError, attacks=('fgsm',), restarts=2)
+  refused(bad_setting('config.study.epsilons', 0.0), AttackError, epsilons=(0.0,))
 
 
 @cases(

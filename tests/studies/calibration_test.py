@@ -14,7 +14,7 @@ from robustness.evaluation.views import ViewTable
 from robustness.studies.calibration import Calibration
 from tests import finished_runs
 from tests.made_records import made as written
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
@@ -142,7 +142,7 @@ def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path)
 
 def test_what_cannot_be_scored_is_refused(tmp_path):
   settings = {'source': 'stored', 'quantize': 'floor'}
-  refused("quantize is 'floor'.*left out with source='stored'", Calibration, **settings)
+  refused(bad_setting('config.study.quantize', 'floor'), Calibration, **settings)
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   refused("no field 'confidence'", STUDY.reduce, [old], SHAPE)
   for field in ({'units': np.zeros(3)}, {'counted': np.eye(3, 1) > 0}):
@@ -153,4 +153,4 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
       ViewTable(('shown',), **field),
     )
   config = {'predictions': '', 'task': '', 'seed': 0}
-  refused(r"config\.predictions is ''", scores_of, Calibration(), config)
+  refused(bad_setting('config.predictions', ''), scores_of, Calibration(), config)

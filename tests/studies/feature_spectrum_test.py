@@ -6,7 +6,7 @@ import pytest
 
 from robustness.studies.feature_spectrum import FeatureSpectrum
 from tests.made_records import made
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
@@ -23,14 +23,31 @@ def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
   of_tokens = STUDY.summarise_output('block', jnp.asarray(tokens))
   np.testing.assert_allclose(of_tokens, found, rtol=1e-5)
   stated = FeatureSpectrum(first_tokens=2)
-  refused('2, and block gives 37', stated.summarise_output, 'block', jnp.asarray(tokens))
+  refused(
+    bad_setting('config.study.first_tokens', 2),
+    stated.summarise_output,
+    'block',
+    jnp.asarray(tokens),
+  )
   more = FeatureSpectrum(first_tokens=100)
-  refused('100, and block gives 37', more.summarise_output, 'block', jnp.asarray(tokens))
+  refused(
+    bad_setting('config.study.first_tokens', 100),
+    more.summarise_output,
+    'block',
+    jnp.asarray(tokens),
+  )
   assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
-  refused('of_layers is .* distinct', FeatureSpectrum, of_layers=('logits', 'logits'))
+  refused(
+    bad_setting('config.study.of_layers', ('logits', 'logits')),
+    FeatureSpectrum,
+    of_layers=('logits', 'logits'),
+  )
   named = FeatureSpectrum(of_layers=('stages', 'logits'))
   refused(
-    'of_layers.*without logits: .* vector', named.summarise_output, 'logits', jnp.ones((3, 10))
+    bad_setting('config.study.of_layers', ('stages', 'logits')),
+    named.summarise_output,
+    'logits',
+    jnp.ones((3, 10)),
   )
 
 
@@ -45,4 +62,9 @@ def test_estimates_are_relative_to_zero_frequency(tmp_path):
   assert means == pytest.approx([0, -2, -4])
   assert estimate(table, 'net', 'high_frequency_log_amplitude', layer='stage1').value == -4
   vector = {'output/logits': values[..., :0], 'rank': np.zeros((2, 1))}
-  refused('none gives a map', table_of, STUDY, [made(tmp_path / 'vector', vector)])
+  refused(
+    bad_setting('config.study.of_layers', ('stages',)),
+    table_of,
+    STUDY,
+    [made(tmp_path / 'vector', vector)],
+  )

@@ -16,7 +16,7 @@ from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.networks import SHAPE
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import rows, table_of
 from tests.table_rows import estimate
 
@@ -121,7 +121,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     assert found.saw(ours.records).tolist() == [True, True, False], 'by their digests'
   Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
-  refused('study accuracy without errors by frequency: give', other.views, SHAPE)
+  refused(bad_setting('config.study.heat_map'), other.views, SHAPE)
   preview = fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none'))
   refused(r'no results\.json', preview.views, SHAPE)
 

@@ -16,7 +16,7 @@ from robustness.fourier.maps import band_map, centred_map
 from robustness.results import Results
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies import conftest
 from tests.studies.conftest import COUNT, table_of
 from tests.table_rows import estimate
@@ -255,10 +255,20 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
   )
   assert there == {'lynx', *names[1:]}, 'of wolf there is no image'
   refused(
-    "config.study.classes is 'owl'", reduced, dataclasses.replace(STUDY, classes=('owl',)), [only]
+    bad_setting('config.study.classes', 'owl'),
+    reduced,
+    dataclasses.replace(STUDY, classes=('owl',)),
+    [only],
   )
-  refused("'lynx'", dataclasses.replace(STUDY, classes=('lynx',)).check, tiny_rows(COUNT), {})
-  refused('half_width', FourierHeatmap, classes=('all',), half_width=0.1)
+  refused(
+    bad_setting('config.study.classes', 'lynx'),
+    dataclasses.replace(STUDY, classes=('lynx',)).check,
+    tiny_rows(COUNT),
+    {},
+  )
+  refused(
+    bad_setting('config.study.classes', ('all',)), FourierHeatmap, classes=('all',), half_width=0.1
+  )
   few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
   study = dataclasses.replace(STUDY, classes=(few.class_names[1],))
   refused('of which there is no image among .*num_images', study.check, few, {})

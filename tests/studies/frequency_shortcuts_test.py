@@ -18,7 +18,7 @@ from robustness.models.classifier import Classifier
 from robustness.studies.frequency_shortcuts import FrequencyShortcuts
 from tests.cases import cases
 from tests.made_records import made
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 STUDY = FrequencyShortcuts(sets=12)
 SHAPE, CLASSES = (16, 16, 1), ('slow', 'fast')
@@ -103,6 +103,6 @@ def test_rows_that_cannot_be_halved_are_refused():
   refused('these rows are of one class', STUDY.check, rows(8).at(np.arange(0, 8, 2)), {})
   several = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
   refused('these rows have several labels', STUDY.check, several, {})
-  refused('config.study.kept is 1.0; it must be in', FrequencyShortcuts, kept=1.0)
-  refused(r'grids is \(4, 4\); it must be distinct', FrequencyShortcuts, grids=(4, 4))
-  refused('grids is .*at most 8, the shorter', FrequencyShortcuts(grids=(9,)).views, (8, 10, 3))
+  refused(bad_setting('config.study.kept', 1.0), FrequencyShortcuts, kept=1.0)
+  refused(bad_setting('config.study.grids', (4, 4)), FrequencyShortcuts, grids=(4, 4))
+  refused(bad_setting('config.study.grids', (9,)), FrequencyShortcuts(grids=(9,)).views, (8, 10, 3))

@@ -9,7 +9,7 @@ from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.studies import ood_scores
 from tests.end_to_end import runs
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 SMALL = {'data.num_images': 60, 'data.resize': 0, 'data.crop': 0}
 
@@ -73,8 +73,8 @@ def test_each_score_separates_workdirs(folders, tmp_path):
     ({'predictions': 'unknown', 'out_of_distribution': ('known',)}, 'must be of images of known'),
     ({'out_of_distribution': ('training',)}, 'must be of images of no known .*known_classes=False'),
     ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
-    ({'study.scores': ()}, 'scores is .*not empty'),
-    ({'study.neighbours': 7}, "neighbours is 7; it must be left out without 'knn'"),
+    ({'study.scores': ()}, bad_setting('config.study.scores', ())),
+    ({'study.neighbours': 7}, bad_setting('config.study.neighbours', 7)),
     (
       {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
       r'known are in config\.bank, .*known_copy: give a run on training images',

@@ -11,7 +11,7 @@ from robustness.workdir import read_task
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.networks import tiny_rows
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
 
 
@@ -87,5 +87,9 @@ def test_differences_stay_within_their_range(tmp_path):
 
 
 def test_too_few_images_and_another_size_are_refused():
-  refused('mCE needs 2,457 images; there are 40', SampledMCE().check, tiny_rows(40), {})
-  refused('at 224 pixels', SampledMCE(baseline='alexnet').views, (32, 32, 3))
+  refused(bad_setting('config.study.mce_half_width', 0.1), SampledMCE().check, tiny_rows(40), {})
+  refused(
+    bad_setting('config.study.baseline', 'alexnet'),
+    SampledMCE(baseline='alexnet').views,
+    (32, 32, 3),
+  )

@@ -14,7 +14,7 @@ from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
@@ -271,8 +271,8 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   assert SiScore(factor='grid', areas=(0.1,)).design.area[0] == 0.1
   for given in ({'factor': 'location', 'areas': (0.1,)}, {'factor': 'grid', 'areas': (0.1, 0.2)}):
     refused('areas is .0.1.*left out where .*factor is', SiScore, **given)
-  refused('cells is 28; it must be left out', SiScore, factor='location', cells=28)
-  refused('measure is .mask.; it must be left out', SiScore, stored=True, measure='mask')
+  refused(bad_setting('config.study.cells', 28), SiScore, factor='location', cells=28)
+  refused(bad_setting('config.study.measure', 'mask'), SiScore, stored=True, measure='mask')
   for places, least in (((0.5,), 0.95), ((0.3,), 0.5), ((0.1, 0.5), 0.5)):
     assert SiScore(factor='cross', xs=places).design.min_inside == least
     assert designs.cross('mine', xs=places).min_inside == least

@@ -22,7 +22,7 @@ from robustness.studies.systematic import Systematic
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import shown
 from tests.table_rows import estimate
 
@@ -144,7 +144,7 @@ def test_a_baseline_is_subtracted(tmp_path):
   assert gains[0].n == 8, 'of the unseen classes'
   assert set(table.method) <= {*methods.METHODS, ''}, 'the paragraph of methods has words for them'
   other = Systematic(**{**vars(STUDY), 'baseline': 'other'})
-  refused('config.study.baseline', table_of, other, own)
+  refused(bad_setting('config.study.baseline', 'other'), table_of, other, own)
 
 
 def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
@@ -198,7 +198,7 @@ def test_class_groups_of_another_training_and_what_does_not_fit_are_refused(tmp_
   turned = {'augment': [{'name': 'environment', 'transforms': ['contrast', 'rotation']}]}
   message = 'own is trained on the environments contrast, rotation, .* in the same order. Set both'
   refused(message, STUDY.check, rows(), {'own': turned})
-  refused('baseline_by_cell is True; .*baseline is empty', Systematic, baseline_by_cell=True)
+  refused(bad_setting('config.study.baseline_by_cell', True), Systematic, baseline_by_cell=True)
 
 
 def test_leaks_and_class_groups_of_other_recipes_are_refused_before_anything_is_trained(tmp_path):

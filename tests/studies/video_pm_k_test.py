@@ -26,7 +26,7 @@ from robustness.video.columns import to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
 from robustness.video.predictions import FramePredictions
 from tests.networks import CLASSES, SHAPE, tiny_classifier
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
@@ -357,4 +357,4 @@ def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch
 
 def test_a_merge_rule_needs_scores_to_merge(evaluations):
   study = VideoPmK(merge='sum')
-  refused("config.study.merge is 'sum'.*leave it ''", study.reduce, evaluations, SHAPE)
+  refused(bad_setting('config.study.merge', 'sum'), study.reduce, evaluations, SHAPE)

@@ -9,7 +9,7 @@ import pytest
 from robustness.training.schedule import epoch_steps, is_due, learning_rate, total_steps
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 WARM = {'epochs': 10, 'warmup_epochs': 2, 'batch_size': 10, 'learning_rate': 0.4}
 
@@ -45,12 +45,15 @@ def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
 
 @cases(
   'settings, message',
-  ({'warmup_epochs': 10.0}, r'config\.training\.warmup_epochs is 10\.0.*100 steps'),
-  ({'epochs': 0.1, 'batch_size': 128}, r'config\.training\.epochs is 0\.1.*at least 1\.28'),
+  ({'warmup_epochs': 10.0}, bad_setting('config.training.warmup_epochs', 10.0)),
+  ({'epochs': 0.1, 'batch_size': 128}, bad_setting('config.training.epochs', 0.1)),
   ({'schedule': 'step', 'step_epochs': (0.5,)}, 'step_epochs'),
   ({'schedule': 'step', 'step_epochs': (4.0, 4.01)}, 'step_epochs'),
-  ({'schedule': 'step', 'step_epochs': (4.0, 10.0)}, 'step_epochs is .*before the end.*100 in'),
-  ({'lookahead': 101}, r'config\.training\.lookahead is 101; it must be at most 100'),
+  (
+    {'schedule': 'step', 'step_epochs': (4.0, 10.0)},
+    bad_setting('config.training.step_epochs', (4.0, 10.0)),
+  ),
+  ({'lookahead': 101}, bad_setting('config.training.lookahead', 101)),
 )
 def test_spans_that_are_too_long_or_too_short_are_refused(settings, message):
   settings = TrainingSettings(**{**WARM, 'warmup_epochs': 1, **settings})

@@ -11,7 +11,7 @@ from robustness.video import average_precision as detection
 from robustness.video import metadata
 from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def boxes(rows: list[tuple]) -> Boxes:
@@ -245,5 +245,5 @@ def test_sets_of_one_video_are_drawn_together():
 def test_bad_settings():
   truth = boxes([(0, 1, *SQUARE)])
   refused('no scores', detection.match, truth, truth, 1)
-  refused('threshold is 0', Scoring, threshold=0)
-  refused('recall_points is 1', Scoring, recall_points=1)
+  refused(bad_setting('threshold', 0), Scoring, threshold=0)
+  refused(bad_setting('recall_points', 1), Scoring, recall_points=1)

@@ -10,7 +10,7 @@ from PIL import Image
 from robustness.cli.neighbor_sets import main
 from robustness.video import clips, metadata
 from robustness.video.building import anchor_position, build
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.video import small_archive
 from tests.video.small_videos import encode, number_of, save_frames
 
@@ -170,7 +170,7 @@ def test_bad_videos_are_named(tmp_path, videos):
   (folder / 'a/1.png').unlink()
   save_frames(folder / 'b', [1]).joinpath('000001.png').rename(folder / 'b/cover.png')
   assert build(folder, {'a': [0]}, folder).left_out == ('b',), 'its pictures need no numbers'
-  refused('k is -1', build, folder, {'a': [0]}, folder, k=-1)
+  refused(bad_setting('k', -1), build, folder, {'a': [0]}, folder, k=-1)
 
 
 def test_video_files_beside_folders_of_frames_are_built_apart(videos):

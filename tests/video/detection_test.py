@@ -10,7 +10,7 @@ from robustness.cli import detection as command
 from robustness.results import Results
 from robustness.video import metadata
 from tests.cases import cases
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
 from tests.video import small_archive
 from tests.video.small_archive import save_xml
@@ -166,10 +166,10 @@ def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_comman
 
 @cases(
   'flag, message',
-  ('--k=0', 'k is 0'),
-  ('--shown=-1', 'shown is -1'),
+  ('--k=0', bad_setting('k', 0)),
+  ('--shown=-1', bad_setting('shown', -1)),
   ('--frames=nowhere', "'v0/5.jpg' is no file in"),
-  ('--threshold=1.5', 'threshold is 1.5; it must be an IoU in'),
+  ('--threshold=1.5', bad_setting('threshold', 1.5)),
   ('--detections=none.json', 'none.json is no file'),
 )
 def test_bad_input(flag, message, flags):

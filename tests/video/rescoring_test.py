@@ -19,7 +19,7 @@ from robustness.studies.video_pm_k import VideoPmK
 from robustness.video import metadata
 from robustness.video.rescoring import Rescoring
 from tests.end_to_end import runs
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
 from tests.video import small_archive
 
@@ -233,9 +233,14 @@ def test_sets_that_lost_all_neighbors_are_judged_by_their_anchors(tmp_path):
 
 
 def test_bad_input(tmp_path):
-  refused('config.predictions', Rescoring)
-  refused("config.scores is 'logit'; did you mean 'logits'", Rescoring, 'x.json', scores='logit')
-  refused('config.metadata', accuracies, Rescoring(str(saved(tmp_path))), tmp_path)
+  refused(bad_setting('config.predictions', ''), Rescoring)
+  refused(
+    bad_setting('config.scores', 'logit', words="did you mean 'logits'"),
+    Rescoring,
+    'x.json',
+    scores='logit',
+  )
+  refused(bad_setting('config.metadata', ''), accuracies, Rescoring(str(saved(tmp_path))), tmp_path)
   refused('holds no records', accuracies, Rescoring(str(tmp_path)), tmp_path)
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
   bad = of_sets(tmp_path / 'bad.json', tmp_path)
@@ -248,7 +253,7 @@ def test_bad_input(tmp_path):
   metadata.write(beyond, tmp_path / 'beyond')
   message = r"'v3/9\.jpg' has label 30, and imagenet_vid has 30 .*: set config\.label_space"
   refused(message, accuracies, Rescoring(str(saved(tmp_path)), str(tmp_path / 'beyond')), tmp_path)
-  refused('config.study.name', scores_of, Accuracy(), {'predictions': 'x'})
+  refused(bad_setting('config.study.name', 'accuracy'), scores_of, Accuracy(), {'predictions': 'x'})
   unknown = {'predictions': 'x', 'prediction': 1}
   refused('unknown key config.prediction', scores_of, VideoPmK(), unknown)
   for label in ('..', '.hidden', 'x' * 300):

@@ -26,6 +26,7 @@ from robustness.scenes import designs
 from tests import refusals
 from tests.cases import cases
 from tests.input_pipeline.domains import read, whole
+from tests.refusals import bad_setting
 from tests.scenes.compose_test import composed
 
 SIDE = 32
@@ -183,11 +184,13 @@ def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path):
     refusals.refused(message, prepared, config, tmp_path)
 
   refused("did you mean 'location'", name='locations', design=None)
-  refused('which is not a folder', foregrounds=str(tmp_path / 'none'))
+  refused(bad_setting('foregrounds'), foregrounds=str(tmp_path / 'none'))
   refused('background .*0.png is 36×32 pixels; the canvas has 512×512', name='size', design=None)
   outside = designs.cross('out', xs=(5.0,), side=SIDE)
   refused("no scene of design 'out' has 0.5 of its object inside; the most is 0", design=outside)
-  refusals.refused("did you mean 'jpeg'", ScenesConfig, encoding='jpg')
+  refusals.refused(
+    bad_setting('encoding', 'jpg', words="did you mean 'jpeg'"), ScenesConfig, encoding='jpg'
+  )
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.input_pipeline.domains import (
   read,
   whole,
 )
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 NAMES = [f'{i:02}.png' for i in range(NUMBER)]
 TABLE = pd.DataFrame(
@@ -131,7 +131,7 @@ def test_numbers_are_of_the_classes_of_a_label_space_and_lines_end_at_line_feeds
   rows = read('file_list', folder, label_space='imagenet')
   assert rows.class_names[404] == 'airliner' and next(rows.batches(5))['label'][4] == 404
   space = {'label_space': 'imagenet', 'name': 'pose'}
-  refused("label_space is 'imagenet'; it must be '' where", read, 'file_list', folder, **space)
+  refused(bad_setting('config.data.label_space', 'imagenet'), read, 'file_list', folder, **space)
 
 
 def test_a_table_that_is_none_or_two_is_refused(folder):

@@ -14,7 +14,7 @@ from input_pipeline.selection import read_names
 from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.models.imagenet_names import WNIDS
 from tests.input_pipeline.domains import levels, read, whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 open_rows = functools.partial(read, 'imagenet_c')
 CLASSES, PER_CLASS, SIDE = ('n01440764', 'n01443537'), 2, 8
@@ -70,7 +70,12 @@ def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
   ):
     listed.write_text(text)
     refused(message, open_rows, folder, image_list=str(listed))
-  refused('cannot be read', open_rows, folder, image_list=str(tmp_path / 'absent.txt'))
+  refused(
+    bad_setting('config.data.image_list'),
+    open_rows,
+    folder,
+    image_list=str(tmp_path / 'absent.txt'),
+  )
 
 
 def test_the_list_of_robustbench_names_images_of_known_classes():
@@ -145,7 +150,7 @@ def test_bad_files_and_folders_are_named(folder, tmp_path):
   path = folder / 'fog' / '1' / CLASSES[0] / 'val_0.JPEG'
   path.write_bytes(path.read_bytes()[:200])
   refused(r'1 of 16 pictures .*fog/1/n01440764/val_0\.JPEG', open_rows, folder)
-  refused('is not a folder', open_rows, tmp_path / 'nowhere')
+  refused(bad_setting('config.data.path'), open_rows, tmp_path / 'nowhere')
   (folder / 'fog' / '3' / CLASSES[1] / 'val_1.JPEG').unlink()
   refused(r'fog/3 lacks n01443537/val_1\.JPEG, which .*snow/1 has', open_rows, folder)
   (folder / 'fog' / '6').mkdir()

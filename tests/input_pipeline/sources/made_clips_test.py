@@ -6,7 +6,7 @@ from input_pipeline import DataSettings, load
 from input_pipeline.sources import made_clips
 from robustness.video.columns import from_columns
 from robustness.video.metadata import frame_number, video_of
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 MADE = DataSettings(source='made_clips')
 
@@ -52,4 +52,8 @@ def test_a_subset_takes_whole_clips():
 def test_training_frames_are_of_other_digits_and_have_no_sets():
   batch = columns(DataSettings(source='made_clips', split='train', num_images=50))
   assert 'group_id' not in batch and len(batch['image']) == 50
-  refused('config.data.split', load, DataSettings(source='made_clips', split='validation'))
+  refused(
+    bad_setting('config.data.split', 'validation'),
+    load,
+    DataSettings(source='made_clips', split='validation'),
+  )

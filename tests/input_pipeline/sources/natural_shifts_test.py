@@ -11,7 +11,7 @@ from input_pipeline.sources import natural_shifts
 from robustness.models.imagenet_names import WNIDS
 from tests.cases import cases
 from tests.input_pipeline.domains import levels, read, store, whole, write_domain
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 TENCH, GOLDFISH, CLOCK, DIGITAL_CLOCK, PEN, FOUNTAIN_PEN = (
   WNIDS[label] for label in (0, 1, 409, 530, 418, 563)
@@ -42,7 +42,7 @@ def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path
   rows = open_rows(name, tmp_path)
   assert shown(rows) == [(20, [GOLDFISH]), (30, [GOLDFISH]), (10, [PEN])]
   assert rows.description['classes'] == 2
-  refused("config.data.split is 'train'", open_rows, name, tmp_path, split='train')
+  refused(bad_setting('config.data.split', 'train'), open_rows, name, tmp_path, split='train')
 
 
 def test_another_number_of_images_and_one_number_twice_are_refused(tmp_path):
@@ -172,16 +172,16 @@ def test_what_does_not_fit_is_named(tmp_path):
   refused(message, open_rows, 'imagenet_a', tmp_path / 'few', allow_missing=False)
   (tmp_path / 'empty' / WNIDS[0]).mkdir(parents=True)
   refused('holds no images', open_rows, 'imagenet_r', tmp_path / 'empty')
-  refused("config.data.name is 'imagenet_q'", open_rows, 'imagenet_q', tmp_path)
-  refused('not a folder', open_rows, 'objectnet', '')
+  refused(bad_setting('config.data.name', 'imagenet_q'), open_rows, 'imagenet_q', tmp_path)
+  refused(bad_setting('config.data.path', ''), open_rows, 'objectnet', '')
   for part in ('mappings', 'images'):
-    message = f'lacks the folder {part}: give that of ObjectNet'
-    refused(message, open_rows, 'objectnet', tmp_path / 'few')
+    expected = bad_setting('config.data.path', words=f'lacks the folder {part}')
+    refused(expected, open_rows, 'objectnet', tmp_path / 'few')
     (tmp_path / 'few' / part).mkdir()
   for part in ('mappings', 'images'):
     (tmp_path / 'few' / part).rmdir()
-  message = "config.data.metadata is '', which is no file: give real.json"
-  refused(message, open_rows, 'imagenet_real', tmp_path / 'few')
+  expected = bad_setting('config.data.metadata', '', 'real.json')
+  refused(expected, open_rows, 'imagenet_real', tmp_path / 'few')
   (tmp_path / 'real.json').write_text('[]')
   labels = str(tmp_path / 'real.json')
   refused('ILSVRC2012_val_00000001', open_rows, 'imagenet_real', tmp_path / 'few', metadata=labels)

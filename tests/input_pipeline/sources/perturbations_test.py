@@ -6,7 +6,7 @@ import pytest
 from input_pipeline.sources.perturbations import read_video
 from robustness.corruptions.names import PERTURBATIONS
 from tests.input_pipeline.domains import levels, read, whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 LABELS = np.array([3, 8, 0], np.uint8)
 FRAMES = {'rotate': 4, 'gaussian_noise': 3}
@@ -36,7 +36,7 @@ def test_rows_go_by_perturbation_image_and_frame(folder):
   assert stored['base_id'].tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [0] * 4 + [1] * 4 + [2] * 4
   np.testing.assert_array_equal(stored['label'], LABELS[stored['base_id']])
   assert rows.description['perturbations'] == [*ORDER] and rows.class_names[3] == 'cat'
-  refused('the number of base images there are', read, 'cifar10_p', folder, num_images=99)
+  refused(bad_setting('config.data.num_images', 99), read, 'cifar10_p', folder, num_images=99)
   some = whole(read('cifar10_p', folder, num_images=1))
   assert len(set(some['base_id'])) == 1 and some['frame'].tolist() == [0, 1, 2, 0, 1, 2, 3]
 

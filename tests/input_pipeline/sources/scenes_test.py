@@ -19,7 +19,7 @@ from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 from robustness.scenes.designs import cross
 from tests.cases import cases
 from tests.input_pipeline.domains import whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def save(path, size=(8, 6), mode='RGBA'):
@@ -78,9 +78,9 @@ def test_what_is_no_cutout_is_named(tmp_path, make, message):
 
 def test_folders_that_cannot_be_meant_are_named(tmp_path):
   folder = str(tmp_path)
-  refused("config.data.foregrounds is '', which is not a folder", find_cutouts, '')
-  refused('holds no class folders', find_cutouts, folder)
-  refused('config.data.backgrounds is .* which holds no image', find_backgrounds, folder)
+  refused(bad_setting('config.data.foregrounds', ''), find_cutouts, '')
+  refused(bad_setting('config.data.foregrounds'), find_cutouts, folder)
+  refused(bad_setting('config.data.backgrounds'), find_backgrounds, folder)
   save(tmp_path / 'bagle/one.png')
   refused("folder 'bagle' .*did you mean 'bagel'", find_cutouts, folder)
   (tmp_path / 'bagle').rename(tmp_path / 'bagel')
@@ -145,8 +145,8 @@ def test_pairs_are_fixed_and_a_subset_keeps_them(folders):
 def test_folders_and_cutouts_that_do_not_do_are_named(folders):
   for changes, message in (
     ({'canvas': 200}, 'the canvas has 200×200'),
-    ({'foregrounds': '/nowhere'}, "config.data.foregrounds is '/nowhere'"),
-    ({'backgrounds': ''}, "config.data.backgrounds is ''"),
+    ({'foregrounds': '/nowhere'}, bad_setting('config.data.foregrounds')),
+    ({'backgrounds': ''}, bad_setting('config.data.backgrounds', '')),
   ):
     refused(message, load, settings(**{**folders, **changes}))
   alone = pathlib.Path(folders['foregrounds']) / '../alone'

@@ -14,7 +14,7 @@ from robustness.models.imagenet_names import WNIDS
 from robustness.studies.si_score import SiScore
 from tests.cases import cases
 from tests.input_pipeline.domains import read
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 CLASSES = ('bagel', 'koala', 'lemon')
 BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of each class's only object
@@ -134,7 +134,7 @@ def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
   assert len({number % 6 for number in two}) == 2
   pairs = {number % 6 for number in four}
   assert four == {n for n in range(18) if n % 6 in pairs and n != LEFT_OUT}
-  refused('at most 6, the number of pairs of object and background there', chosen, 7)
+  refused(bad_setting('config.data.num_images', 7), chosen, 7)
 
 
 def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):

@@ -21,7 +21,7 @@ from robustness.studies.corruption_error import CorruptionError
 from robustness.training.evaluation import split_validation
 from tests.cases import cases
 from tests.input_pipeline.domains import levels, read, store, whole, write_domain
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def open_tfds(folder, name='tiny_set', **settings):
@@ -114,9 +114,9 @@ def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
 @cases(
   'settings, message',
   ({'name': ''}, "config.data.name is ''"),
-  ({'name': 'cifar1O'}, "'cifar1O', which TFDS does not know; did you mean 'cifar10'"),
-  ({'name': 'zzzzqqq'}, "'zzzzqqq', which TFDS does not know; nothing is called alike"),
-  ({'name': 'cifar10:9.9.9'}, "'cifar10:9.9.9', which TFDS cannot open"),
+  ({'name': 'cifar1O'}, bad_setting('config.data.name', 'cifar1O', words="did you mean 'cifar10'")),
+  ({'name': 'zzzzqqq'}, bad_setting('config.data.name', 'zzzzqqq')),
+  ({'name': 'cifar10:9.9.9'}, bad_setting('config.data.name', 'cifar10:9.9.9')),
   ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
   ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
   ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
@@ -236,7 +236,7 @@ def test_names_of_configs():
 def test_what_is_refused(folder, tmp_path):
   message = r"fog_\*', which no prepared config .*valid:"
   refused(message, open_corrupted, folder, 'some_corrupted/fog_*')
-  refused('none is prepared there', open_corrupted, tmp_path, 'cifar10_corrupted/*')
+  refused(bad_setting('config.data.name'), open_corrupted, tmp_path, 'cifar10_corrupted/*')
   write_config(tmp_path, 'snow_1', 0)
   write_config(tmp_path, 'snow_2', 0, count=2)
   refused('snow_1/1.0.0 and .*snow_2/1.0.0 differ .*3 and 2', open_corrupted, tmp_path)

@@ -14,7 +14,7 @@ from robustness.models import label_space
 from robustness.video import metadata
 from robustness.video.building import build
 from tests.input_pipeline.domains import read, whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 from tests.video import small_archive
 from tests.video.small_videos import SIDE, number_of, save_frames
 
@@ -201,7 +201,7 @@ def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
       assert (0 in groups) == (1 in groups), 'they share two frames'
     seen.add(tuple(frames.choose(1, seed)))
   assert len(seen) == 3
-  refused('num_images is 5, which counts anchors.*there are 4', frames.choose, 5, 0)
+  refused(bad_setting('config.data.num_images', 5), frames.choose, 5, 0)
 
 
 def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path):
@@ -239,14 +239,14 @@ def test_folders_and_splits(tmp_path):
   assert find_metadata(str(root), 'test') == root
   made(root / 'train')
   assert find_metadata(str(root), 'train') == root / 'train'
-  message = r"split is 'trian'.*: did you mean 'train'\? valid: 'train'\.$"
-  refused(message, find_metadata, str(root), 'trian')
+  expected = bad_setting('config.data.split', 'trian', r"did you mean 'train'\? valid: 'train'\.$")
+  refused(expected, find_metadata, str(root), 'trian')
   (tmp_path / 'fog').mkdir()
   refused(
     'no neighbor sets; .*looks like ImageNet-C .*; give', find_metadata, str(tmp_path), 'test'
   )
-  refused(r"config\.data\.metadata is 'none'", find_metadata, 'none', 'test')
-  refused(r"config\.data\.path is 'none'.*'v/000002\.JPEG'", video_neighbors.load, root, 'none')
+  refused(bad_setting('config.data.metadata', 'none'), find_metadata, 'none', 'test')
+  refused(bad_setting('config.data.path', 'none'), video_neighbors.load, root, 'none')
 
 
 @pytest.mark.parametrize('path', ['../v/1.jpg', '/v/1.jpg', 'v/../../1.jpg'])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cases import cases
 from tests.input_pipeline.domains import NUMBER, PIXELS, assert_reads_pixels, png, read, whole
-from tests.refusals import refused
+from tests.refusals import bad_setting, refused
 
 
 def write(file, members):
@@ -55,8 +55,8 @@ def test_labels_of_json_and_names_of_numbered_classes(folder):
 
 @pytest.mark.parametrize('path', ['', 'x-000000.tar', 'x-{000000..000002}.tar'])
 def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
-  message = "split is 'train', of which .* has no file; its files say no split: set it to ''"
-  refused(message, read, 'webdataset', folder / path, split='train')
+  expected = bad_setting('config.data.split', 'train', "(?i)its files say no split: set it to ''")
+  refused(expected, read, 'webdataset', folder / path, split='train')
 
 
 @cases(
