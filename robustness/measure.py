@@ -101,7 +101,7 @@ def measure(
     estimates += study.row_estimates(rows, evaluations)
   table = failures.with_classes(assemble(estimates), failed.estimates)
   table = _in_order_of_layers(
-    table, [c.select_layers((*study.layers, *study.outputs)) for c in used]
+    table, [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in used]
   )
   known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]

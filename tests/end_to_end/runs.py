@@ -22,7 +22,7 @@ from flax import traverse_util
 from PIL import Image
 
 from robustness import run as run_module
-from robustness.cli import process, running
+from robustness.cli import process, running, verification
 from robustness.config import defaults
 from robustness.models import weights
 from robustness.present import publish
@@ -77,7 +77,8 @@ def run(
   config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = True, devices: int = 2
 ) -> Results:
   """Runs a config on some devices, and checks what is said and shown of it and of its parts and
-  seeds; without figures and reports, which take most of a small run's time, if not `drawn`."""
+  seeds, and that their records give the same values; without figures and reports, which take most
+  of a small run's time, if not `drawn`."""
   own = jax.local_devices
 
   def some(*arguments: Any, **options: Any) -> list[jax.Device]:
@@ -90,6 +91,7 @@ def run(
       during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_: []))
     results = run_module.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
+  verification.unverifiable(workdir)  # refuses values that the records do not give
   for path in workdir.rglob('results.json'):
     assert said.complaints(Results.read(path.parent)) == [], path
     report = path.with_name('report.html')
