@@ -109,7 +109,7 @@ def measure(
   if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
     words[ACCURACY.name] += ', mean over all views but the clean one'
   shape = rows.image_shape
-  stated = {WHICH_NUMBERS: study.provenance(evaluations, shape)}
+  stated = {WHICH_NUMBERS: study.which_numbers(evaluations, shape)}
   samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,

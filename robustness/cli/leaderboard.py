@@ -43,7 +43,13 @@ from robustness.estimates.systematic import JOINT
 from robustness.estimates.table import assemble
 from robustness.evaluation import recorded_study
 from robustness.evaluation.recorded_study import RecordedStudy
-from robustness.evaluation.records import Layout, Records, RecordsReader, is_of_views
+from robustness.evaluation.records import (
+  PLACES_OF_TIES,
+  Layout,
+  Records,
+  RecordsReader,
+  is_of_views,
+)
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.choice import leading, levels
@@ -274,12 +280,14 @@ def add(folder: pathlib.Path, given: str, study_file: str = '') -> Iterator[str]
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes records in one compressed shard with the columns of the rows and `rank` alone."""
+  """Writes records in one compressed shard with the columns of the rows and ranks alone."""
   names = records.read(0, 0).arrays
   columns = {name: records.column(name) for name in names if not is_of_views(name)}
   ranks = records.table('rank')
   own = Records(folder, Layout(*ranks.shape, *ranks.shape), records.identity)
-  own.write(0, 0, {**columns, 'rank': ranks.astype(np.min_scalar_type(ranks.max()))}, compress=True)
+  places = {name: records.table(name) for name in PLACES_OF_TIES if name in names}
+  arrays = {**columns, **places, 'rank': ranks.astype(np.min_scalar_type(ranks.max()))}
+  own.write(0, 0, arrays, compress=True)
 
 
 def _entry(place: pathlib.Path, study_file: str) -> BoardEntry:

@@ -19,7 +19,7 @@ map of all 25,000 frequencies of ImageNet's images has about 5 MB a classifier."
 
 MAX_BYTES_PER_SHARD = 2**31
 """2 GiB, of the inflated arrays of one shard of records, which a run holds in memory as it writes
-it. Without logits a row and a view take 16 bytes: 128 million of both fit."""
+it. Without logits a row and a view take 20 bytes: 107 million of both fit."""
 
 MAX_BYTES_OF_TEXT = 2**30
 """1 GiB, of one JSON file: the largest annotations of COCO have 0.45 GB."""

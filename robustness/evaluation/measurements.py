@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.evaluation.records import MAX_PLACE, PLACES_OF_TIES
 from robustness.evaluation.views import Observe, Views
 
 FINITE = 'finite'
@@ -80,9 +81,10 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     labels: int32 [B], or [B, L] padded with -1.
 
   Returns:
-    `prediction` int32, `rank` int32 (number of classes scored above the true one), `probability`
-    float32 of the true class, `confidence` float32 of the predicted class, `finite` bool (no NaN
-    and no +inf), each [B].
+    `prediction` int32, `rank` int32 (number of classes scored above the true one),
+    `rank/first` and `rank/last` int16 (rank if the true class came before, and after, all others
+    with its score), `probability` float32 of the true class, `confidence` float32 of the predicted
+    class, `finite` bool (no NaN and no +inf), each [B].
   """
   num_classes = logits.shape[-1]
   several = labels[:, None] if labels.ndim == 1 else labels
@@ -96,12 +98,19 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   # XLA may compute cheap logits again for each use, with other last digits: argmax decides.
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(above.sum(-1), 1))
-  rank = jnp.where(real, rank, num_classes).min(1)
+  rank = jnp.where(real, rank, num_classes)
+  best = rank.argmin(1)[:, None]
+  first = (logits[:, None, :] > own[:, :, None]).sum(-1)
+  last = (logits[:, None, :] >= own[:, :, None]).sum(-1) - 1
   probabilities = jax.nn.softmax(logits)
   own_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {
     'prediction': prediction,
-    'rank': rank.astype(jnp.int32),
+    'rank': rank.min(1).astype(jnp.int32),
+    **{
+      name: jnp.take_along_axis(jnp.minimum(place, MAX_PLACE), best, 1)[:, 0].astype(jnp.int16)
+      for name, place in zip(PLACES_OF_TIES, (first, last), strict=True)
+    },
     'probability': jnp.where(real, own_probability, 0).max(1),
     'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from absl import logging
 
 from robustness.core.errors import KEYS, InputError
 from robustness.estimates.outcomes import Outcomes
-from robustness.evaluation.records import Records, RecordsReader, Shard
+from robustness.evaluation.records import FIRST_PLACE, LAST_PLACE, Records, RecordsReader, Shard
 from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
 
@@ -45,6 +46,8 @@ BASE = 'base_id'
 """The column of rows that says which image a stored version is of."""
 Statistic = Callable[[Shard], np.ndarray]
 """From a shard to values of its rows and views, booleans or floats [n, v]."""
+MOST_TIES = 0.01
+"""Share of answers that equal scores may decide in a top-k accuracy."""
 ONE_VIEW = pd.DataFrame(index=range(1))
 """The facets of the view of a study that shows images as they are."""
 
@@ -76,9 +79,32 @@ class Recorded:
       refuse_versions((BASE,))
 
   def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out classes of all classifiers or no records say these."""
+    """Returns 1, and k if it leaves out classes of all classifiers or no records say these, and
+    ties decide few answers (`decided_by_ties`); what is left out for ties is logged."""
     counts = [len(own.records.identity.get('classes', ())) for own in self.evaluations]
-    return sorted({1, k if k < min(filter(None, counts), default=k + 1) else 1})
+    if k >= min(filter(None, counts), default=k + 1):
+      return [1]
+    if reason := self.decided_by_ties(k):
+      logging.warning('%s', reason)
+      return [1]
+    return sorted({1, k})
+
+  def decided_by_ties(self, k: int) -> str:
+    """Returns why there is no top-k accuracy: the classifiers of which more than `MOST_TIES` of the
+    answers are right or wrong by the order of classes with equal scores; '' where there is."""
+    if k == 1:  # argmax decides, which is the prediction
+      return ''
+    shares = {
+      own.label: float(own.records.values(functools.partial(is_decided_by_ties, k=k)).mean())
+      for own in self.evaluations
+    }
+    tied = [f'{label} ({share:.0%})' for label, share in shares.items() if share > MOST_TIES]
+    if not tied:
+      return ''
+    return (
+      f'top-{k} is left out: equal scores of classes decide answers of {", ".join(tied)}, as of '
+      'one-hot outputs. Set config.study.top_k=1, or give scores of all classes.'
+    )
 
   def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
     """Returns a statistic of every row and view, in memory; for `weight` [V] see `Outcomes`.
@@ -134,6 +160,14 @@ def wrong(shard: Shard, k: int = 1) -> np.ndarray:
 def right(shard: Shard, k: int = 1) -> np.ndarray:
   """Returns whether the true class is among the k best, bool [n, v]."""
   return shard['rank'] < k
+
+
+def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
+  """Returns whether the order of classes with the score of the true one decides if that is among
+  the k best, bool [n, v]; False in records of earlier versions."""
+  if FIRST_PLACE not in shard.arrays:
+    return np.zeros(shard['rank'].shape, bool)
+  return (shard[FIRST_PLACE] < k) & (shard[LAST_PLACE] >= k)
 
 
 def _rounds(rounds: SequentialRecords, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:

@@ -41,6 +41,11 @@ SEAL = '_seal'
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """What is kept of every row in every view; more of that kind has a slash in its name."""
+PLACES_OF_TIES = FIRST_PLACE, LAST_PLACE = 'rank/first', 'rank/last'
+"""Ranks of the true class before, and after, all others with its score; records of earlier versions
+lack them."""
+MAX_PLACE = 2**15 - 1
+"""Of these, which are int16: no k is larger."""
 
 
 class NotRecordedError(InputError):
@@ -99,10 +104,11 @@ class Shard:
     arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1), `image_digest`
       uint32 [n] and the columns that their data have, such as `severity` [n]; for every row and
       view [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0 is top-1
-      right), `probability` float32 of the true class, `confidence` float32 of the predicted one (16
-      bytes a row and view in all), and what the study asked for, such as `layer_change/stage1`
-      float32 or `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their
-      names. `total/<name>` float64 [v, ...] is summed over the n rows.
+      right), `rank/first` and `rank/last` int16 (before and after all classes with its score),
+      `probability` float32 of the true class, `confidence` float32 of the predicted one (20 bytes a
+      row and view in all), and what the study asked for, such as `layer_change/stage1` float32 or
+      `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their names.
+      `total/<name>` float64 [v, ...] is summed over the n rows.
   """
 
   rows: slice

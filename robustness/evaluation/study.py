@@ -76,6 +76,7 @@ class Study(Part):
       until the interval of its share of wrong, or right, rows is at most ± half_width wide
       (docs/sequential.md); what is taken over several views rests on the rows that all have.
       0 shows every view to all rows. A study that allows it has the field.
+    top_k: k of a second accuracy or error; a study that has one has the field.
   """
 
   section: ClassVar[str] = 'config.study'
@@ -92,6 +93,7 @@ class Study(Part):
   allows_adaptation: ClassVar[bool] = False
   false_discovery_rate = 0.05
   half_width = 0.0
+  top_k = 1
 
   confidence: float = dataclasses.field(default=0.95, kw_only=True)
 
@@ -266,6 +268,12 @@ class Study(Part):
     lines = provenance.data_lines(data, digest, num_images(records), image_shape)
     compared = provenance.comparable(self.differences(records, image_shape))
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
+
+  def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
+    """Returns `provenance`, with the reason where equal scores leave top-k out."""
+    table = self.provenance(evaluations, image_shape)
+    reason = Recorded(evaluations).decided_by_ties(self.top_k)
+    return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
     """Yields the table of results, part by part; see `robustness.estimates.means`."""

@@ -273,6 +273,8 @@ def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class(
   ties = summarise(jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4), jnp.arange(4))
   np.testing.assert_array_equal(ties['rank'], [0, 1, 2, 3], 'rank zero is a right prediction')
   np.testing.assert_array_equal(ties['prediction'], [0, 0, 0, 0])
+  np.testing.assert_array_equal(ties['rank/first'], [0, 0, 2, 2])
+  np.testing.assert_array_equal(ties['rank/last'], [1, 1, 3, 3])
   logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
   recorded = summarise(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
   np.testing.assert_array_equal(recorded['rank'], [0, 3, 0])

@@ -1,15 +1,16 @@
 """Accuracy from raw records: counts, intervals and the paired comparison."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
+from robustness.evaluation.measurements import FINITE, summarise
 from robustness.evaluation.outcomes import Recorded
-from robustness.evaluation.records import Layout, Records
-from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy import Accuracy
+from robustness.studies.corruption_error import CorruptionError
 from tests.made_records import made
 from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, table_of
@@ -70,6 +71,41 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   of_class = assemble(findings.estimates)
   assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
   assert Recorded([only]).top_k(1) == Recorded([only]).top_k(2) == [1]
-  three = Records(tmp_path / 'three', Layout(6, 1, 6, 1), {'classes': ['left', 'right', 'up']})
-  more = Evaluation('three', three)
+  more = made(tmp_path / 'three', arrays, classes=['left', 'right', 'up'])
   assert Recorded([more]).top_k(2) == [1, 2] and Recorded([more, only]).top_k(2) == [1]
+
+
+@pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
+def test_top_k_that_equal_scores_decide_is_left_out_and_said(tmp_path, caplog, study):
+  """One-hot answers: nine classes have the score 0, in whatever order."""
+  labels = np.arange(200) % 10
+  chosen = np.where(np.arange(200) < 120, labels, (labels + 3) % 10)
+  scores = {
+    'one_hot': np.eye(10)[chosen],
+    'impossible': np.where(np.eye(10)[chosen] > 0, 0, -np.inf),
+    'distinct': np.eye(10)[chosen] * 9 + np.arange(10) / 10,
+    'few_ties': np.eye(10)[chosen] * 9 + np.arange(10) / 10 * (np.arange(200) != 150)[:, None],
+  }
+  views = len(study.views(SHAPE))
+  evaluations = {}
+  for name, logits in scores.items():
+    answers = summarise(jnp.asarray(logits, jnp.float32), jnp.asarray(labels))
+    fields = {k: np.repeat(v, views).reshape(200, views) for k, v in answers.items() if k != FINITE}
+    columns = {'label': labels, 'example_id': np.arange(200), 'image_digest': np.zeros(200)}
+    made_up = made(tmp_path / name, {**fields, **columns}, classes=[str(i) for i in range(10)])
+    evaluations[name] = made_up
+  for name in ('distinct', 'few_ties'):
+    assert any('top5' in q for q in table_of(study, [evaluations[name]]).quantity), name
+    assert 'equal scores' not in dict(study.which_numbers([evaluations[name]], SHAPE).rows)
+  assert not caplog.messages
+  for name in ('one_hot', 'impossible'):
+    both = [evaluations['distinct'], evaluations[name]]
+    assert not any('top5' in quantity for quantity in table_of(study, both).quantity)
+    assert f'{name} (40%)' in caplog.text and 'config.study.top_k=1' in caplog.text
+    assert f'{name} (40%)' in dict(study.which_numbers(both, SHAPE).rows)['equal scores']
+
+
+def test_records_without_places_of_ties_have_a_top_k(tmp_path):
+  old = {'rank': np.arange(10)[:, None], 'label': np.arange(10), 'example_id': np.arange(10)}
+  evaluation = made(tmp_path / 'old', old, classes=[str(i) for i in range(10)])
+  assert Recorded([evaluation]).top_k(5) == [1, 5]
