@@ -28,7 +28,7 @@ PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
 FOLDS, MANY_CLASSES = 5, 20
 LARGEST = 100.0
 """Of 1/T and of the diagonal: no number is the best where all predictions are right."""
-_PRECISE, _ROUGH = 1e-13, 1e-9
+_PRECISE, _ROUGH = 1e-12, 1e-6
 """Relative changes of the loss at which a search ends: of a result, of a penalty that is tried."""
 
 
