@@ -6,10 +6,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -71,15 +73,17 @@ class Entry:
 
 
 def read_entries(
-  workdirs: Mapping[str, pathlib.Path], study_file: str = ''
+  workdirs: Mapping[str, pathlib.Path], study_file: str = '', typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
   """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
 
-  Tasks that measure images alone are left out.
+  Tasks that measure images alone are left out, and so are, with a note on stderr, tasks that some
+  of the workdirs lack.
 
   Args:
     workdirs: by name, see `named_workdirs`.
     study_file: FILE.py:NAME that the user gives for the study of that name; '' for none.
+    typed: the names that the user typed, see `typed_labels`.
 
   Raises:
     InputError: fewer than two classifiers, workdirs of different studies or of different settings
@@ -95,13 +99,21 @@ def read_entries(
       for name, of in tasks.items()
     )
     raise InputError(f'these workdirs have no study or task in common ({listed}).')
+  for task in dict.fromkeys(itertools.chain(*tasks.values())):
+    holders = [name for name, studies in tasks.items() if task in studies]
+    if task not in common:
+      print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
   common = [task for task in common if first[task].study.needs_classifier]
   if not common:
     raise InputError(
       f'{", ".join(workdirs)} measure images alone: give workdirs of studies of classifiers.'
     )
   labels = distinct_labels(
-    {name: {e.label for task in common for e in of[task].evaluations} for name, of in tasks.items()}
+    {
+      name: {e.label for task in common for e in studies[task].evaluations}
+      for name, studies in tasks.items()
+    },
+    typed,
   )
   entries = {
     task: [
@@ -126,13 +138,9 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   """Returns the paths of workdirs, PATH or LABEL=PATH, by label, or by the name of the folder;
   refuses two of one name."""
   named = {}
-  for given in workdirs:
-    label, equals, place = given.partition('=')
-    if equals and '/' not in label and label.strip() and not os.path.exists(given):
-      label, path = label.strip(), expanded(place)
-    else:
-      path = expanded(given)
-      label = path.resolve().name
+  for text in workdirs:
+    label, path = _label_and_path(text)
+    label = label or path.resolve().name
     check_name('the comparison', label, is_key=False)
     named[label] = path
   if len(named) < len(workdirs):
@@ -143,14 +151,45 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   return named
 
 
-def distinct_labels(own: Mapping[str, set[str]]) -> dict[tuple[str, str], str]:
-  """Returns a label for each classifier, by its workdir and the label that it has there: that label
-  where no other workdir has it; else the workdir's name if it has but one classifier, and else
-  both, as do all if two would have one label."""
-  count = collections.Counter(label for labels in own.values() for label in labels)
+def typed_labels(workdirs: Sequence[str]) -> set[str]:
+  """Returns the labels that the user typed before workdirs, as LABEL=PATH."""
+  return {label for label, _ in map(_label_and_path, workdirs) if label}
+
+
+def _label_and_path(text: str) -> tuple[str, pathlib.Path]:
+  """Splits LABEL=PATH; the label of a plain path is ''."""
+  label, equals, place = text.partition('=')
+  if equals and '/' not in label and label.strip() and not os.path.exists(text):
+    return label.strip(), expanded(place)
+  return '', expanded(text)
+
+
+def distinct_labels(
+  labels_by_workdir: Mapping[str, set[str]], typed: Collection[str] = ()
+) -> dict[tuple[str, str], str]:
+  """Returns a label for each classifier that no other one has.
+
+  The only classifier of a workdir has the label that the user typed for the workdir. Any other
+  classifier keeps its label where it is the only one with it; else it has the name of the workdir,
+  if it is the only classifier there, or both. All have both if two would have one label.
+
+  Args:
+    labels_by_workdir: the labels of the classifiers of each workdir.
+    typed: the names of workdirs that the user typed.
+
+  Returns:
+    The labels by name of the workdir and label in it.
+  """
+  count = collections.Counter(itertools.chain(*labels_by_workdir.values()))
+
+  def chosen(name: str, label: str, is_only: bool) -> str:
+    if is_only and (name in typed or count[label] > 1):
+      return name
+    return label if count[label] == 1 else f'{name} {label}'
+
   distinct = {
-    (name, label): label if count[label] == 1 else name if len(labels) == 1 else f'{name} {label}'
-    for name, labels in own.items()
+    (name, label): chosen(name, label, len(labels) == 1)
+    for name, labels in labels_by_workdir.items()
     for label in labels
   }
   alike = len(set(distinct.values())) < len(distinct)

@@ -64,7 +64,9 @@ def run(
   `comparison.with_references`, for `study_file` `workdir.read`.
   """
   workdir.refuse_results(out)
-  entries = comparison.read_entries(comparison.named_workdirs(workdirs), study_file)
+  entries = comparison.read_entries(
+    comparison.named_workdirs(workdirs), study_file, comparison.typed_labels(workdirs)
+  )
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}

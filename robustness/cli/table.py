@@ -60,7 +60,10 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
     found[name] = Results.read(path)
     for reason in [*verification.unverifiable(path).values()][:1]:
       print(f'note: {name}: {reason}', file=sys.stderr)
-  labels = comparison.distinct_labels({name: set(own.labels) for name, own in found.items()})
+  labels = comparison.distinct_labels(
+    {name: set(results.labels) for name, results in found.items()},
+    comparison.typed_labels(workdirs),
+  )
   tasks: dict[str, dict[str, Results]] = {}
   for name, results in found.items():
     for task, own in results.over_seeds.by_task.items():

@@ -447,3 +447,26 @@ def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
   ):
     refused(message, compare, tmp_path, names)
   refused('is a workdir: give a folder', program.run, list(workdirs), pathlib.Path(workdirs[0]))
+
+
+def test_a_typed_label_names_the_only_classifier_of_its_workdir(tmp_path, capsys):
+  finished_runs.write(tmp_path / 'one', {'net': FIRST})
+  finished_runs.write(tmp_path / 'other', {'plain': SECOND})
+  typed = [f'mine={tmp_path / "one"}', str(tmp_path / 'other')]
+  program.main([*typed, f'--out={tmp_path / "out"}'])
+  assert set(Results.read(tmp_path / 'out').labels) == {'mine', 'plain'}
+  several = comparison.distinct_labels({'mine': {'a', 'b'}, 'x': {'c'}}, typed=('mine', 'x'))
+  assert set(several.values()) == {'a', 'b', 'x'}
+
+
+def test_tasks_that_one_run_lacks_are_named(tmp_path, capsys):
+  for name, tasks in (('a', ('clean', 'fog')), ('b', ('clean',))):
+    parts = {
+      'clean': finished_runs.write(tmp_path / f'{name}_plain', {'net': FIRST}),
+      'fog': finished_runs.write_corrupted(
+        tmp_path / f'{name}_fog', {'net': FIRST}, {'net': SECOND}
+      ),
+    }
+    finished_runs.write_battery(tmp_path / name, {task: parts[task] for task in tasks})
+  program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={tmp_path / "out"}'])
+  assert 'note: task fog is left out: only a has it' in capsys.readouterr().err
