@@ -103,7 +103,7 @@ class Recorded:
       return ''
     return (
       f'top-{k} is left out: equal scores of classes decide answers of {", ".join(tied)}, as of '
-      'one-hot outputs. Set config.study.top_k=1, or give scores of all classes.'
+      f'one-hot outputs. Set {KEYS.study.top_k}=1, or give scores of all classes.'
     )
 
   def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
