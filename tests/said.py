@@ -9,7 +9,7 @@ import itertools
 import math
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from unittest import mock
 
@@ -54,9 +54,11 @@ def complaints(results: Results) -> list[str]:
   """Returns what is wrong in the rows, sentences and tables of results."""
   found = findings(results)
   texts = [finding.text for finding in found]
+  table = results.over_seeds.table
+  names = {str(value) for facet in facets_of(table) for value in table[facet].dropna().unique()}
   return [
     *rows(results),
-    *itertools.chain(*(sentence(text) for text in texts)),
+    *itertools.chain(*(sentence(text, names) for text in texts)),
     *itertools.chain(*(verdicts(finding, results) for finding in found)),
     *itertools.chain(*(extremes(finding, results) for finding in found)),
     *told_twice(texts),
@@ -78,8 +80,11 @@ def rows(results: Results) -> Iterator[str]:
       yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{least}, {most}]'
 
 
-def sentence(text: str) -> Iterator[str]:
-  if re.search(r'\b(nan|None|NaN|unknown|<NA>)\b', text) or not text.endswith('.'):
+def sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
+  """Yields what is wrong in a sentence; `names` are values of facets, such as a set of images that
+  is called 'unknown'."""
+  undefined = {'nan', 'None', 'NaN', 'unknown', 'NA'} - set(names)
+  if undefined & set(re.findall(r'\w+', text)) or not text.endswith('.'):
     yield f'no sentence: {text}'
   intervals = [_numbers(*match) for match in _TOLD.findall(_plain(text))]
   if not intervals:
