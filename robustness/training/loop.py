@@ -267,8 +267,8 @@ class _Run:
 
   def _preempted(self, step: int) -> Preempted:
     return Preempted(
-      f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved; the same '
-      'command goes on from there.'
+      f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved. Run the '
+      'same command to resume.'
     )
 
 

@@ -156,7 +156,7 @@ def test_in_an_empty_folder_it_makes_a_run_and_draws_it(name, installed, tmp_pat
     table, worst, *_ = [data['text/markdown'] for data in outputs if 'text/markdown' in data]
     for row in headlines.table(Results.read(workdir).by_task).rows:
       assert '| ' + ' | '.join(map(str, row)) + ' |' in table
-    assert 'Of all tasks natural is worst in' in worst
+    assert 'Of all tasks, natural errs most in' in worst
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_stopped_in_training_between_shards_and_while_publishing(
     process.send_signal(number)
     output = runs.finish(process, status=status)
     assert said.format(workdir=tmp_path) in output and (
-      'the same command goes on' in output
+      'Run the same command to resume' in output
     ) == bool(said)
     times = runs.shard_times(tmp_path)
     assert before.items() <= times.items(), 'a recorded shard was computed again'

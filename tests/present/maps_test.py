@@ -102,5 +102,5 @@ def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numb
   texts = [
     text for axes in maps.grids([panel] * count, 'row', 'column').axes for text in axes.texts
   ]
-  assert {text.get_text() for text in texts} == {'50.00' if numbers else ''}
+  assert {text.get_text() for text in texts} == {'50' if numbers else ''}
   assert not numbers or min(text.get_fontsize() for text in texts) >= maps.SMALLEST_NUMBER
