@@ -9,6 +9,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,6 +20,7 @@ from robustness.classifiers import from_file
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.precision import in_32_bits
+from robustness.core.progress import phase
 from robustness.core.rows import Rows, identity_of, random_order
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth, fixed_size
@@ -31,6 +33,7 @@ from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part
+from robustness.evaluation.stored_pictures import stored_picture
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
@@ -46,8 +49,8 @@ from robustness.results import (
 )
 from robustness.training.checkpoint import PROGRESS
 
-MOST_VIEWS, FEWEST_CHUNKS = 32, 8
-"""Of a step. Its last chunk is filled up, which costs half a chunk a round in the mean."""
+MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
+"""Of a round. The last chunk is padded, which wastes half a chunk per round on average."""
 PASSES = 'passes'
 PASSES_COLUMNS = (
   *('classifier', 'half width', 'views', 'images of a view, fewest', 'images of a view, most'),
@@ -76,39 +79,51 @@ def measure(
   parallel = create(execution.parallel)
   needed = study.needed_rows(rows)
   rows = needed.kept() if needed is not rows and len(classifiers) > 1 else needed
-  used = classifiers if study.needs_classifier else []
-  evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in used]
+  measured = classifiers if study.needs_classifier else []
+  evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in measured]
   evaluated = evaluated or [(None, rows)]
   evaluations = of_recorded(
     {
-      c.name if c else IMAGES: _recorded(execution, study, c, own, parallel, folder)
-      for c, own in evaluated
+      c.name if c else IMAGES: _recorded(execution, study, c, matched, parallel, folder)
+      for c, matched in evaluated
     }
   )
-  _check_same_images(evaluations)
-  rows = evaluated[0][1]
-  findings = study.reduce(evaluations, rows.image_shape)
+  with phase(f'{study.name}: estimates and pictures'):
+    _check_same_images(evaluations)
+    return _results(study, execution, evaluated, evaluations, training)
+
+
+def _results(
+  study: Study,
+  execution: Execution,
+  evaluated: Sequence[tuple[Classifier | None, Rows]],
+  evaluations: Sequence[Evaluation],
+  training: Mapping[str, Rows] | None,
+) -> Results:
+  """Reduces the records of a study, with the classifiers and rows that they are of."""
+  rows, classifiers = evaluated[0][1], [c for c, _ in evaluated if c]
+  shape = rows.image_shape
+  findings = study.reduce(evaluations, shape)
   compared = Findings()
   if training is not None and isinstance(study, StudiesTrainings):
     compared = study.training_findings(rows, training)
   key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
   described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance} for c in used
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+    for c in classifiers
   ] or [{'label': IMAGES, 'note': NO_CLASSIFIER}]
   estimates = [*findings.estimates, *compared.estimates]
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
   table = failures.with_classes(assemble(estimates), failed.estimates)
-  table = _in_order_of_layers(
-    table, [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in used]
-  )
-  known, there = {quantity.name for quantity in study.quantities}, set(table.quantity)
-  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in there - known]
-  words = {own.name: own.words for own in by_class}
+  layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
+  table = _in_order_of_layers(table, layers)
+  declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
+  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
+  words = {quantity.name: quantity.words for quantity in by_class}
   if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
     words[ACCURACY.name] += ', mean over all views but the clean one'
-  shape = rows.image_shape
   stated = {WHICH_NUMBERS: study.which_numbers(evaluations, shape)}
   samples = study.sample_arrays(rows, key, findings)
   return Results(
@@ -121,7 +136,7 @@ def measure(
     table=table,
     quantities=(
       *study.quantities,
-      *(dataclasses.replace(own, words=words[own.name], headline=False) for own in by_class),
+      *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
     ),
   )
 
@@ -157,17 +172,19 @@ def _failures(
   which writes the results."""
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings, places = failures.findings(study, evaluations, evaluated[0][1].image_shape)
+  findings, places_by_label = failures.findings(study, evaluations, evaluated[0][1].image_shape)
   for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
-    prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
-    own = places[evaluation.label]
+    places = places_by_label[evaluation.label]
+    if not (len(places) and classifier and jax.process_index() == 0):
+      continue
+    stored = [stored_picture(evaluation.records, row, view) for row, view in places.tolist()]
     if evaluation.rounds:
-      of = rows.num_examples, seed, evaluation.rounds.design
-      places_of = [places_of_round(k, *of) for k in range(evaluation.rounds.common)]
-      own[:, 0] = np.concatenate(places_of)[own[:, 0]]
-    if len(own) and classifier and jax.process_index() == 0:
-      pictures = one_view.damaged(study, rows, own, key, classifier)
-      findings.arrays[prefix + FAILURE_IMAGES] = pictures
+      order = rows.num_examples, seed, evaluation.rounds.design
+      places_by_round = [places_of_round(k, *order) for k in range(evaluation.rounds.common)]
+      places[:, 0] = np.concatenate(places_by_round)[places[:, 0]]
+    prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
+    pictures = one_view.damaged(study, rows, places, key, classifier, stored)
+    findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 
 
@@ -184,17 +201,22 @@ def evaluator_for(
 ) -> Evaluator:
   """Returns what makes the records of a study."""
   adapts = classifier is not None and classifier.adaptation is not None
-  stream = {'stream_rows': rows.num_examples // rows.description.get('parts', 1)} if adapts else {}
+  views, further = study.views(rows.image_shape), dict[str, Any]()
+  if adapts:
+    further['stream_rows'] = rows.num_examples // rows.description.get('parts', 1)
+  elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
+    table = study.view_table(rows.image_shape)
+    further['pictured'] = table if table.counted is None else None
   return (AdaptingEvaluator if adapts else Evaluator)(
     classifier,
-    study.views(rows.image_shape),
+    views,
     random_keys.stream(execution.seed, study.stream),
     parallel,
     classifier.select_layers(study.layers) if classifier else (),
     classifier.select_outputs(study.outputs) if classifier else (),
     study.summarise_output,
     study.name,
-    **stream,
+    **further,
   )
 
 
@@ -265,7 +287,7 @@ def evaluate_in_rounds(
   """
   rounds = SequentialRecords(directory, design, len(evaluator.views))
   count, trials = len(evaluator.views), design.trials
-  views = even_part(count, max(1, min(MOST_VIEWS, count // FEWEST_CHUNKS)))
+  views = even_part(count, max(1, min(MAX_VIEWS_PER_STEP, count // MIN_CHUNKS)))
   size = evaluator.layout(trials, min(batch_size, trials), views_per_step or views)
   processes = jax.process_index(), jax.process_count()
   while rounds.next_views.size:

@@ -23,6 +23,7 @@ from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core.errors import InputError, naming
 from robustness.core.precision import in_32_bits
+from robustness.core.progress import phase
 from robustness.core.rows import Rows
 from robustness.core.settings import Section, without_inherited
 from robustness.environments.class_groups import from_settings, with_groups
@@ -74,14 +75,15 @@ def run_and_present(
     experiment_by_folder = {
       log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
     } or {log.path: experiment}
-    builders = {
-      folder: builder_for(seeded, rows, folder, log.path / 'features')
-      for folder, seeded in experiment_by_folder.items()
-    }
-    first = next(iter(builders.values()))
-    recipes = check_studies(first, rows)
-    if first.needs_training:
-      check_measurable(experiment, list(first.planned.values()), rows)
+    with phase('images and checks of the config'):
+      builders = {
+        folder: builder_for(seeded, rows, folder, log.path / 'features')
+        for folder, seeded in experiment_by_folder.items()
+      }
+      first = next(iter(builders.values()))
+      recipes = check_studies(first, rows)
+      if first.needs_training:
+        check_measurable(experiment, list(first.planned.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
       preview(experiment, rows, recipes, [*builders])
@@ -162,7 +164,8 @@ def write_results(
   environment = log.current_environment()
   if folder == log.path:
     workdir.write_json(folder / workdir.ENVIRONMENT, environment)
-  figures = publish(folder, results, presented, environment, log.config, figures_of_tasks)
+  with phase('figures and report'):
+    figures = publish(folder, results, presented, environment, log.config, figures_of_tasks)
   values = named_values(results.over_seeds.table, 'results')
   JsonLinesWriter(folder / 'log.jsonl').write_scalars(0, values)
   return figures
@@ -177,7 +180,8 @@ def _score_predictions(
   score = studies.scores_of(study, sections)
   with workdir.locked(directory):
     log = workdir.RunLog.begin(directory, config, sections.get('seed', 0), command)
-    evaluations, findings, settings, data = score(log.path / workdir.RECORDS)
+    with phase(f'{study.name}: estimates'):
+      evaluations, findings, settings, data = score(log.path / workdir.RECORDS)
     log.write_config_and_environment()
     identities = [evaluation.records.identity for evaluation in evaluations]
     classifiers = [

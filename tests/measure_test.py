@@ -9,8 +9,10 @@ from robustness.config.experiment import Execution
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
+from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, right
 from robustness.evaluation.provenance import COMPARABLE
+from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.measure import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
@@ -57,6 +59,49 @@ def test_damaged_images_are_shown_as_they_were_recorded(name, tmp_path):
   assert stated['images'] == '40' and len(stated['digest of the images']) == 12
   assert stated[COMPARABLE].startswith('no: the data are not known')
   _check_classes(results)
+
+
+ATTACKS = {
+  'all at once': (STUDIES['attack_error'], Execution()),
+  'a row and a view a shard': (STUDIES['attack_error'], Execution(batch_size=1, views_per_step=1)),
+  'parts of views': (STUDIES['attack_error'], Execution(batch_size=16, views_per_step=2)),
+  'rounds': (dataclasses.replace(STUDIES['attack_error'], half_width=0.3), Execution()),
+}
+"""Studies of attacks with how their records are cut."""
+
+
+@pytest.mark.parametrize('case', ATTACKS)
+def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch):
+  """They are those that the attack makes again, and it is not run again for them."""
+  study, execution = ATTACKS[case]
+  study = dataclasses.replace(study, epsilons=(0.1, 0.2))
+  network, data, folder = classifier('first', 0), rows(), tmp_path / 'records'
+  attacked = []
+  with monkeypatch.context() as patch:
+    patch.setattr(one_view, 'show', lambda *_: attacked.append(1))
+    results = measure(study, execution, [network], data, folder)
+  assert not attacked and list(folder.glob('**/*.npz'))
+  pictures = results.arrays['failure_images']
+  monkeypatch.setattr('robustness.measure.stored_picture', lambda *_: None)
+  again = measure(study, execution, [network], data, folder).arrays['failure_images']
+  assert len(pictures) == len(again) > 0
+  assert np.abs(pictures.astype(int) - again).max() <= 1  # another program rounds otherwise
+  if not study.half_width:
+    whole = measure(study, Execution(), [network], data, tmp_path / 'whole')
+    damaged = [
+      [(row[1], row[6]) for row in each.tables['most damaged images'].rows]
+      for each in (whole, results)
+    ]
+    assert damaged[0] == damaged[1]
+    assert np.abs(pictures.astype(int) - whole.arrays['failure_images']).max() <= 1
+
+
+def test_pictures_that_earlier_records_lack_are_made_again(tmp_path, monkeypatch):
+  study, network, data = STUDIES['attack_error'], classifier('first', 0), rows()
+  stored = measure(study, Execution(), [network], data, tmp_path / 'new').arrays['failure_images']
+  monkeypatch.setattr(MistakesOfBlock, 'add', lambda *_: {})
+  made = measure(study, Execution(), [network], data, tmp_path / 'old').arrays['failure_images']
+  assert np.abs(stored.astype(int) - made).max() <= 1
 
 
 def test_of_composed_pictures_only_the_view_is_shown(tmp_path):

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.progress import phase
 from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
   recorded_study.add_flag(parser)
   given = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
-  results = run(given.workdirs, given.out, given.common, command, given.reference, given.study)
+  with phase('estimates, figures and report'):
+    results = run(given.workdirs, given.out, given.common, command, given.reference, given.study)
   for task, of in results.by_task.items():
     print(*([f'{task}:'] if task else []), *text.summary(_printed(of)), '', sep='\n')
   print(f'accuracies in every view, and figures: {given.out}/report.html')

@@ -1,21 +1,77 @@
 """Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
 
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
 from absl import logging
 from tqdm import tqdm
 
 LINE_SECONDS = 20.0
+PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
+"""When a phase is first shown, how often waiting is told, and how often after that many seconds."""
+
+
+class Heartbeat:
+  """Calls a function from a thread while other work goes on."""
+
+  def __init__(self, beat: Callable[[float], None], first: float, every: float):
+    """Calls `beat(seconds since now)` after `first` seconds, then after every `every` ones, which
+    are `SLOW_BEAT_SECONDS` once so many have passed."""
+    self._stopped = threading.Event()
+    self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
+    self._thread.start()
+
+  def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
+    seconds, wait = 0.0, first
+    while not self._stopped.wait(wait):
+      seconds += wait
+      beat(seconds)
+      wait = SLOW_BEAT_SECONDS if seconds >= SLOW_BEAT_SECONDS > every > 1 else every
+
+  def stop(self) -> None:
+    """Ends the calls, and waits for one that is under way."""
+    self._stopped.set()
+    self._thread.join()
+
+
+@contextlib.contextmanager
+def phase(label: str) -> Iterator[None]:
+  """Shows that work of unknown length is alive, from `PHASE_SECONDS` on: on a terminal a bar with
+  the time, elsewhere lines with the seconds, and how long it took."""
+  bars: list[tqdm] = []
+  start, is_terminal = time.monotonic(), sys.stderr.isatty()
+
+  def show(seconds: float) -> None:
+    if not is_terminal:
+      logging.info('%s … %.0f s', label, seconds)
+    elif bars:
+      bars[0].refresh()
+    else:
+      bars.append(tqdm(desc=label, bar_format='{desc} … {elapsed}'))
+      bars[0].start_t -= seconds
+
+  heartbeat = Heartbeat(show, PHASE_SECONDS, 1.0 if is_terminal else BEAT_SECONDS)
+  try:
+    yield
+  finally:
+    heartbeat.stop()
+    seconds = time.monotonic() - start
+    for bar in bars:
+      bar.close()
+    if not is_terminal and seconds >= PHASE_SECONDS:
+      logging.info('%s in %.1f s', label, seconds)
 
 
 class Progress:
   """Counts work done and tells how fast it goes and how long it will take.
 
   Draws a bar on a terminal; elsewhere logs a line at most every `LINE_SECONDS`, and at the end.
-  The first step, which compiles, is no part of the rate.
+  The first step, which compiles, is no part of the rate; lines say how long it has taken so far,
+  and what is done where a later one takes long.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -35,6 +91,8 @@ class Progress:
       self._bar.set_postfix_str('compiling …' if initial < total else '')
     elif initial < total:
       logging.info('%s: compiling …', label)
+    every = 1.0 if self._bar is not None else BEAT_SECONDS
+    self._heartbeat = Heartbeat(self._show_waiting, every, every) if initial < total else None
 
   def advance(self, amount: int) -> None:
     """Adds work done."""
@@ -54,6 +112,17 @@ class Progress:
     if self._first is None:
       self._first = time.monotonic(), self._done
 
+  def _show_waiting(self, seconds: float) -> None:
+    """Shows the time where no step has ended for long."""
+    if self._bar is not None:
+      if self._first is None:
+        self._bar.refresh()
+    elif self._first is None:
+      logging.info('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
+    elif time.monotonic() - self._last_line >= SLOW_BEAT_SECONDS:
+      self._last_line = time.monotonic()
+      logging.info('%s after %.0f s', self._head(), seconds)
+
   def show(self, values: Mapping[str, float]) -> None:
     """Sets numbers that stand at the end of the line from now on, such as a training's loss."""
     shown = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
@@ -71,6 +140,8 @@ class Progress:
 
   def close(self) -> None:
     """Ends the bar, or logs the closing line."""
+    if self._heartbeat is not None:
+      self._heartbeat.stop()
     if self._bar is not None:
       self._bar.close()
     elif self._done == self._initial:

@@ -17,9 +17,9 @@ import numpy as np
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.measurements import TOTAL
-from robustness.evaluation.records import Layout, Shard
+from robustness.evaluation.records import TOTAL, Layout, Shard
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays
 from robustness.models.adaptation import Adaptation
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
@@ -109,10 +109,15 @@ class AdaptingEvaluator(Evaluator):
     yield from super()._parts(layout, _at(batch, self._order(layout, batch)))
 
   def _collect(
-    self, layout: Layout, batch: Batch, chunk: int, outputs: Sequence[Arrays]
+    self,
+    layout: Layout,
+    mistakes: MistakesOfBlock | None,
+    batch: Batch,
+    chunk: int,
+    outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
     order = self._order(layout, batch)
-    block, chunk, shard = super()._collect(layout, _at(batch, order), chunk, outputs)
+    block, chunk, shard = super()._collect(layout, None, _at(batch, order), chunk, outputs)
     places = np.argsort(order)
     own = {k: x if k.startswith(TOTAL) else x[places] for k, x in shard.arrays.items()}
     return block, chunk, dataclasses.replace(shard, arrays=own)

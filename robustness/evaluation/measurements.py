@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import InputError
-from robustness.evaluation.records import MAX_PLACE, PLACES_OF_TIES
+from robustness.evaluation.records import MAX_PLACE, PLACES_OF_TIES, TOTAL
 from robustness.evaluation.views import Observe, Views
 
 FINITE = 'finite'
-MEASURE, TOTAL = 'measure/', 'total/'
+MEASURE = 'measure/'
 RESOLUTION = 2.0**-20
 LARGEST = 2.0**11
 MOST_ROWS = 2**15  # of a device: beyond them a sum of 16 bits overflows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -39,22 +39,36 @@ def show(
 
 
 def damaged(
-  study: Study, rows: Rows, places: np.ndarray, key: jax.Array, classifier: Classifier
+  study: Study,
+  rows: Rows,
+  places: np.ndarray,
+  key: jax.Array,
+  classifier: Classifier,
+  stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
   """Returns pictures of images in views, uint8 [F, S, H, W, C], values outside [0, 1] cut.
 
-  `places` int [F, 2] are row and view of each. With S = 2, each image as it is stored, then in its
+  `places` int [F, 2] are row and view of each, and `stored` its picture in the view where that is
+  in the records; the others are shown again. With S = 2, each image as it is stored, then in its
   view; with S = 1 the image alone, of a single view, or the view alone, of composed pictures.
   """
   views = study.views(rows.image_shape)
-  alone, used = len(views) == 1, classifier if views.uses_classifier else None
+  is_alone, attacked = len(views) == 1, classifier if views.uses_classifier else None
   pictures = []
-  for place, view in places.tolist():
+  for (place, view), recorded in zip(places.tolist(), stored, strict=True):
     row = read_row(rows, place)
-    stored = [row['image']] if alone or not views.composes else []
-    shown = [] if alone else [show(study, row, view, key, used)]
-    pictures.append(np.stack([*stored, *shown]))
-  levels: np.ndarray = np.rint(255 * np.clip(np.stack(pictures), 0, 1)).astype(np.uint8)
+    shown = [_levels(row['image'])] if is_alone or not views.composes else []
+    if not is_alone and recorded is not None:
+      shown.append(recorded)
+    elif not is_alone:
+      shown.append(_levels(show(study, row, view, key, attacked)))
+    pictures.append(np.stack(shown))
+  return np.stack(pictures)
+
+
+def _levels(image: np.ndarray) -> np.ndarray:
+  """Returns an image in steps of 8 bits, uint8, values outside [0, 1] cut."""
+  levels: np.ndarray = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
   return levels
 
 

@@ -41,6 +41,8 @@ SEAL = '_seal'
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """What is kept of every row in every view; more of that kind has a slash in its name."""
+PICTURE, TOTAL = 'picture/', 'total/'
+"""How the names of what is kept of a few rows of a block begin, and of sums over a shard's rows."""
 PLACES_OF_TIES = FIRST_PLACE, LAST_PLACE = 'rank/first', 'rank/last'
 """Ranks of the true class before, and after, all others with its score; records of earlier versions
 lack them."""
@@ -108,7 +110,9 @@ class Shard:
       `probability` float32 of the true class, `confidence` float32 of the predicted one (20 bytes a
       row and view in all), and what the study asked for, such as `layer_change/stage1` float32 or
       `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their names.
-      `total/<name>` float64 [v, ...] is summed over the n rows.
+      `total/<name>` float64 [v, ...] is summed over the n rows. The last shard of a block may have
+      pictures of K of its rows: `picture/example_id` [K], `picture/view` [K] and `picture/image`
+      uint8 [K, H, W, C] (`robustness.evaluation.stored_pictures`).
   """
 
   rows: slice
@@ -167,7 +171,7 @@ class RecordsReader(abc.ABC):
 
   def total(self, name: str) -> np.ndarray:
     """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
-    key, blocks, chunks = f'total/{name}', self.layout.num_blocks, self.layout.num_chunks
+    key, blocks, chunks = f'{TOTAL}{name}', self.layout.num_blocks, self.layout.num_chunks
     return np.concatenate([sum(self.read(b, c)[key] for b in range(blocks)) for c in range(chunks)])
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
@@ -299,7 +303,7 @@ class SelectedRows(RecordsReader):
     """Returns the chosen rows of a chunk of views, without totals, which are over all rows."""
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
-    for name in [name for name in shards[0].arrays if not name.startswith('total/')]:
+    for name in [name for name in shards[0].arrays if not name.startswith((TOTAL, PICTURE))]:
       values, places = np.concatenate([shard[name] for shard in shards]), self._rows
       if places.ndim > 1:
         values, places = (values[:, 0], places) if is_of_views(name) else (values, places.max(1))
@@ -316,7 +320,7 @@ class SelectedRows(RecordsReader):
 
 def is_of_views(name: str) -> bool:
   """Whether a field is kept of every row in every view; else it is a column of the rows."""
-  return name in PREDICTIONS or '/' in name
+  return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
 
 
 def _read_header(directory: pathlib.Path) -> Facts:
@@ -344,8 +348,10 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
   rows, views = layout.rows(block), layout.views(chunk)
   size = rows.stop - rows.start, views.stop - views.start
   for name, values in arrays.items():
-    total = name.startswith('total/')
-    expected = size[1:] if total else size if is_of_views(name) else size[:1]
+    expected = size if is_of_views(name) else size[:1]
+    expected = size[1:] if name.startswith(TOTAL) else expected
+    if name.startswith(PICTURE):
+      expected = arrays.get(f'{PICTURE}view', values).shape[:1]
     if values.shape[: len(expected)] != expected:
       raise ValueError(f'{name} has the shape {values.shape}; it must begin with {expected}')
 

@@ -15,7 +15,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
-from robustness.evaluation.records import Layout, Records, RecordsReader, Shard
+from robustness.evaluation.records import TOTAL, Layout, Records, RecordsReader, Shard
 
 ROUND = 'round'
 FIRST = f'{ROUND}000'
@@ -106,6 +106,6 @@ class CommonRows(RecordsReader):
     shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
-      parts = [shard[name] for shard in shards]
-      arrays[name] = np.sum(parts, 0) if name.startswith('total/') else np.concatenate(parts)
+      parts = [shard[name] for shard in shards if name in shard.arrays]
+      arrays[name] = np.sum(parts, 0) if name.startswith(TOTAL) else np.concatenate(parts)
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)

@@ -22,19 +22,12 @@ from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.measurements import (
-  FINITE,
-  LARGEST,
-  MEASURE,
-  TOTAL,
-  joined,
-  observe,
-  summarise,
-)
+from robustness.evaluation.measurements import FINITE, LARGEST, MEASURE, joined, observe, summarise
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
-from robustness.evaluation.records import Layout, Records, Shard, is_of_views
+from robustness.evaluation.records import TOTAL, Layout, Records, Shard, is_of_views
+from robustness.evaluation.stored_pictures import Best, MistakesOfBlock, no_mistakes, with_view
 from robustness.evaluation.study import IMAGES
-from robustness.evaluation.views import Arrays, Views, key_of
+from robustness.evaluation.views import Arrays, Views, ViewTable, key_of
 from robustness.models.callables import NO_LOGITS, are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -46,6 +39,7 @@ NOT_RECORDED = ('image', 'mask')
 SAME = ('example_id', 'label', IMAGE_DIGEST)
 """Columns of rows by which it is told that records are of the same ones."""
 DISTRIBUTION, FINITE_IMAGE = 'distribution', 'finite_image'
+MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 SHARDS = 4096
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
@@ -82,6 +76,8 @@ class Evaluator:
     rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
       and 512 on accelerators. Records do not depend on it, nor on the next.
     views_at_once: views that a step shows at once; the others of its chunk follow (`lax.map`).
+    pictured: the table of all views, where pictures of mistakes are stored with the records, see
+      `robustness.evaluation.stored_pictures`; a step then shows its views one by one.
   """
 
   classifier: Classifier | None
@@ -94,6 +90,7 @@ class Evaluator:
   phase: str = 'evaluation'
   rows_at_once: int = 0
   views_at_once: int = 1
+  pictured: ViewTable | None = None
 
   def __post_init__(self) -> None:
     if self.classifier and self.classifier.calls_host and self.parallel.num_devices > 1:
@@ -223,6 +220,7 @@ class Evaluator:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
     state, waiting = None, None
+    mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for placed in blocks:
         batch = placed.columns
@@ -230,10 +228,10 @@ class Evaluator:
           views = self._chunk(layout, chunk)
           outputs, state = self.answers(variables, placed.parts, views, state)
           if waiting is not None:
-            yield self._collect(layout, *waiting)
+            yield self._collect(layout, mistakes, *waiting)
           waiting = (batch, chunk, outputs)
       if waiting is not None:
-        yield self._collect(layout, *waiting)
+        yield self._collect(layout, mistakes, *waiting)
 
   def answers(
     self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree
@@ -292,18 +290,27 @@ class Evaluator:
     batch = with_scaled_image(batch)
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
-    def one_view(view: tuple[jax.Array, Arrays]) -> dict[str, jax.Array]:
+    def one_view(view: tuple[jax.Array, Arrays]) -> tuple[jax.Array, dict[str, jax.Array]]:
       images, measured = self.show(variables, batch, view)
       if self.classifier:
         answered = self._network.apply(variables, images, (*self.layers, *self.outputs))
         measured |= self._predictions(batch, *answered, clean)
       if self.views.uses_classifier:
         measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
-      return measured
+      return images, measured
 
-    at_once = self.views_at_once if self.views_at_once > 1 else None
-    shown = jax.lax.map(one_view, chunk, batch_size=at_once)
-    return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()}
+    def next_view(best: Best, view: tuple[jax.Array, Arrays]) -> tuple[Best, dict[str, jax.Array]]:
+      images, measured = one_view(view)
+      return with_view(best, images, measured), measured
+
+    pictures = {}
+    if self.pictured:
+      best, shown = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
+      pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
+    else:
+      at_once = self.views_at_once if self.views_at_once > 1 else None
+      shown = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=at_once)
+    return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()} | pictures
 
   def _predictions(
     self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
@@ -436,13 +443,19 @@ class Evaluator:
     return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
 
   def _collect(
-    self, layout: Layout, batch: Batch, chunk: int, outputs: Sequence[Arrays]
+    self,
+    layout: Layout,
+    mistakes: MistakesOfBlock | None,
+    batch: Batch,
+    chunk: int,
+    outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
     """Brings the steps' outputs to the host, cuts padding off and refuses what is no number."""
     rows, views = layout.rows(batch['block']), layout.views(chunk)
     n, v = _count(layout, batch), views.stop - views.start
     parts = [self.parallel.gather(part) for part in outputs]
     gathered = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    best = [gathered.pop(k)[:n] for k in (MISTAKE, MISTAKEN_IMAGE) if k in gathered]
     totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
     arrays = {k: x[:n, :v] for k, x in gathered.items()}
     if self.classifier:
@@ -474,6 +487,8 @@ class Evaluator:
       kept = name not in NOT_RECORDED and not is_of_views(name)
       if kept and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:n]
+    if mistakes and best:
+      arrays |= mistakes.add(Shard(rows, views, arrays), *best)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
 

@@ -4,12 +4,13 @@ import contextlib
 import io
 import logging
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from robustness.core import progress
-from robustness.core.progress import Progress
+from robustness.core.progress import Progress, phase
 
 
 @pytest.fixture
@@ -63,3 +64,52 @@ def test_a_terminal_gets_a_bar(monkeypatch, capsys):
     work.show({'loss': 0.5})
     work.advance(4)
   assert 'natural: 100%' in screen.getvalue() and 'loss 0.5]' in screen.getvalue()
+
+
+@pytest.fixture
+def fast(monkeypatch):
+  """Seconds of waiting that last milliseconds."""
+  for name in ('PHASE_SECONDS', 'BEAT_SECONDS', 'SLOW_BEAT_SECONDS'):
+    monkeypatch.setattr(progress, name, 0.02)
+
+
+def wait_for(condition):
+  end = time.monotonic() + 20
+  while not condition() and time.monotonic() < end:
+    time.sleep(0.005)
+  assert condition()
+
+
+def test_a_first_step_that_takes_long_and_later_waiting_are_told(fast, caplog):
+  caplog.set_level(logging.INFO)
+  with Progress(8, 'x', 'images') as work:
+    first = 'x: the first step, which compiles, has taken 0 s'
+    wait_for(lambda: caplog.messages.count(first) > 1)
+    work.advance(4)
+    wait_for(lambda: 'x: 4/8 images after 0 s' in caplog.messages)
+  count = len(caplog.messages)
+  time.sleep(0.1)
+  assert len(caplog.messages) == count, 'nothing is told after the end'
+
+
+@pytest.mark.parametrize('is_terminal', [False, True])
+def test_a_phase_is_shown_once_it_takes_long(is_terminal, fast, caplog, monkeypatch):
+  caplog.set_level(logging.INFO)
+  screen = io.StringIO()
+  screen.isatty = lambda: is_terminal
+  monkeypatch.setattr(sys, 'stderr', screen)
+
+  def shown():
+    return screen.getvalue() if is_terminal else ''.join(caplog.messages)
+
+  with phase('net: figures'):
+    assert not shown()
+    wait_for(lambda: 'net: figures …' in shown())
+  assert is_terminal or caplog.messages[-1] == 'net: figures in 0.0 s'
+
+
+def test_a_short_phase_is_not_shown(caplog):
+  caplog.set_level(logging.INFO)
+  with phase('net: figures'):
+    pass
+  assert not caplog.messages
