@@ -643,7 +643,7 @@ def _with_findings(
     tables=findings.tables,
     arrays={**kept, **findings.arrays},
     table=assemble([table[~again]]),
-    quantities=(*compared.quantities, *declared),
+    quantities=(*declared, *compared.quantities),
   )
 
 

@@ -10,12 +10,15 @@ import argparse
 import dataclasses
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
 
 from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.progress import phase
+from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
@@ -27,7 +30,7 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Compares, and prints the accuracies and where all lies; returns 0."""
+  """Compares, prints headlines and accuracies and where the report is; returns 0."""
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   parser.add_argument('--out', type=expanded, required=True, help='where the comparison goes')
@@ -94,28 +97,39 @@ def run(
 
 
 def _printed(results: Results) -> Results:
-  """Returns the accuracies on clean images and over all other views; all of them where there are
-  neither."""
-  compared, foremost = _compared(results), results.settings[comparison.FOREMOST]
-  named = [row.dropna().to_dict() for _, row in results.table[facets_of(results.table)].iterrows()]
+  """Returns the study's headlines, then the accuracies on clean images and over all other views
+  that they do not state; all accuracies where there are neither."""
+  is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
+  others, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
+  foremost = results.settings[comparison.FOREMOST]
+  named = [row.dropna().to_dict() for _, row in accuracies[facets_of(accuracies)].iterrows()]
   chosen = [facets in foremost for facets in named]
-  if not any(chosen):
-    return compared
-  views = [' '.join(map(str, facets.values())) for facets in named if facets in foremost]
-  whole = results.table[chosen].drop(columns=facets_of(results.table))
-  return dataclasses.replace(compared, table=assemble([with_facet(whole, 'view', views)]))
+  if any(chosen):
+    views = [' '.join(map(str, facets.values())) for facets in named if facets in foremost]
+    plain = accuracies[chosen].drop(columns=facets_of(accuracies))
+    accuracies = assemble([with_facet(plain, 'view', views)])
+  quantities = [q for q in results.quantities if q != comparison.ACCURACY]
+  shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
+  stated = {*_values(others[others['quantity'].isin(shares)])}
+  accuracies = accuracies[[values not in stated for values in _values(accuracies)]]
+  table = assemble([part.astype(object) for part in (others, accuracies)])
+  return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
 
 
-def _compared(results: Results) -> Results:
-  return dataclasses.replace(results, quantities=(comparison.ACCURACY, comparison.EFFECTIVE))
+def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+  """Yields what tells estimates over the same images apart."""
+  rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
+  return rounded.itertuples(index=False, name=None)
 
 
 def _presented(study: Study) -> Presentation:
   """Returns what draws and tells a comparison: the accuracies, then as the study does."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    together = comparison.WHY_NOT not in results.tables
-    return {**charts.draw(_compared(results)), **(study.figures(results) if together else {})}
+    compared = (comparison.ACCURACY, comparison.EFFECTIVE)
+    accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
+    is_reduced = comparison.WHY_NOT not in results.tables
+    return {**(study.figures(results) if is_reduced else {}), **accuracies}
 
   title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
   return Presentation(title, study.papers, draw)

@@ -14,11 +14,16 @@ from scipy import special
 from robustness import comparison
 from robustness.cli import compare as program
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
+from robustness.estimates.corruption_error import MCE
 from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
+from robustness.estimates.means import Estimate, part
+from robustness.estimates.means import row as table_row
+from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, ViewTable
+from robustness.present import headlines
 from robustness.results import Results
 from robustness.studies import si_score
 from robustness.studies.accuracy import Accuracy
@@ -61,7 +66,8 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   out = tmp_path / 'out'
   assert program.main([*workdirs, f'--out={out}']) == 0
   printed = capsys.readouterr().out
-  assert re.search('^ +value +minus one\ntop-1 accuracy in view as stored .%. +one ', printed)
+  assert re.search('^ +value +minus one\ntop-1 accuracy .%. +one ', printed)
+  assert 'in view as stored' not in printed, 'the headline states it'
   first, second = np.array(FIRST), np.array(SECOND)
   b, c = (first & ~second).sum(), (second & ~first).sum()
   error, low, high = paired_difference(b, c, COUNT)
@@ -351,12 +357,29 @@ def test_enough_classifiers_have_effective_robustness(tmp_path):
 
 
 @pytest.mark.usefixtures('undrawn')
-def test_what_is_printed_is_clean_and_over_all_other_views(tmp_path, capsys):
+def test_headlines_are_printed_first_then_accuracies_clean_and_over_all_other_views(
+  tmp_path, capsys
+):
   finished_runs.write_versions(tmp_path / 'a', {'net': versions(0), 'other': versions(1)}, False)
   assert program.main([str(tmp_path / 'a'), f'--out={tmp_path / "out"}']) == 0
   printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith('top-1')]
-  heads = [line.partition(' (')[0] for line in printed]
-  assert heads == ['top-1 accuracy on clean images', 'top-1 accuracy in view shown']
+  assert [line.partition(' (')[0] for line in printed] == [
+    *('top-1 error over the shown corruptions', 'top-1 accuracy on clean images'),
+    *('top-1 accuracy in view shown', 'top-1 error on clean images'),
+  ]
+
+
+def test_what_is_printed_begins_with_the_mce_of_a_study_that_has_it():
+  value, clean = Estimate(0.5, 0.4, 0.6, 10, 10, 'exact'), {'view': 'clean'}
+  measured = (comparison.ACCURACY, clean), (MCE, {}), (ERROR, {})
+  table = assemble(
+    [part([table_row('net', '', quantity, facets, value, 0.95) for quantity, facets in measured])]
+  )
+  quantities = MCE, ERROR, comparison.ACCURACY
+  settings = {comparison.FOREMOST: [clean]}
+  of_runs = Results('comparison', [], {}, settings, table=table, quantities=quantities)
+  named = [row.name for row in headlines.cells(program._printed(of_runs).by_task)]
+  assert named == ['mean corruption error', 'top-1 error (%)', 'top-1 accuracy on clean images (%)']
 
 
 @pytest.mark.slow
