@@ -216,7 +216,7 @@ class VideoPmK(ScoresPredictions):
     estimates = list(within._parts(right, sets))
     return Findings(
       tables={
-        **testbed.beside(assemble(estimates), self._published),
+        **testbed.published(assemble(estimates), self._published),
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
         FAILURES: within._failures(predictions, right),
       },

@@ -3,7 +3,6 @@
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, appendices C and D.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,12 +17,15 @@ from robustness.video.testbed import draw_point
 
 ACCURACY = Quantity('accuracy', 'accuracy', better='higher')
 MAX_CLASSES = 40
-"""Most classes in one figure; of more, those with the largest drops are drawn."""
+"""Most classes in one figure; if there are more, the classes with the largest drops are drawn."""
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Returns `accuracy_static_against_accuracy_anchor` of several classifiers (figure 6) and
-  `accuracies_class_<label>` of each (figure 7), as far as the table has their estimates."""
+  """Returns figures 6 and 7 as far as the table has their estimates.
+
+  `accuracy_static_against_accuracy_anchor` compares the classifiers (figure 6), and
+  `accuracies_class_<label>` the classes of each classifier (figure 7).
+  """
   table, figures = results.table, {}
   worst = select(table, 'accuracy_pm_k', k=...)
   if worst.empty:
@@ -39,10 +41,8 @@ def draw(results: Results) -> dict[str, charts.Picture]:
       f'against accuracy on anchors; grey: accuracy at pm-{k}, on the worst frame for each '
       f'classifier{charts.sample(static)}.'
     )
-    figures['accuracy_static_against_accuracy_anchor'] = (
-      static_set(anchor, static, pm_k, [*static.index], k),
-      caption,
-    )
+    figure = static_set(anchor, static, pm_k, k)
+    figures['accuracy_static_against_accuracy_anchor'] = figure, caption
   for label in results.labels:
     if picture := _by_class(results, label, k):
       figures[f'accuracies_class_{label}'] = picture
@@ -50,27 +50,21 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 
 @style.styled
-def static_set(
-  anchor: pd.DataFrame, static: pd.DataFrame, worst: pd.DataFrame, labels: Sequence[str], k: int
-) -> Figure:
+def static_set(anchor: pd.DataFrame, static: pd.DataFrame, worst: pd.DataFrame, k: int) -> Figure:
   """Draws accuracy on the static set and, in grey, at pm-k against accuracy on anchors.
 
-  The tables are rows of the table of results by classifier.
+  The tables are rows of the table of results, indexed by classifier.
   """
   figure = Figure(figsize=(style.COLUMN_WIDTH + 0.6, 3.4), layout='constrained')
   axes, ends = figure.subplots(), ['value', 'low', 'high']
   grey: dict[str, Any] = {'color': '0.6', 'fmt': 'o', 'markersize': 2.5, 'elinewidth': 0.4}
-  for place, label in enumerate(labels):
+  for index, label in enumerate(static.index):
     x = anchor.loc[label, ends]
-    draw_point(axes, x, worst.loc[label, ends], label=None if place else f'pm-{k}', **grey)
-  for place, label in enumerate(labels):
-    look: dict[str, Any] = {
-      'color': style.colour(place),
-      'fmt': style.marker(place),
-      'label': label,
-    }
+    draw_point(axes, x, worst.loc[label, ends], label=None if index else f'pm-{k}', **grey)
+  for index, label in enumerate(static.index):
     x, y = anchor.loc[label, ends], static.loc[label, ends]
-    draw_point(axes, x, y, markersize=3.5, elinewidth=0.8, **look)
+    look: dict[str, Any] = {'color': style.colour(index), 'fmt': style.marker(index)}
+    draw_point(axes, x, y, markersize=3.5, elinewidth=0.8, label=label, **look)
   style.diagonal(axes, 'no drop')
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy (%)')
@@ -80,8 +74,10 @@ def static_set(
 
 
 def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
-  """Returns the accuracies of a classifier on anchors and at pm-k in each class, classes by falling
-  accuracy on anchors; None without at least two classes."""
+  """Returns a picture of a classifier's accuracies on anchors and at pm-k in each class.
+
+  Classes are sorted by falling accuracy on anchors. The picture is None for fewer than two classes.
+  """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
   facets: tuple[dict[str, Any], ...] = ({'class': ...}, {'class': ..., 'k': k})
@@ -93,21 +89,18 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   if len(accuracy) < 2:
     return None
   drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
-  shown = accuracy[drop.index[-MAX_CLASSES:]].sort_values(ascending=False, kind='stable').index
-  both = pd.concat([anchor, worst])
-  both = both.assign(classifier=both['quantity'].map(names), marked=False)
-  both = both[both['class'].isin(shown)]
+  drawn = accuracy[drop.index[-MAX_CLASSES:]].sort_values(ascending=False, kind='stable').index
+  rows = pd.concat([anchor, worst])
+  rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
+  rows = rows[rows['class'].isin(drawn)]
   figure = forms.rows_of_points(
-    list(shown), [(Notation(ACCURACY), both)], list(names.values()), 'class'
+    list(drawn), [(Notation(ACCURACY), rows)], list(names.values()), 'class'
   )
-  of_all = select(table, 'drop_pm_k', k=k).value
-  points = ' and '.join(
-    f'{100 * value:.1f} {words}'
-    for value, words in ((of_all.iloc[0], 'over all sets'), (drop.median(), 'the median class'))
-  )
-  left_out = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(shown) else ''
+  overall = select(table, 'drop_pm_k', k=k).value.iloc[0]
+  largest = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(drawn) else ''
   caption = (
     f'{label}: accuracy on anchors and on the worst frame within {k} frames by '
-    f'class{charts.sample(both)}. Drop in points: {points}.{left_out}'
+    f'class{charts.sample(rows)}. Drop in points: {100 * overall:.1f} over all sets and '
+    f'{100 * drop.median():.1f} the median class.{largest}'
   )
   return figure, caption

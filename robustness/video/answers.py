@@ -1,7 +1,7 @@
-"""What annotators answer about pairs of frames and anchors, and the file that keeps it.
+"""Answers of annotators about pairs of frames and anchors, and the file that stores them.
 
-The file has a header with the plan of the review, then an answer a line, one JSON object each,
-appended and flushed to the disk.
+The first line of the file holds the plan of the review. Each further line is one answer, a JSON
+object that is appended and flushed to the disk.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'dens
 
 @dataclasses.dataclass(frozen=True)
 class ReviewPlan:
-  """How a review runs; its file of answers keeps it, so that no later run differs.
+  """Rules of a review; the file of answers stores them, so that no later run can change them.
 
-  `annotators_per_pair` answer alone about each pair; `joint_votes` vote in the joint round, 0 for
-  as many as answer alone. With `densify` every anchor is first shown alone, to add the classes that
-  its labels lack.
+  Attributes:
+    annotators_per_pair: annotators who judge each pair independently.
+    joint_votes: annotators who vote in the joint round; 0 stands for `annotators_per_pair`.
+    densify: whether every anchor is first shown alone, to add the classes that its labels lack.
   """
 
   annotators_per_pair: int = 2
@@ -63,23 +64,24 @@ class ReviewPlan:
 
   @property
   def needed(self) -> int:
-    """How many votes the joint round needs."""
+    """The number of votes that the joint round needs."""
     return self.joint_votes or self.annotators_per_pair
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-  """What one annotator said in one round about a pair, or (without a neighbor) about an anchor.
+  """The answer of one annotator in one round about a pair or, without a neighbor, an anchor.
 
   Attributes:
-    anchor, neighbor: paths; no neighbor where the answer is about the anchor alone.
-    label: whether the labels hold; an anchor whose answer is 'incorrect' is a bad anchor.
-    similar: of a pair; None for an anchor.
-    reasons: of a dissimilar pair, what changed.
-    feature: a distinctive feature is visible in only one frame, which makes a pair dissimilar.
-    added: of an anchor, ids of the further classes that are visible.
-    shown: ids of the classes that the page gave as the labels.
-    time: when it was given, seconds since 1970.
+    annotator, round: the name, and one of `STAGES`.
+    anchor, neighbor: paths of the frames; the neighbor is None in an answer about an anchor.
+    label: whether the labels are right; 'incorrect' marks an anchor as bad.
+    similar: whether the frames of a pair are similar; None for an anchor.
+    reasons: the changes that make a pair dissimilar.
+    feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
+    added: ids of visible classes that the labels of an anchor lack.
+    shown: ids of the classes that the page showed as labels.
+    time: time of the answer in seconds since 1970.
   """
 
   annotator: str
@@ -98,9 +100,9 @@ class Answer:
     check_name(self.annotator)
     _choice('round', self.round, STAGES)
     _choice('label', self.label, LABEL_ANSWERS)
-    changed = bool(self.reasons) or self.feature
+    is_changed = bool(self.reasons) or self.feature
     if self.neighbor is None:
-      if self.similar is not None or changed:
+      if self.similar is not None or is_changed:
         raise InputError('similar, reasons and feature are about a pair: name the neighbor.')
       return
     _choice('similar', self.similar, SIMILAR_ANSWERS)
@@ -108,12 +110,12 @@ class Answer:
       _choice('reason', reason, REASONS)
     if self.added:
       raise InputError('classes are added to an anchor: leave the neighbor out.')
-    if changed and self.similar != DISSIMILAR:
+    if is_changed and self.similar != DISSIMILAR:
       raise InputError(
         f'a pair marked {self.similar!r} has a reason or a feature visible in '
         f'only one frame: mark it {DISSIMILAR!r}, or take the mark away.'
       )
-    if self.similar == DISSIMILAR and not changed:
+    if self.similar == DISSIMILAR and not is_changed:
       raise InputError(
         f'a dissimilar pair needs a reason ({", ".join(REASONS)}) or the mark '
         'that a distinctive feature is visible in only one frame.'
@@ -121,28 +123,28 @@ class Answer:
 
   @property
   def accepts(self) -> bool:
-    """Whether this is a vote to keep: labels correct and, of a pair, plainly similar."""
+    """Whether the annotator finds the labels correct and the frames of a pair similar."""
     return self.label == CORRECT and self.similar in (None, SIMILAR)
 
   @classmethod
   def from_json(cls, entry: Mapping[str, object]) -> Answer:
-    """Reads a line of the file."""
+    """Returns the answer that one line of the file or one request holds."""
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
       if key not in names:
         raise InputError(f'unknown key {key!r} of an answer: {nearest(key, names)}.')
     json_files.check(entry, 'an answer', ANSWER)
-    said = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
-    return cls(**{**said, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+    return cls(**{**fields, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
 
   def to_json(self) -> dict[str, object]:
-    """Returns plain values, without those that say nothing."""
-    kept = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
-    return {key: value for key, value in dataclasses.asdict(self).items() if key in kept or value}
+    """Returns the fields as plain values; optional fields that are empty are left out."""
+    required = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
+    return {k: value for k, value in dataclasses.asdict(self).items() if k in required or value}
 
 
 def check_name(name: object) -> str:
-  """Returns an annotator's name, trimmed and in Unicode's composed form."""
+  """Returns an annotator's name, stripped and in Unicode's composed form (NFC)."""
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not re.fullmatch(r'\w[\w .-]{0,39}', composed):
     raise InputError(
@@ -152,26 +154,26 @@ def check_name(name: object) -> str:
   return composed
 
 
-def _choice(what: str, value: object, valid: Collection[str]) -> None:
+def _choice(key: str, value: object, valid: Collection[str]) -> None:
   if value not in valid:
-    raise InputError(f'{what} = {value!r} is not an answer: {nearest(str(value), valid)}.')
+    raise InputError(f'{key} = {value!r} is not an answer: {nearest(str(value), valid)}.')
 
 
 class AnswerLog:
-  """Answers on disk; an answer that `append` returned from survives a kill and a power cut.
+  """Answers on disk; once `append` returns, an answer survives a kill and a power cut.
 
-  Use as a context manager: the file is locked against a second server while it is open.
+  Use it as a context manager: the file is locked against a second server while it is open.
   """
 
   def __init__(
     self, path: Path, digest: str, settings: Mapping[str, int | bool] = MappingProxyType({})
   ):
-    """Opens or begins the file; a last line that a kill cut short is removed.
+    """Opens or creates the file; a last line that a kill cut short is removed.
 
     Args:
-      path: the file, made with its folder if it is not there.
-      digest: of the sets under review (`Candidates.digest`).
-      settings: values of `ReviewPlan`; a new file keeps them, one that is there must agree.
+      path: the file, which is created with its folder if it does not exist.
+      digest: digest of the sets under review (`Candidates.digest`).
+      settings: fields of `ReviewPlan`; a new file stores them, an existing one must agree.
     """
     self.path = path
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
@@ -180,7 +182,7 @@ class AnswerLog:
       self.path.parent.mkdir(parents=True, exist_ok=True)
       self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
       try:
-        self._begin(header, digest, settings)
+        self._load(header, digest, settings)
       except BaseException:
         os.close(self._file)
         raise
@@ -189,24 +191,24 @@ class AnswerLog:
         f'--answers={self.path} cannot be written ({error}): give another file.'
       ) from error
 
-  def _begin(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
-    """Locks the file, writes the header of a new one, and reads what is there."""
+  def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
+    """Locks the file, writes the header of a new one, and reads the plan and the answers."""
     if not lock(self._file):
       raise InputError(
         f'{self.path} is open in another server: stop it, or give another --answers.'
       )
     content = self.path.read_bytes()
-    if header.startswith(content):  # nothing yet, or a header that was cut short
+    if header.startswith(content):  # a new file, or a header that was cut short
       os.ftruncate(self._file, 0)
       self._size = 0
       self._write(header)
       flush_directory(self.path.parent)
     self.plan, self.answers = read(self.path, digest)
     for key, value in settings.items():
-      begun = vars(self.plan)[key]
-      if value != begun:
+      stored = vars(self.plan)[key]
+      if value != stored:
         raise InputError(
-          f'--{key}={value}, but {self.path} was begun with {begun}: leave the flag out, or '
+          f'--{key}={value}, but {self.path} was begun with {stored}: leave the flag out, or '
           'give another --answers.'
         )
     self._size = self.path.read_bytes().rfind(b'\n') + 1
@@ -216,10 +218,10 @@ class AnswerLog:
     return self
 
   def __exit__(self, *_: object) -> None:
-    os.close(self._file)  # and thereby unlocks it
+    os.close(self._file)  # which also unlocks it
 
   def append(self, answer: Answer) -> None:
-    """Writes one answer and returns when it is on the disk; after an OSError nothing is written."""
+    """Writes one answer and returns when it is on disk; after an OSError the file is unchanged."""
     self._write(_encoded(answer.to_json()))
 
   def _write(self, line: bytes) -> None:
@@ -238,9 +240,9 @@ def _encoded(entry: Mapping[str, object]) -> bytes:
 
 
 def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
-  """Reads the plan of a review and its answers, in the order in which they were given.
+  """Reads the plan of a review and its answers, in the order of the file.
 
-  A last line without its end is what a kill left; it was never confirmed and is passed over.
+  An incomplete last line, which a kill leaves, was never confirmed and is skipped.
   """
   if not file.is_file():
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')

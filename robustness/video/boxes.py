@@ -1,12 +1,12 @@
-"""Bounding boxes of objects in frames, from COCO's JSON and from ILSVRC's XML beside the frames.
+"""Bounding boxes of objects in frames, from COCO's JSON files and ILSVRC's XML files.
 
 COCO annotations: `images` (id, file_name, width, height), `annotations` (image_id, category_id,
 bbox of x, y, width, height in pixels) and `categories` (id, name). COCO results, of a detector, are
-[{"image_id", "category_id", "bbox", "score"}]. An image is known by its number or by the path of
+[{"image_id", "category_id", "bbox", "score"}]. An image is named by its number or by the path of
 its frame. ILSVRC: a folder with `<path of the frame>.xml`, one `object` (name, bndbox) for each
-box; the classes' numbers are their positions among those of the sets.
+box; a class has its position among the classes of the sets as number.
 
-A box that stands out of its image is cut at the border.
+A box that extends beyond its image is clipped at the border.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from robustness.core.paths import expanded
 from robustness.models import label_space
 
 BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
-FOUND: json_files.Form = [{**BOX, 'score': float}]
+RESULTS: json_files.Form = [{**BOX, 'score': float}]
 TRUTH = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
   'annotations': [{**BOX, 'iscrowd?': int}],
@@ -38,15 +38,15 @@ COCO: json_files.Form = {
   'categories': [{'id': int, 'name': str}],
 }
 TOLERANCE = 1.0
-"""Pixels by which a box may stand out of its image without being counted as clipped."""
+"""Pixels by which a box may extend beyond its image without being counted as clipped."""
 
 
 class Box(NamedTuple):
-  """An object in a frame; edges as fractions of height and width, 0 ≤ min < max ≤ 1.
+  """An object in a frame.
 
   Attributes:
-    y_min, x_min, y_max, x_max: the edges.
-    label: position of its class.
+    y_min, x_min, y_max, x_max: edges as fractions of height and width, 0 ≤ min < max ≤ 1.
+    label: position of the class.
   """
 
   y_min: float
@@ -59,19 +59,19 @@ class Box(NamedTuple):
 def read(
   path: Path, frames: Sequence[str], classes: Mapping[str, int]
 ) -> tuple[dict[str, list[Box]], Clipped]:
-  """Returns the boxes of frames where they are known, and which were cut.
+  """Returns {annotated frame: its boxes}, and a summary of the boxes that were clipped.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of frames.
-    classes: the position of a class by every word for it.
+    classes: {name or synonym of a class: position of the class}.
   """
   if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
   document = _document(path, frames, classes, COCO, 'Give a COCO annotation file.')
   truth = _truth(document, frames, path)
   annotated = {image['file_name'] for image in document['images']}
-  known: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
+  boxes: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
   corners = truth.boxes.corners / np.tile(truth.sizes, 2)[truth.boxes.image]
   for image, category, (x0, y0, x1, y1) in zip(
     truth.boxes.image, truth.boxes.category.tolist(), corners.tolist(), strict=True
@@ -81,14 +81,14 @@ def read(
       raise InputError(
         f'{path}: {frames[image]} has an object of class {name!r}; {nearest(name, classes)}.'
       )
-    known[frames[image]].append(Box(y0, x0, y1, x1, classes[name]))
-  return known, truth.clipped
+    boxes[frames[image]].append(Box(y0, x0, y1, x1, classes[name]))
+  return boxes, truth.clipped
 
 
 def _document(
   path: Path, frames: Iterable[str], classes: Mapping[str, int], form: json_files.Form, advice: str
 ) -> dict[str, Any]:
-  """Returns what a COCO file holds, or what one would of ILSVRC's annotations of the frames."""
+  """Returns the content of a COCO file, or ILSVRC's annotations of the frames in COCO's form."""
   if not path.is_dir():
     document: dict[str, Any] = json_files.read(path, form, advice)
     _check_once(document, path)
@@ -121,12 +121,14 @@ def _document(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Refuses images and categories of which two have one number or path."""
+  """Raises InputError if two images or two categories have the same number or path."""
   for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
     values = Counter(entry[key] for entry in document.get(part, ()))
     value, count = values.most_common(1)[0] if values else ('', 0)
     if count > 1:
-      raise InputError(f'{path} has {count} {part} of {key} {value!r}: give each one of its own.')
+      raise InputError(
+        f'{path} has {count} {part} of {key} {value!r}: give each a different {key}.'
+      )
 
 
 def _text(node: ElementTree.Element, place: str) -> str:
@@ -142,9 +144,9 @@ class Boxes:
 
   Attributes:
     image: int [N], position of each box's image.
-    category: int [N].
-    corners: float [N, 4]: x0, y0, x1, y1 in pixels.
-    score: float [N]; None for ground truth.
+    category: int [N], class of each box.
+    corners: float [N, 4], x0, y0, x1, y1 in pixels.
+    score: float [N], confidence of each detection; None for ground truth.
   """
 
   image: np.ndarray
@@ -153,50 +155,56 @@ class Boxes:
   score: np.ndarray | None = None
 
   def without_classes(self) -> Boxes:
-    """Returns the boxes as of one class, for localisation."""
+    """Returns the boxes with one common class, for localisation."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes of some images; each becomes an image of its own, in that order."""
+    """Returns the boxes of a list of images, int [M]; entry i of the list becomes image i.
+
+    An image that is listed twice becomes two images.
+    """
     order = np.argsort(self.image, kind='stable')
     starts, stops = (np.searchsorted(self.image[order], images, side) for side in ('left', 'right'))
     sizes = stops - starts
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = order[np.repeat(starts, sizes) + within]
+    places = order[np.repeat(starts, sizes) + within]
     return Boxes(
       np.repeat(np.arange(len(images)), sizes),
-      self.category[kept],
-      self.corners[kept],
-      None if self.score is None else self.score[kept],
+      self.category[places],
+      self.corners[places],
+      None if self.score is None else self.score[places],
     )
 
-  def cut(self, sizes: np.ndarray, where: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes cut at the borders of their images, and by how much each stood out.
+  def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
+    """Returns the boxes clipped at the borders of their images, and the clipped distances.
 
     Args:
-      sizes: [F, 2], width and height of the images in pixels; inf where unknown.
-      where: names the box at a position, for messages.
+      sizes: [F, 2], width and height of the images in pixels; inf if unknown.
+      name: returns words for the box at a position, for messages.
 
     Returns:
-      The boxes, and the largest distance of an edge beyond its border, pixels, float [N].
+      The boxes, and the largest distance of an edge beyond its border in pixels, float [N].
+
+    Raises:
+      InputError: a number is not finite, or a box is empty or wholly outside of its image.
     """
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
-    outside = 'lie wholly outside of their images'
-    for good, what in (
+    outside = 'are wholly outside of their images'
+    for is_good, problem in (
       (np.isfinite(scores), 'have a score that is no finite number'),
       (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
       ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
       (np.minimum(x1, width) > np.maximum(x0, 0), outside),
       (np.minimum(y1, height) > np.maximum(y0, 0), outside),
     ):
-      if not good.all():
-        first = int(np.argmin(good))
+      if not is_good.all():
+        first = int(np.argmin(is_good))
         corners = ', '.join(f'{value:g}' for value in self.corners[first])
         score = '' if self.score is None else f', score {self.score[first]:g}'
         raise InputError(
-          f'{int((~good).sum())} of {len(good)} boxes {what}, first {where(first)}: '
+          f'{int((~is_good).sum())} of {len(is_good)} boxes {problem}, first {name(first)}: '
           f'[{corners}] (x0, y0, x1, y1){score}.'
         )
     corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))
@@ -205,7 +213,7 @@ class Boxes:
 
 
 class CocoBox(TypedDict):
-  """A box in COCO's JSON; the score is a detection's, and `iscrowd` of the ground truth."""
+  """A box in COCO's JSON; detections have a score, and ground truth may have `iscrowd`."""
 
   image_id: int | str
   category_id: int
@@ -215,7 +223,10 @@ class CocoBox(TypedDict):
 
 
 class Clipped(NamedTuple):
-  """How many boxes stood out of their images by more than `TOLERANCE`, and what names the first."""
+  """The number of boxes that extended beyond their images by more than `TOLERANCE`.
+
+  `first` names the first of these boxes.
+  """
 
   number: int
   first: str = ''
@@ -225,29 +236,29 @@ class Truth(NamedTuple):
   """Ground truth of F frames.
 
   Attributes:
-    boxes: image is the position of a frame.
-    clipped: boxes that were cut.
-    sizes: float [F, 2], width and height in pixels; inf where no image says.
+    boxes: the boxes; the image of a box is the position of its frame.
+    clipped: summary of the boxes that were clipped.
+    sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
     places: {image number or path: position of the frame}.
-    known: numbers and paths of all images of the file, also those of no frame.
-    names: {class number: name}; empty where the file does not list its classes.
+    images: numbers and paths of all images of the file, including images that are not frames.
+    names: {class number: name}; empty if the file does not list its classes.
   """
 
   boxes: Boxes
   clipped: Clipped
   sizes: np.ndarray
   places: Mapping[int | str, int]
-  known: Collection[int | str]
+  images: Collection[int | str]
   names: Mapping[int, str]
 
 
 def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = ()) -> Truth:
-  """Reads ground truth; boxes of other frames are passed over.
+  """Reads the ground truth of F frames; boxes of other images are skipped.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
-    frames: paths, F of them.
-    class_names: those of the sets, for ILSVRC's files, which know classes by name.
+    frames: paths of the F frames.
+    class_names: class names of the sets, which ILSVRC's files refer to.
   """
   document = _document(
     expanded(path), frames, label_space.words(class_names), TRUTH, 'Give COCO annotations.'
@@ -278,25 +289,25 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
     if index is not None:
       places[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
-  known = {image[key] for image in document['images'] for key in ('id', 'file_name')}
+  images = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
-  _check_entries(document['annotations'], known, names, path)
-  pixels = _pixels(document['annotations'], places, sizes, frames, path)
-  return Truth(*pixels, sizes, places, known, names)
+  _check_entries(document['annotations'], images, names, path)
+  boxes, clipped = _boxes(document['annotations'], places, sizes, frames, path)
+  return Truth(boxes, clipped, sizes, places, images, names)
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
-  """Reads detections, and which were cut; those of other images of the truth are passed over."""
+  """Reads the detections on frames, and a summary of those that were clipped."""
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
-  entries = json_files.read(expanded(path), FOUND, advice)
-  _check_entries(entries, truth.known, truth.names, path)
-  return _pixels(entries, truth.places, truth.sizes, frames, path, scored=True)
+  entries = json_files.read(expanded(path), RESULTS, advice)
+  _check_entries(entries, truth.images, truth.names, path)
+  return _boxes(entries, truth.places, truth.sizes, frames, path, has_scores=True)
 
 
 def _check_entries(
   entries: Sequence[CocoBox], images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Refuses entries on unknown images or of unknown classes; without names any class passes."""
+  """Raises InputError for an entry whose image or class is unknown; `names` {} admits any class."""
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
     problem = ''
@@ -313,30 +324,30 @@ def _check_entries(
       raise InputError(f'{path}: entry {number} {problem}')
 
 
-def _pixels(
+def _boxes(
   entries: Sequence[CocoBox],
   places: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],
   path: Path,
-  scored: bool = False,
+  has_scores: bool = False,
 ) -> tuple[Boxes, Clipped]:
-  """Returns the boxes of frames, each cut at the borders of its image."""
-  kept = [number for number, entry in enumerate(entries) if entry['image_id'] in places]
-  chosen = [entries[number] for number in kept]
-  corners = np.array([entry['bbox'] for entry in chosen], float).reshape(len(chosen), 4)
+  """Returns the boxes of frames, clipped at the borders of their images."""
+  numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in places]
+  entries = [entries[number] for number in numbers]
+  corners = np.array([entry['bbox'] for entry in entries], float).reshape(len(entries), 4)
   corners[:, 2:] += corners[:, :2]
   boxes = Boxes(
-    np.array([places[entry['image_id']] for entry in chosen], int),
-    np.array([entry['category_id'] for entry in chosen], int),
+    np.array([places[entry['image_id']] for entry in entries], int),
+    np.array([entry['category_id'] for entry in entries], int),
     corners,
-    np.array([entry['score'] for entry in chosen], float) if scored else None,
+    np.array([entry['score'] for entry in entries], float) if has_scores else None,
   )
 
-  def where(box: int) -> str:
-    return f'entry {kept[box]} of {path} on {frames[boxes.image[box]]!r}'
+  def name(box: int) -> str:
+    return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
-  cut, distance = boxes.cut(sizes, where)
+  clipped, distance = boxes.clip(sizes, name)
   far = np.flatnonzero(distance > TOLERANCE)
-  first = f'{where(far[0])}, by {distance[far[0]]:g} pixels' if len(far) else ''
-  return cut, Clipped(len(far), first)
+  first = f'{name(far[0])}, by {distance[far[0]]:g} pixels' if len(far) else ''
+  return clipped, Clipped(len(far), first)

@@ -1,10 +1,9 @@
 """Builds neighbor sets: a random anchor in every video and the frames around it.
 
-The classes of videos are in a file that a user writes. JSON: {video: class} or {video: [classes]}.
-CSV: a line a video and class, under the header `video,class`; a video with several classes has
-several lines. A class is a name, another word for it (such as its WordNet identifier), or its
-number. A folder of ILSVRC annotations, `<video>/<frame>.xml`, gives each frame the classes of its
-boxes; frames without a box are left out.
+The user states the classes of videos in a file. JSON: {video: class} or {video: [classes]}. CSV:
+one line for each video and class, under the header `video,class`. A class is a name, a synonym
+(such as its WordNet identifier), or a number. In a folder of ILSVRC annotations,
+`<video>/<frame>.xml`, a frame has the classes of its boxes; frames without boxes are left out.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
 """
@@ -37,24 +36,30 @@ from robustness.video.metadata import (
 
 HEADER = ['video', 'class']
 VideoLabels = Mapping[str, Sequence[int] | Mapping[int, Sequence[int]]]
-"""Classes by video: of all its frames, or by the frame's number."""
+"""{video: classes of all its frames}, or {video: {frame number: classes}}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-  """A set for each labelled video, the folder their paths lie under, and videos left out."""
+  """Neighbor sets of videos.
+
+  Attributes:
+    sets: one set for each labelled video.
+    frames: the folder that the paths of frames are relative to.
+    left_out: videos without labels.
+  """
 
   sets: NeighborSets
   frames: pathlib.Path
   left_out: tuple[str, ...]
 
   def summary(self) -> str:
-    """Returns the counts, in a line."""
+    """Returns the counts as one line."""
     sizes = [len(members) for members in self.sets.neighbors]
-    left = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
+    left_out = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
     return (
       f'{len(sizes)} anchors, {sum(sizes)} pairs, median {np.median(sizes):g} a set, '
-      f'{len(self.sets.frames)} distinct frames under {self.frames}{left}'
+      f'{len(self.sets.frames)} distinct frames under {self.frames}{left_out}'
     )
 
 
@@ -68,76 +73,79 @@ def build(
   seed: int = 0,
   facts: bool = False,
 ) -> Built:
-  """Chooses an anchor in each labelled video, and every frame at most k frames away from it.
+  """Chooses an anchor in each labelled video and takes every frame at most k frames away from it.
 
-  The anchor is uniform over the frames of its video and depends on the seed and the video's name
-  alone, so that more videos do not move it.
+  The anchor is uniform over the frames of its video and depends only on the seed and the video's
+  name, so that further videos do not change it.
 
   Args:
-    videos: holds video files or folders of frames; see `robustness.video.clips.find`.
-    labels: {video: classes}, which all frames of its set get, or {video: {frame number: classes}},
-      where frames without classes are left out.
-    frames: where frames of video files are written, as PNG; those of folders stay where they are.
-    class_names: in the order of the classes.
+    videos: folder of video files or of folders of frames; see `robustness.video.clips.find`.
+    labels: classes of the videos; frames without classes are left out.
+    frames: folder for the frames of video files, as PNG; image files are not copied.
+    class_names: class names in label order.
     k: largest distance from the anchor, in frames.
-    seed: of the choice.
-    facts: whether frame types and frames a second are kept, of which video files tell.
+    seed: seed of the choice of anchors.
+    facts: whether to store frame types and frame rates, which only video files have.
+
+  Raises:
+    InputError: an argument is out of range, a labelled video is missing, or the folder mixes video
+      files with folders of frames.
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
-  found = clips.find(videos)
-  missing = [name for name in labels if name not in found]
+  clip_of = clips.find(videos)
+  missing = [name for name in labels if name not in clip_of]
   if missing:
     raise InputError(
       f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-      f'{missing[0]!r}: {nearest(missing[0], found)}.'
+      f'{missing[0]!r}: {nearest(missing[0], clip_of)}.'
     )
-  kinds = {type(found[name]) for name in labels}
+  kinds = {type(clip_of[name]) for name in labels}
   if len(kinds) > 1:
     raise InputError(
-      f'{videos} holds video files beside folders of frames, whose frames would lie '
-      'under different folders: build them apart.'
+      f'{videos} holds video files and folders of frames, and the paths of their frames would '
+      'begin in different folders: build them apart.'
     )
   if facts and kinds == {clips.FrameFolder}:
     raise InputError(
-      f'{videos} holds folders of frames, which do not tell their types and rates: leave --facts '
-      f'out, or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{FRAMES}.'
+      f'{videos} holds folders of frames, which do not state types and rates: leave --facts out, '
+      f'or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{FRAMES}.'
     )
   sets: dict[str, list[str]] = {}
-  known: dict[str, FrameFacts] = {}
-  of_frames: dict[str, Sequence[int]] = {}
-  left_out = [name for name in found if name not in labels]
+  frame_facts: dict[str, FrameFacts] = {}
+  frame_labels: dict[str, Sequence[int]] = {}
+  left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
-    numbers, own = found[name].numbers(), labels[name]
-    by_number = own if isinstance(own, Mapping) else dict.fromkeys(numbers, own)
+    numbers, classes = clip_of[name].numbers(), labels[name]
+    by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
     numbers = [number for number in numbers if by_number.get(number)]
     if not numbers:
       left_out.append(name)
       continue
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     near = [number for number in numbers if abs(number - anchor) <= k]
-    taken = found[name].take(near, frames)
-    known |= taken
+    taken = clip_of[name].take(near, frames)
+    frame_facts |= taken
     paths = list(taken)
-    of_frames |= {path: by_number[number] for path, number in zip(paths, near, strict=True)}
+    frame_labels |= {path: by_number[number] for path, number in zip(paths, near, strict=True)}
     sets[paths.pop(near.index(anchor))] = paths
   return Built(
-    from_mappings(sets, of_frames, class_names, known if facts else None),
+    from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
     videos if kinds == {clips.FrameFolder} else frames,
     tuple(left_out),
   )
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
-  """Returns the position of a video's anchor, uniform over its frames."""
+  """Returns the random position of a video's anchor, uniform over its frames."""
   salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
 
 
 def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
-  """Returns class names in order, and the position of a class by every word for it.
+  """Returns class names in label order, and {name or synonym: label}.
 
-  `classes` is a label space such as 'imagenet_vid', or a text file with one class a line.
+  `classes` is a label space such as 'imagenet_vid', or a text file with one class per line.
   """
   path = expanded(classes)
   if path.is_file():
@@ -150,8 +158,8 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
-  """Returns the distinct classes of each video in a `.json` or `.csv` file, ascending, or those of
-  each frame of the videos in a folder of ILSVRC annotations."""
+  """Returns the classes, ascending, of videos in a `.json` or `.csv` file, or of their frames in a
+  folder of ILSVRC annotations; `classes` is {name or synonym: label}."""
   if path.is_dir():
     return _from_annotations(path, classes)
   if not path.is_file():
@@ -178,9 +186,9 @@ def _from_annotations(
   if not files:
     raise InputError(f'{folder} holds no ILSVRC annotations, <video>/<frame>.xml.')
   labels: dict[str, dict[int, list[int]]] = {}
-  for file, own in boxes.read(folder, files, classes)[0].items():
-    of_video = labels.setdefault(video_of(file), {})
-    of_video[frame_number(file)] = sorted({box.label for box in own})
+  for file, objects in boxes.read(folder, files, classes)[0].items():
+    classes_of_video = labels.setdefault(video_of(file), {})
+    classes_of_video[frame_number(file)] = sorted({box.label for box in objects})
   return labels
 
 

@@ -1,4 +1,4 @@
-"""The sets under review, pair by pair, and the files of their frames."""
+"""The neighbor sets under review, pair by pair, and the image files of their frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTENT_TYPES = {'.jpg': 'image/jpeg'} | {
 
 
 class Item(NamedTuple):
-  """What is judged: the anchor or the pair of that number."""
+  """An anchor or a pair under review: its kind and its number within this kind."""
 
   kind: str
   number: int
@@ -33,7 +33,7 @@ class Item(NamedTuple):
 
 
 class Pair(NamedTuple):
-  """An anchor (its number among the anchors) and a neighbor (its index among the frames)."""
+  """A pair: the number of its anchor, the index of its neighbor's frame, and their distance."""
 
   anchor: int
   frame: int
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Sets as they were built, and class names by id; pairs are numbered anchor by anchor."""
+  """Neighbor sets before the review, and {class id: name}; pairs are numbered anchor by anchor."""
 
   sets: NeighborSets
   class_names: Mapping[int, str]
@@ -63,21 +63,21 @@ class Candidates:
 
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
-    """All pairs, those of an anchor from the first neighbor to the last."""
+    """All pairs, sorted by anchor and offset."""
     members = zip(*(part.tolist() for part in self.sets.pairs), strict=True)
     return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """By anchor, the numbers of its pairs."""
-    numbers_of: list[list[int]] = [[] for _ in self.sets.anchors]
+    """The numbers of the pairs of each anchor."""
+    numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
-      numbers_of[pair.anchor].append(number)
-    return tuple(map(tuple, numbers_of))
+      numbers[pair.anchor].append(number)
+    return tuple(map(tuple, numbers))
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of the sets and labels, whatever the layout of the files they came from."""
+    """SHA-256 of sets and labels, which does not depend on the layout of their files."""
     frames = self.sets.frames
     sets = {
       frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
@@ -95,14 +95,14 @@ class Candidates:
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
-    """Returns the paths of anchor and neighbor; None for the neighbor of an anchor alone."""
+    """Returns the paths of anchor and neighbor; the neighbor of an anchor is None."""
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
-    pair = item.kind == PAIR
-    return anchor, self.sets.frames[self.pairs[item.number].frame] if pair else None
+    is_pair = item.kind == PAIR
+    return anchor, self.sets.frames[self.pairs[item.number].frame] if is_pair else None
 
   @functools.cached_property
   def items(self) -> Mapping[tuple[str, str | None], Item]:
-    """By the paths of anchor and neighbor, what they name: anchors, then pairs."""
+    """{(path of the anchor, path of the neighbor or None): item}, anchors first."""
     anchors = [Item(ANCHOR, number) for number in range(len(self.sets.anchors))]
     pairs = [Item(PAIR, number) for number in range(len(self.pairs))]
     return {self.paths(item): item for item in (*anchors, *pairs)}
@@ -120,7 +120,7 @@ class Candidates:
 
 
 class FrameFile(NamedTuple):
-  """The bytes of a frame's file, their kind, and a tag that changes with the file."""
+  """The bytes of a frame's file, their MIME type, and a tag that changes with the file."""
 
   content: bytes
   content_type: str
@@ -128,10 +128,10 @@ class FrameFile(NamedTuple):
 
 
 class ReviewFrames:
-  """The files of frames by their index: only listed frames are read, and only inside the folder."""
+  """The image files of frames by index: only listed frames inside the folder are read."""
 
   def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
-    """Checks that every frame, a path inside the folder, is there and can be served."""
+    """Checks that each path names an image file inside the folder."""
     if not pathlib.Path(folder).is_dir():
       raise InputError(
         f'there is no folder {os.fspath(folder)}: give --frames the folder in '
@@ -139,7 +139,7 @@ class ReviewFrames:
       )
     self._root = pathlib.Path(folder).resolve()
     self._paths = tuple(paths)
-    self._damaged: dict[int, tuple[str, str]] = {}  # by index: a file's tag, and what is wrong
+    self._damages: dict[int, tuple[str, str]] = {}  # {index: (tag of the file, its damage)}
     for path in self._paths:
       if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
         raise InputError(
@@ -165,24 +165,23 @@ class ReviewFrames:
     return FrameFile(content, CONTENT_TYPES[suffix], f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"')
 
   def damage(self, index: int) -> str:
-    """Returns why a frame cannot be decoded whole, or ''.
+    """Returns why a frame cannot be decoded completely, or ''.
 
-    A browser shows what there is of a truncated file, without a word.
+    Browsers show the beginning of a truncated file without an error.
     """
     try:
       frame = self.read(index)
     except (InputError, OSError) as error:
       return str(error)
-    known = self._damaged.get(index)
-    if known is None or known[0] != frame.tag:
-      known = self._damaged[index] = frame.tag, damage(io.BytesIO(frame.content))
-    return known[1]
+    if self._damages.get(index, ('', ''))[0] != frame.tag:
+      self._damages[index] = frame.tag, damage(io.BytesIO(frame.content))
+    return self._damages[index][1]
 
   def _resolved(self, path: str) -> pathlib.Path:
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
       raise InputError(
-        f'frame {path} lies outside the folder {self._root} (by its name or by a '
-        'link): only files of the folder are shown.'
+        f'frame {path} is outside the folder {self._root} (by its name or by a link): only files '
+        'of the folder are shown.'
       )
     return resolved

@@ -1,13 +1,12 @@
-"""Clips to choose frames from: folders of frames, and video files decoded by PyAV.
+"""Clips, the sources of frames: folders of image files, and video files decoded by PyAV.
 
-A clip is named by its path under the folder of videos, without a video's suffix. Its frames have
-numbers: those in the file names of a folder, or 0, 1, ... in the order in which a video shows them.
+The name of a clip is its path under the folder of videos, without a video's suffix. Its frames are
+numbered: by the file names of a folder, or 0, 1, ... in the order in which a video shows them.
 
-A video file that was cut by an interrupted download or copy is refused: decoders read it up to the
-cut and then report its end, as if the video were shorter. MP4 and QuickTime files are a row of
-boxes, each with its size; AVI is one or more RIFF chunks with theirs; Matroska and WebM hold
-everything in one segment of known size, unless they were streamed. MPEG program streams declare no
-size, and nothing can be said of them.
+A truncated video file is refused, because decoders report its end as if the video were shorter. Its
+headers state the expected size: MP4 and QuickTime files are a sequence of boxes and AVI files one
+of RIFF chunks, each with its size; Matroska and WebM files are one segment of stated size, unless
+they were streamed. MPEG program streams state no size and are not checked.
 
 References: ISO/IEC 14496-12, section 4.2; RFC 8794 (EBML), sections 4 to 6; RFC 9559 (Matroska);
 Microsoft, AVI RIFF File Reference.
@@ -39,23 +38,23 @@ if TYPE_CHECKING:
   from av.container import InputContainer
   from av.video.stream import VideoStream
 
-IMAGE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != '.gif')  # which is a video
+IMAGE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != '.gif')  # GIF files are videos
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
 CONTAINERS = {
   'format_whitelist': 'mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegvideo,mpegts,m4v'
 }
-"""What a file may contain: FFmpeg also knows playlists, which open other files and addresses."""
+"""Admitted containers; FFmpeg also reads playlists, which open other files and addresses."""
 STOP_AT_ERRORS = {'err_detect': 'explode'}
 RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
-"""By how much the times of frames may differ from a constant rate: a fraction, or seconds."""
+"""Admitted difference of a video's length from a constant rate: relative, and in seconds."""
 BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
 RIFF_SLACK = 9
-"""Bytes by which the size of a RIFF chunk may be too large: writers count its header or padding."""
+"""Bytes that a RIFF chunk may overstate its size by: writers count its header or padding."""
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
-  """Returns the clips under a folder by name: every folder with images, and every video file."""
+  """Returns {name: clip} of every folder with images and every video file under a folder."""
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
@@ -79,30 +78,31 @@ def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
 
 
 class FrameFolder:
-  """A folder of image files, each a frame."""
+  """A folder of image files; every file is a frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """The clip of image `files` in `folder`, which lies under `root`."""
+    """Names the clip of the image `files` in `folder` by its path under `root`."""
     self.name = folder.relative_to(root).as_posix()
-    self._listed = sorted(files)
+    self._sorted = sorted(files)
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
     numbered: dict[int, pathlib.Path] = {}
-    for file in self._listed:
+    for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
       if (other := numbered.setdefault(number, file)) != file:
         raise InputError(f'{file.parent} holds frame {number} twice: {other.name} and {file.name}.')
     return numbered
 
   def numbers(self) -> list[int]:
-    """Returns the numbers of its frames, ascending."""
+    """Returns the numbers of the frames, ascending."""
     return sorted(self._files)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Returns the paths of frames under the folder of all frames, without facts.
+    """Returns {path of a frame under the folder of videos: {}}, without copying files.
 
-    They stay where they are; each is decoded once to see that it can be.
+    Raises:
+      InputError: a frame cannot be decoded.
     """
     del folder
     for number in numbers:
@@ -116,20 +116,20 @@ class FrameFolder:
 
 
 class VideoFile:
-  """A video file; frames that are taken become PNG files, which keep every pixel."""
+  """A video file; its frames are written as PNG files, without loss."""
 
   def __init__(self, root: pathlib.Path, file: pathlib.Path):
-    """The clip of `file`, which lies under `root`; nothing is read yet."""
+    """Names the clip by its path under `root`, without reading the file."""
     self.name = file.relative_to(root).with_suffix('').as_posix()
     self._file = file
 
   def numbers(self) -> list[int]:
-    """Returns 0, 1, ...; decodes the file, as some packets hold no frame or only half of one."""
+    """Returns 0, 1, ...; decodes the file, because a packet may hold no frame or half of one."""
     return list(range(self._survey[0]))
 
   @functools.cached_property
   def _survey(self) -> tuple[int, float | None]:
-    """How many frames the whole video has, and frames a second, None where nothing tells."""
+    """The number of frames and the frames per second (None if unknown) of the video."""
     with opened(self._file) as (container, stream):
       times = [frame.time for _, frame in frames(self._file, container, stream)]
       rate = stream.average_rate or stream.guessed_rate
@@ -138,11 +138,11 @@ class VideoFile:
     return len(times), frame_rate(times, float(rate) if rate else None)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Writes frames into `folder`, and returns what is known of each by its path there.
+    """Writes frames into `folder` and returns {path of a frame: its type and rate}.
 
-    The video is decoded from the beginning, so that numbers, ascending, are exact.
+    The video is decoded from the beginning, so that the numbers, ascending, are exact.
     """
-    known: dict[str, FrameFacts] = {}
+    facts: dict[str, FrameFacts] = {}
     with opened(self._file) as (container, stream):
       for number, frame in frames(self._file, container, stream):
         if number in numbers:
@@ -150,17 +150,17 @@ class VideoFile:
           _as_shown(frame).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
-          known[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': self._survey[1]}
+          facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': self._survey[1]}
         if number >= max(numbers):
-          return known
-    raise _undecodable(self._file, numbers[len(known)], 'the video ends before it')
+          return facts
+    raise _undecodable(self._file, numbers[len(facts)], 'the video ends before it')
 
 
 def _as_shown(frame: VideoFrame) -> Image.Image:
-  """Returns a frame as players show it: turned by quarters and mirrored as its container says."""
+  """Returns a frame as players show it, with the quarter turns and mirroring of its metadata."""
   pixels = frame.to_ndarray(format='rgb24')
   matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
-  if matrix is not None:  # of which x' = a x + c y and y' = b x + d y
+  if matrix is not None:  # x' = a x + c y and y' = b x + d y
     a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
     if abs(b) > abs(a):
       pixels, a, d = pixels.swapaxes(0, 1), c, b
@@ -169,10 +169,11 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
 
 
 def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
-  """Returns frames a second: `stated` by the headers, if the frames agree with it or do not tell.
+  """Returns the frames per second of a video.
 
-  Headers of videos of variable rate may state any number; then it is (n − 1) / (last − first), of
-  the times in seconds at which frames are shown (None where a frame does not tell).
+  Headers of videos of variable rate may state any number. The rate `stated` by the headers is
+  returned if it agrees with the times of the n frames, in seconds, or a time is unknown (None);
+  otherwise the rate is (n − 1) / (last time − first time).
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
@@ -195,7 +196,7 @@ def _av() -> ModuleType:
 
 @contextmanager
 def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
-  """Opens a file and its first video stream; refuses one that is cut."""
+  """Opens a file and its first video stream; raises InputError if the file is truncated."""
   av = _av()
   require_whole(file)
   try:
@@ -213,7 +214,8 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 def frames(
   file: pathlib.Path, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, VideoFrame]]:
-  """Yields every frame of an `opened` file with its number; refuses one that cannot be decoded."""
+  """Yields the number and the frame of every frame of an `opened` file; raises InputError for
+  frames that cannot be decoded."""
   decoder = container.decode(stream)
   for number in itertools.count():
     try:
@@ -234,7 +236,7 @@ def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
 
 
 def require_whole(path: pathlib.Path) -> None:
-  """Refuses a video file that ends before its headers say; files of other kinds pass."""
+  """Raises InputError if a video file is shorter than its headers state; other files pass."""
   try:
     with path.open('rb') as file:
       size = os.fstat(file.fileno()).st_size
@@ -243,13 +245,13 @@ def require_whole(path: pathlib.Path) -> None:
     raise InputError(f'{path} cannot be read: {error.strerror}.') from error
   if declared > size:
     raise InputError(
-      f'{path} is cut: its headers say {declared} bytes, and it has {size}. Replace the file, or '
-      'leave it out.'
+      f'{path} is truncated: its headers state {declared} bytes, and it has {size}. Replace the '
+      'file, or leave it out.'
     )
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns where the file should end at least, bytes; 0 where its headers do not tell."""
+  """Returns the least size of the file in bytes that its headers imply; 0 if they state none."""
   start = file.read(12)
   if start[4:8] in BOXES:
     return _end_of_chunks(file, size, _box_length)
@@ -260,7 +262,10 @@ def _declared_size(file: BinaryIO, size: int) -> int:
 
 
 def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
-  """Returns the end of the chunks that begin within the file, up to one of unknown length, 0."""
+  """Returns the end of the chunks that begin within the file, up to a chunk of unknown length.
+
+  `length_of` returns the length that the first 16 bytes of a chunk state; 0 if it is unknown.
+  """
   end = 0
   while end + 8 <= size:
     file.seek(end)
@@ -275,12 +280,13 @@ def _box_length(header: bytes) -> int:
   length = int.from_bytes(header[:4], 'big')
   if length == 1:
     length = int.from_bytes(header[8:], 'big')
-  return length if length >= 8 and header[4:8].isalnum() else 0  # 0: up to the end; else no box
+  # a box of length 0 extends to the end; other short lengths and odd names are not boxes
+  return length if length >= 8 and header[4:8].isalnum() else 0
 
 
 def _riff_length(header: bytes) -> int:
   length = int.from_bytes(header[4:8], 'little')
-  is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # else streamed
+  is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
   return 8 + length + length % 2 if is_known else 0
 
 
@@ -295,12 +301,14 @@ def _end_of_segment(file: BinaryIO) -> int:
 
 
 def _ebml_number(file: BinaryIO) -> int:
-  """Reads a number whose leading zero bits tell its length; 0 where all others are ones."""
+  """Reads a variable-length number, in which leading zero bits count further bytes.
+
+  The number in which all other bits are ones stands for an unknown size and is read as 0.
+  """
   first = file.read(1)
   if not first or not first[0]:
     return 0
-  more = 8 - first[0].bit_length()
-  value = int.from_bytes(first + file.read(more), 'big')
-  bits = 7 * (more + 1)
-  value &= (1 << bits) - 1
-  return 0 if value == (1 << bits) - 1 else value
+  further_bytes = 8 - first[0].bit_length()
+  mask = (1 << 7 * (further_bytes + 1)) - 1
+  value = int.from_bytes(first + file.read(further_bytes), 'big') & mask
+  return 0 if value == mask else value

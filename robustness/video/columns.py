@@ -1,4 +1,4 @@
-"""Neighbor sets as columns of rows: which sets a frame is in, and how far from their anchors."""
+"""Neighbor sets as columns of rows: the sets that hold each frame, and its distance to anchors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATH = 'path'
 
 
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
-  """Returns the columns of the frames of sets.
+  """Returns the columns of the F frames of neighbor sets.
 
-  `label` int32 [F, L]; `group_id` int32 [F, M], the sets a frame is in, padded with −1; `offset`
-  int32 [F, M], 0 for an anchor and where padded; where known `frame_type` int32 [F], position in
-  `FRAME_TYPES` or −1, and `fps` float64 [F].
+  They are `label` int32 [F, L]; `group_id` int32 [F, M], the sets that hold a frame, padded with
+  −1; `offset` int32 [F, M], 0 for an anchor and for padding; and, if the sets have them,
+  `frame_type` int32 [F], a position in `FRAME_TYPES` or −1, and `fps` float64 [F].
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
   frame = np.concatenate([sets.anchors, pairs.frame])
@@ -46,10 +46,10 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
 
 
 def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
-  """Returns which frames belong together, int [F]: those of equal numbers are linked.
+  """Returns the connected component of each frame, int [F].
 
-  Frames that share a set (`group_id` int [F, M], padded with −1) or a folder (words [F], '' for
-  none) are, directly or through others.
+  Two frames are connected if they share a set (`group_id` int [F, M], padded with −1) or a folder
+  (names [F], '' for none).
   """
   row, slot = np.nonzero(group_id >= 0)
   node = group_id[row, slot] + len(group_id)
@@ -64,10 +64,10 @@ def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarra
 
 
 def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
-  """Returns which clip each row is a frame of, int [N]; None for rows that are no frames.
+  """Returns the number of each row's clip, int [N]; None if the rows are not frames of sets.
 
-  Frames of a clip lie in one folder, and clips of one video of YouTube are one (`source_of`); where
-  there are no folders, those whose sets share frames are taken for one.
+  A clip is a folder of frames; clips of one YouTube video count as one (`source_of`). If the rows
+  have no paths, sets that share frames count as one clip.
   """
   if GROUP not in columns:
     return None
@@ -79,10 +79,10 @@ def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
 def from_columns(
   columns: Mapping[str, np.ndarray], names: Sequence[str] = (), class_names: Sequence[str] = ()
 ) -> NeighborSets:
-  """Returns the sets that columns of rows describe; frames are rows, in their order.
+  """Returns the neighbor sets that the columns of rows describe; each row becomes a frame.
 
-  See `to_columns`; `label`, `group_id` and `offset` may have one axis. `names` are those of the
-  rows, by default their positions; `class_names` are in the order of the labels.
+  See `to_columns`; `label`, `group_id` and `offset` may have one axis. `names` are the paths of the
+  frames, by default 'row 0', 'row 1', ...; `class_names` are in the order of the labels.
   """
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
@@ -115,7 +115,7 @@ def from_columns(
 
 
 def check_names(columns: Container[str]) -> None:
-  """Raises InputError unless columns of rows tell which neighbor sets frames are in."""
+  """Raises InputError if a column that describes neighbor sets is missing."""
   for name in (LABEL, GROUP, OFFSET):
     if name not in columns:
       raise InputError(

@@ -1,4 +1,4 @@
-"""What a review decides and found: the anchors, pairs and labels that stay, Table 1, agreement."""
+"""Outcome of a review: accepted anchors, pairs and labels, Table 1 of the paper, and agreement."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ FLEISS, COHEN = (
 )
 QUANTITIES = (ANCHORS, UPDATED, PAIRS, ADDED, AGREEMENT, FLEISS, COHEN)
 REVIEWERS = 'review'
-"""What stands for a classifier in the table of results."""
+"""The name that takes the classifier's place in the table of results."""
 QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
   'label': (LABEL_ANSWERS, lambda answer: answer.label),
   'similar': (SIMILAR_ANSWERS, lambda answer: answer.similar),
   'keep': ((False, True), lambda answer: answer.accepts),
 }
-"""By question, the answers to it and how an annotator's is read."""
+"""{question: (its possible answers, function that reads an annotator's answer to it)}."""
 
 Rule = Callable[[Sequence[Answer]], bool]
 
 
 def no_objection(votes: Sequence[Answer]) -> bool:
-  """Keeps what somebody keeps and nobody marks otherwise: the rule of YTBB-Robust.
+  """Returns whether there are votes and all accept: the rule of YTBB-Robust.
 
-  There a pair is kept when it is marked similar and by nobody dissimilar, incorrect, unsure,
-  or changed (deformation, background, occlusion, blur).
+  In YTBB-Robust a pair is accepted if somebody marked it similar and nobody marked it dissimilar,
+  incorrect, unsure, or changed (deformation, background, occlusion, blur).
   """
   return bool(votes) and all(vote.accepts for vote in votes)
 
@@ -66,11 +66,11 @@ class Decisions:
 
   Attributes:
     anchor_reviewed: bool [A], whether the anchor or one of its pairs has an answer.
-    anchor_accepted: bool [A]; a bad anchor is not.
-    pair_reviewed: bool [P], whether the pair has an answer or went with a bad anchor.
-    pair_accepted: bool [P].
-    unsettled: items about which answers are still awaited, in their order.
-    added: by anchor, the class ids its labels gain, ascending.
+    anchor_accepted: bool [A], whether the anchor is accepted.
+    pair_reviewed: bool [P], whether the pair has an answer or was dropped with a bad anchor.
+    pair_accepted: bool [P], whether the pair is accepted.
+    unsettled: items that need more answers, in their order.
+    added: the class ids that the labels of each anchor gain, ascending.
   """
 
   anchor_reviewed: np.ndarray
@@ -81,26 +81,26 @@ class Decisions:
   added: tuple[tuple[int, ...], ...]
 
   def require_settled(self, candidates: Candidates) -> None:
-    """Raises InputError if answers are still awaited: about how many items, and which is first."""
+    """Raises InputError, which names the first item, if items need more answers."""
     if self.unsettled:
       anchor, neighbor = candidates.paths(self.unsettled[0])
       raise InputError(
         f'answers are awaited about {len(self.unsettled)} anchors and pairs, first about '
-        f'{anchor if neighbor is None else f"{anchor} with {neighbor}"}: go on with the review, '
-        'or give --unsettled=drop to leave them out.'
+        f'{anchor if neighbor is None else f"{anchor} with {neighbor}"}: continue the review, or '
+        'give --unsettled=drop to leave them out.'
       )
 
 
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
-  """Counts the votes.
+  """Returns the outcome of a review by a rule on votes.
 
-  An anchor that nobody has judged alone is accepted if one of its pairs has an answer. A bad
-  anchor takes its pairs along. What is unsettled is not accepted.
+  An anchor without votes is accepted if one of its pairs has an answer. The pairs of a bad anchor
+  are dropped. Unsettled items are not accepted.
   """
 
-  def keeps(item: Item, unasked: bool) -> bool:
+  def is_accepted(item: Item, without_votes: bool) -> bool:
     votes = rounds.ballot(item).votes
-    return rounds.is_settled(item) and (rule(votes) if votes else unasked)
+    return rounds.is_settled(item) and (rule(votes) if votes else without_votes)
 
   items = list(rounds.candidates.items.values())
   anchors, pairs = ([item for item in items if item.kind == kind] for kind in (ANCHOR, PAIR))
@@ -108,117 +108,116 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   answered = np.array([item in rounds.ballots for item in pairs], bool)
   reviewed = np.array([item in rounds.ballots for item in anchors], bool)
   reviewed[group[answered]] = True
-  accepted = reviewed & np.array([keeps(item, True) for item in anchors], bool)
+  accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
   bad = reviewed & ~accepted & np.array([rounds.is_settled(item) for item in anchors], bool)
-  kept = np.array([keeps(item, False) for item in pairs], bool)
+  pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
   return Decisions(
     reviewed,
     accepted,
     answered | bad[group],
-    kept & accepted[group],
+    pair_accepted & accepted[group],
     tuple(item for item in items if not rounds.is_settled(item)),
     tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
   )
 
 
 def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
-  """Returns the sets that a review leaves.
+  """Returns the sets of accepted anchors and pairs.
 
-  Accepted anchors stay, even with no neighbor left, as in ImageNet-Vid-Robust. Labels that an
-  anchor gains go to its neighbors too.
+  Sets may be empty, as in ImageNet-Vid-Robust. Neighbors gain the labels that their anchor gains.
   """
   sets = candidates.sets
   anchors = np.flatnonzero(decisions.anchor_accepted)
   if not len(anchors):
     raise InputError('no anchor was accepted, so there are no sets to write.')
-  columns = np.array(candidates.pairs, np.int32).reshape(-1, 3).T
-  group, frames, offsets = columns
+  group, frames, offsets = np.array(candidates.pairs, np.int32).reshape(-1, 3).T
   labels = list(candidates.labels)
   for anchor, added in enumerate(decisions.added):
     for frame in (candidates.anchor_frame(anchor), *frames[group == anchor]) if added else ():
       labels[frame] = tuple(sorted({*labels[frame], *added}))
   members = [np.flatnonzero(decisions.pair_accepted & (group == anchor)) for anchor in anchors]
-  kept = np.unique(np.concatenate([sets.anchors[anchors], *(frames[chosen] for chosen in members)]))
+  neighbors = [frames[pairs] for pairs in members]
+  indices = np.unique(np.concatenate([sets.anchors[anchors], *neighbors]))
   place = np.full(len(sets.frames), -1, np.int32)
-  place[kept] = np.arange(len(kept))
+  place[indices] = np.arange(len(indices))
   return dataclasses.replace(
     sets,
-    frames=tuple(sets.frames[index] for index in kept),
-    labels=padded_labels([labels[index] for index in kept]),
+    frames=tuple(sets.frames[index] for index in indices),
+    labels=padded_labels([labels[index] for index in indices]),
     anchors=place[sets.anchors[anchors]],
-    neighbors=tuple(place[frames[chosen]] for chosen in members),
-    offsets=tuple(offsets[chosen] for chosen in members),
-    frame_types=None if sets.frame_types is None else sets.frame_types[kept],
-    fps=None if sets.fps is None else sets.fps[kept],
+    neighbors=tuple(place[positions] for positions in neighbors),
+    offsets=tuple(offsets[pairs] for pairs in members),
+    frame_types=None if sets.frame_types is None else sets.frame_types[indices],
+    fps=None if sets.fps is None else sets.fps[indices],
   )
 
 
 def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
-  """Returns what was kept of what (the paper's Table 1), and how far annotators agreed about pairs.
+  """Returns the accepted fractions (the paper's Table 1) and the annotators' agreement on pairs.
 
-  There are rows about labels where anchors were shown alone to add some, or some were added.
-  Agreement is that of the individual round, by question: whether the labels are correct, whether
-  the pair is similar, and whether both are so (keep). The pairs of an anchor count as one cluster,
-  and values are NaN where they are not defined.
+  Rows about labels are included if the review densifies labels or labels were added. Agreement is
+  computed on the individual round for each question: whether the labels are correct, whether the
+  pair is similar, and whether the annotator accepts it (keep). Pairs of an anchor are one cluster;
+  undefined values are NaN.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
   parts = [
-    means(quantity, Outcomes({REVIEWERS: own[:, None]}, ONE_VIEW), confidence=CONFIDENCE)
-    for quantity, own in _kept(rounds, decided).items()
+    means(quantity, Outcomes({REVIEWERS: values[:, None]}, ONE_VIEW), confidence=CONFIDENCE)
+    for quantity, values in _values(rounds, decided).items()
   ]
   return assemble([*parts, *_agreement(rounds)])
 
 
 def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
-  """Returns how many were accepted or gained labels, and of how many; see `table`."""
+  """Returns the counts of accepted items and updated labels, and their totals; see `table`."""
   rows = [
-    (quantity.words, int(own.sum()), len(own))
-    for quantity, own in _kept(rounds, decided).items()
+    (quantity.words, int(values.sum()), len(values))
+    for quantity, values in _values(rounds, decided).items()
     if quantity is not ADDED
   ]
   return Table(('what', 'count', 'of'), rows)
 
 
-def _kept(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns for each quantity what there is of each anchor or pair that it is of."""
-  kept = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
+def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
+  """Returns the values of each quantity, one for each anchor or pair that it is defined for."""
+  values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]
   if rounds.plan.densify or added.any():
-    kept[UPDATED] = added > 0
-  kept[PAIRS] = decided.pair_accepted[decided.pair_reviewed]
+    values[UPDATED] = added > 0
+  values[PAIRS] = decided.pair_accepted[decided.pair_reviewed]
   if rounds.plan.densify and len(added):
-    kept[ADDED] = added
-  return kept
+    values[ADDED] = added
+  return values
 
 
 def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
-  for question, (answers, said) in QUESTIONS.items():
+  for question, (answers, read_answer) in QUESTIONS.items():
     ratings = np.full((len(items), len(names)), -1)
     for place, item in enumerate(items):
       for name, answer in rounds.ballot(item).individual.items():
-        ratings[place, names.index(name)] = answers.index(said(answer))
-    found: list[tuple[Quantity, dict[str, str], Estimate]] = [
+        ratings[place, names.index(name)] = answers.index(read_answer(answer))
+    estimates: list[tuple[Quantity, dict[str, str], Estimate]] = [
       (AGREEMENT, {}, agreement.percent_agreement(ratings, groups)),
       (FLEISS, {}, agreement.fleiss_kappa(ratings, groups)),
     ]
     for first, second in itertools.combinations(range(len(names)), 2):
       kappa = agreement.cohen_kappa(ratings[:, first], ratings[:, second], groups)
-      found.append((COHEN, {'annotators': f'{names[first]} and {names[second]}'}, kappa))
+      estimates.append((COHEN, {'annotators': f'{names[first]} and {names[second]}'}, kappa))
     yield part(
       [
-        row(REVIEWERS, '', quantity, {'question': question, **of}, estimate, CONFIDENCE)
-        for quantity, of, estimate in found
+        row(REVIEWERS, '', quantity, {'question': question, **facets}, estimate, CONFIDENCE)
+        for quantity, facets, estimate in estimates
       ]
     )
 
 
 def reasons(rounds: ReviewRounds) -> Table:
-  """Returns for each reason how many pairs carry it in a vote; a pair may carry several."""
+  """Returns the number of pairs that carry each mark in a vote; a pair may carry many marks."""
   pairs: dict[str, set[Item]] = {}
   for item, ballot in rounds.ballots.items():
     for vote in ballot.votes if item.kind == PAIR else ():

@@ -1,4 +1,4 @@
-"""pm-k of a detector from files, to results: what `robustness detection` computes.
+"""Results of `robustness detection`: pm-k of a detector, computed from files of boxes.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -25,7 +25,7 @@ from robustness.results import Results, Table
 from robustness.video import metadata
 from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes, Clipped, Truth, read_detections, read_truth
-from robustness.video.detection_figures import DrawnBoxes, pictures
+from robustness.video.detection_figures import ScoredBoxes, pictures
 from robustness.video.metadata import NeighborSets, frame_number
 from robustness.video.neighbor_estimates import effective_k
 
@@ -47,7 +47,15 @@ LABEL = 'detector'
 
 
 class ScoredInputs(NamedTuple):
-  """What a detector is scored on, which of its boxes were cut, and where all was read."""
+  """Inputs of the scoring of a detector.
+
+  Attributes:
+    sets: the neighbor sets.
+    truth: ground truth of their frames.
+    detections: boxes of the detector.
+    clipped: summary of the detections that were clipped.
+    files: paths of the inputs: {'metadata', 'truth', 'detections'}.
+  """
 
   sets: NeighborSets
   truth: Truth
@@ -57,7 +65,7 @@ class ScoredInputs(NamedTuple):
 
   @property
   def digest(self) -> str:
-    """SHA-256 of what is scored, so that files that changed are told apart."""
+    """SHA-256 of sets and boxes, which identifies the content of the files."""
     digest = hashlib.sha256(self.sets.digest.encode())
     for boxes in (self.truth.boxes, self.detections):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
@@ -65,40 +73,41 @@ class ScoredInputs(NamedTuple):
     return digest.hexdigest()
 
   def predictions(self) -> dict[str, list[float]]:
-    """Returns {frame: scores} of the detector as a classifier: of a class the largest score of its
-    boxes, −∞ without any, so that the class of the most confident box is predicted (table 2); []
-    for a frame without boxes.
+    """Returns {frame: scores}, the predictions of the detector as a classifier (table 2).
+
+    The score of a class is the largest score of its boxes, −∞ without boxes, so that the class of
+    the most confident box is predicted. The scores of a frame without boxes are [].
 
     Raises:
-      InputError: no names of classes, or a detected class that is none of the sets'.
+      InputError: the ground truth names no classes, or a detected class is not a class of the sets.
     """
     names = self.sets.class_names or label_space.get('imagenet_vid').class_names
-    known, boxes = label_space.words(names), self.detections
+    positions, boxes = label_space.words(names), self.detections
     if not self.truth.names:
       raise InputError(f'{self.files["truth"]} has no categories, which name the detected classes.')
-    places = {}
+    scores = np.full((len(self.sets.frames), len(names)), -np.inf)
     for category in np.unique(boxes.category).tolist():
       word = self.truth.names[category]
-      if word not in known:
+      if word not in positions:
         raise InputError(
           f'{self.files["detections"]}: category_id {category} {word!r} is none of the '
-          f'{len(names)} classes of the sets; {nearest(word, known)}.'
+          f'{len(names)} classes of the sets; {nearest(word, positions)}.'
         )
-      places[category] = known[word]
-    scores = np.full((len(self.sets.frames), len(names)), -np.inf)
-    columns = np.array([places[category] for category in boxes.category.tolist()], int)
-    np.maximum.at(scores, (boxes.image, columns), np.asarray(boxes.score))
+      members = boxes.category == category
+      np.maximum.at(
+        scores, (boxes.image[members], positions[word]), np.asarray(boxes.score)[members]
+      )
     rows = zip(self.sets.frames, scores, strict=True)
-    return {frame: own.tolist() if np.isfinite(own).any() else [] for frame, own in rows}
+    return {frame: row.tolist() if np.isfinite(row).any() else [] for frame, row in rows}
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
-    """Returns what is unusual about the boxes: (what, boxes, of how many, the first)."""
+    """Returns unusual boxes as (description, number of them, number of all boxes, the first)."""
     truth, detections = self.truth.boxes, self.detections
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
     first = f'class {detections.category[strange[0]]}' if len(strange) else ''
     return [
-      (what, clipped.number, len(boxes.image), clipped.first)
-      for what, boxes, clipped in (
+      (description, clipped.number, len(boxes.image), clipped.first)
+      for description, boxes, clipped in (
         ('ground truth cut at the border of its image', truth, self.truth.clipped),
         ('detections cut at the border of their image', detections, self.clipped),
         ('detections of classes without ground truth', detections, Clipped(len(strange), first)),
@@ -107,7 +116,7 @@ class ScoredInputs(NamedTuple):
 
 
 def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
-  """Reads what is scored."""
+  """Reads neighbor sets, ground truth and detections."""
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
   truth = read_truth(truth_file, sets.frames, names)
@@ -116,21 +125,21 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
       f'{truth_file} has no box on any of the {len(sets.anchors)} anchors, and '
       f'{len(truth.boxes.image)} on all frames: without, average precision is undefined.'
     )
-  found = read_detections(detections_file, truth, sets.frames)
+  detections, clipped = read_detections(detections_file, truth, sets.frames)
   files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
-  return ScoredInputs(sets, truth, *found, {name: str(file) for name, file in files.items()})
+  return ScoredInputs(sets, truth, detections, clipped, {k: str(f) for k, f in files.items()})
 
 
 def score(
-  inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', shown: int = 4
+  inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 
-  Above the largest distance of a neighbor, that distance takes k's place, and the results' settings
-  hold `asked_k`. `frames` is the folder of the frames, for pictures of the `shown` sets that lose
-  most; '' for none.
+  A k above the largest distance of a neighbor is replaced by that distance, and the settings of the
+  results hold the input as `asked_k`. `frames` is the folder of the frames, for pictures of the
+  `num_drawn` sets that lose most; '' draws none.
   """
-  require(shown >= 0, 'shown', shown, 'at least 0')
+  require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
   results = Results(
@@ -164,9 +173,8 @@ def score(
       [[sets.frames[a], sets.frames[f], int(numbers[f] - numbers[a])] for a, f in worst],
     )
     if frames:
-      drawn = pictures(
-        sets, DrawnBoxes(scores, truth, detections, names, scoring.threshold), frames, shown
-      )
-      results.arrays.update({f'{kind}/{name}': values for name, values in drawn.items()})
+      scored = ScoredBoxes(scores, truth, detections, names, scoring.threshold)
+      arrays = pictures(sets, scored, frames, num_drawn)
+      results.arrays.update({f'{kind}/{name}': values for name, values in arrays.items()})
   results.table = assemble([part(rows)])
   return results

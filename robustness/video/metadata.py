@@ -1,17 +1,16 @@
-"""Neighbor sets and the files they are kept in: anchors, neighbors, labels and classes of frames.
+"""Neighbor sets (anchors, neighbors, labels and classes of frames) and the files that store them.
 
 A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighbor paths]}) and
 `labels.json` ({frame path: [classes]}), as ImageNet-Vid-Robust was released. A path is
 `<video>/<frame>.<suffix>`, and the digits that end the frame's name are its number:
-`val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Where only anchors have
-labels, as in YTBB-Robust, neighbors have their anchors'.
-Optional are `frames.json` ({frame path: {"frame_type": "i", "fps": 29.97}}) and, here or in
-`misc/`, what names the classes:
+`val/ILSVRC2015_val_00000000/000442.JPEG`, or `<ytid>_<ms>/frame-12.jpg`. Neighbors without labels,
+as in YTBB-Robust, have the labels of their anchors. Optional are `frames.json` ({frame path:
+{"frame_type": "i", "fps": 29.97}}) and, in the same folder or `misc/`, names of the classes:
 
 * a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. The word before
   `class_index` is the label space, if the classes are of one;
-* class maps from ImageNet's classes, as ImageNet Testbed keeps them: `class_idx_map.json` is
-  {class of ImageNet: class} and `rev_class_idx_map.json` {class: [classes of ImageNet]}.
+* class maps from ImageNet's classes, as in ImageNet Testbed: `class_idx_map.json` is {class of
+  ImageNet: class} and `rev_class_idx_map.json` {class: [classes of ImageNet]}.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.
 """
@@ -51,13 +50,13 @@ RELEASES = {
   ),
   'youtube_bb': ('YTBB-Robust', {(2030, 36_827): 'reviewed', (2467, 45_631): 'unreviewed'}),
 }
-"""The published sets of a label space: their name, and whether they are reviewed, by the numbers of
-anchors and pairs (Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 1)."""
-_MOST = 2**31 - 1  # of int32
+"""{label space: (name of the published sets, {(anchors, pairs): state of the review})}, by Shankar
+et al., Do Image Classifiers Generalize Across Time?, 2021, table 1."""
+_INT32_MAX = 2**31 - 1
 
 
 class FrameFacts(TypedDict, total=False):
-  """What the video's compression tells of a frame: 'i', 'p', 'b' or '', and frames a second."""
+  """Properties of a frame in the video file: 'i', 'p', 'b' or '', and frames per second."""
 
   frame_type: str
   fps: float | None
@@ -79,18 +78,18 @@ class FramePairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborSets:
-  """A sets of frames that look like their anchors; `from_mappings` checks what it is given.
+  """A sets of frames that look similar to their anchors; build them by `from_mappings`.
 
   Attributes:
-    frames: distinct paths, sorted; F of them.
-    labels: int32 [F, L], the classes of each frame, padded with −1; a neighbor without labels of
-      its own has those of its anchors.
+    frames: the F distinct paths of frames, sorted.
+    labels: int32 [F, L], the classes of each frame, padded with −1; a neighbor without labels has
+      the labels of its anchors.
     anchors: int32 [A], positions in `frames`, in the order of the file.
-    neighbors: for each anchor the positions of its neighbors, int32.
-    offsets: of the same shapes, signed differences of frame numbers, int32.
-    class_names: in the order of the labels; () where no class index came along.
-    frame_types: [F] of 'i', 'p', 'b' or '' (unknown), from the video's compression; or None.
-    fps: float64 [F], frames a second of the video, NaN where unknown; or None.
+    neighbors: positions of the neighbors of each anchor, int32.
+    offsets: signed distances of the neighbors in frame numbers, int32, in the same shapes.
+    class_names: class names in label order; () without class index.
+    frame_types: [F], frame type of the compression, 'i', 'p', 'b' or '' (unknown); or None.
+    fps: float64 [F], frames per second of the video, NaN if unknown; or None.
   """
 
   frames: tuple[str, ...]
@@ -104,7 +103,7 @@ class NeighborSets:
 
   @functools.cached_property
   def pairs(self) -> FramePairs:
-    """Every pair, as flat arrays."""
+    """All pairs of anchors and neighbors as flat arrays."""
     sizes = [len(members) for members in self.neighbors]
     empty = np.zeros(0, np.int32)
     return FramePairs(
@@ -115,14 +114,14 @@ class NeighborSets:
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """Which sets are of one video, int [A]; None where none are, or frames lie in no folder."""
+    """The number of the video of each set, int [A]; None if each set has its own video."""
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
-    found, place = np.unique(names, return_inverse=True)
-    return place if len(found) < len(names) else None
+    distinct, place = np.unique(names, return_inverse=True)
+    return place if len(distinct) < len(names) else None
 
   @property
   def title(self) -> str:
-    """Which published data set these are, or which they differ from, with the counts."""
+    """Name and counts of the published data set, or of the one that these sets differ from."""
     space = label_space.coarse_space(self.class_names)
     counts = len(self.anchors), len(self.pairs.frame)
     counted = '{} anchors, {} pairs'.format(*counts)
@@ -131,12 +130,12 @@ class NeighborSets:
     name, published = RELEASES[space.name]
     if counts in published:
       return f'{name}, {published[counts]}: {counted}'
-    known = ' or '.join(f'{anchors} and {pairs}' for anchors, pairs in published)
-    return f'neighbor sets of {space.name}: {counted} ({name} has {known})'
+    expected = ' or '.join(f'{anchors} and {pairs}' for anchors, pairs in published)
+    return f'neighbor sets of {space.name}: {counted} ({name} has {expected})'
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of members, labels and, where known, frame types and fps."""
+    """SHA-256 of members, labels and, if known, frame types and frame rates."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
     for array in (self.anchors, *self.pairs[:2], self.labels):
       digest.update(np.ascontiguousarray(array, np.int32).tobytes())
@@ -147,32 +146,34 @@ class NeighborSets:
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
     """Returns the labels that count for each neighbor, int32 [P, L], padded with −1.
 
-    The rule 'frame' takes the neighbor's own labels, 'anchor' its anchor's.
+    The rule 'frame' takes the labels of the neighbor, 'anchor' the labels of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Refuses labels beyond the classes of a label space, which `key` of the config names."""
+    """Raises InputError for labels beyond the classes of a label space, the value of `key`."""
     row = int(np.argmax(self.labels.max(1)))
     label = int(self.labels[row].max())
     if label >= num_classes:
       raise InputError(
         f'frame {self.frames[row]!r} has label {label}, and {space} has {num_classes} classes '
-        f'(0..{num_classes - 1}): set {key} to the label space that the labels are of, or add a '
-        f'class index (misc/{CLASS_INDEX}).'
+        f'(0..{num_classes - 1}): set {key} to the label space of the labels, or add a class index '
+        f'(misc/{CLASS_INDEX}).'
       )
 
 
 def video_of(path: str) -> str:
-  """Returns the video of a frame: the folders of its path."""
+  """Returns the video of a frame, which is the folder part of its path."""
   return path.rpartition('/')[0]
 
 
 def source_of(path: str) -> str:
-  """Returns the video that the clip of a frame was cut from: the video of YouTube where the clip is
-  called <video>_<milliseconds>, as those of YouTube-BB are, else the clip itself."""
+  """Returns the video that contains the clip of a frame.
+
+  It is <video> for a clip that is called <video>_<milliseconds>, as in YouTube-BB, else the clip.
+  """
   return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))
 
 
@@ -193,13 +194,16 @@ def from_mappings(
   class_names: Sequence[str] = (),
   facts: Mapping[str, FrameFacts] | None = None,
 ) -> NeighborSets:
-  """Returns neighbor sets from what the files hold.
+  """Returns neighbor sets from the content of their files.
 
   Args:
     sets: {anchor path: [neighbor paths]}; a set may be empty.
-    labels: {frame path: [classes]}, for every anchor and for neighbors where known.
-    class_names: in the order of the classes; () leaves the number of classes open.
-    facts: {frame path: what is known of the frame}.
+    labels: {frame path: [classes]}, for every anchor; neighbors may be missing.
+    class_names: class names in label order; () leaves the number of classes open.
+    facts: {frame path: properties of the frame}.
+
+  Raises:
+    InputError: an entry is invalid; the message names it.
   """
   if not sets:
     raise InputError(f'{SETS} holds no sets: give at least one anchor.')
@@ -207,12 +211,12 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  own = {frame: list(_labels(frame, labels.get(frame, ()), len(class_names))) for frame in frames}
+  classes = {frame: [*_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames}
   for anchor, members in sets.items():
     for frame in members:
       if not labels.get(frame):
-        own[frame] += [label for label in own[anchor] if label not in own[frame]]
-  table = padded_labels([*own.values()])
+        classes[frame] += [label for label in classes[anchor] if label not in classes[frame]]
+  table = padded_labels([*classes.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
   bare = [frames[index] for index in anchors if (table[index] < 0).all()]
   if bare:
@@ -236,14 +240,14 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
   strangers = [member for member in members if video_of(member) != video_of(anchor)]
   if strangers:
     raise InputError(
-      f'{strangers[0]!r} is no neighbor of anchor {anchor!r}: it is a frame of '
-      'another video. Neighbors lie in the folder of their anchor.'
+      f'{strangers[0]!r} is no neighbor of anchor {anchor!r}: it is a frame of another video. '
+      'Neighbors are in the folder of their anchor.'
     )
   counts = Counter(frame_number(path) for path in (anchor, *members))
-  if max(counts) - min(counts) > _MOST:
+  if max(counts) - min(counts) > _INT32_MAX:
     raise InputError(
       f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
-      f'frames are at most {_MOST} apart.'
+      f'frames are at most {_INT32_MAX} apart.'
     )
   number, count = counts.most_common(1)[0]
   if count > 1:
@@ -255,9 +259,9 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
-  limit = num_classes or _MOST
-  whole = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
-  if not whole or len(set(values)) != len(values):
+  limit = num_classes or _INT32_MAX
+  is_list = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
+  if not is_list or len(set(values)) != len(values):
     raise InputError(
       f'frame {frame!r} has labels {values!r}: give a list of distinct classes 0..{limit - 1}.'
     )
@@ -267,7 +271,7 @@ def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int
 def _facts(
   frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns frame types and fps of the frames, None where no frame's is known."""
+  """Returns frame types and frame rates of the frames; None if no frame has any."""
   types, rates = [], []
   for frame in frames:
     kind, rate = facts.get(frame, {}).get('frame_type', ''), facts.get(frame, {}).get('fps')
@@ -289,12 +293,12 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   """Reads neighbor sets.
 
   Args:
-    folder: holds `pmsets.json` and `labels.json`, or the annotations of YTBB-Robust, or a folder
-      `metadata` that does.
-    reviewed: of annotations, see `ytbb_robust.read`.
+    folder: holds `pmsets.json` and `labels.json`, or the annotations of YTBB-Robust, directly or in
+      the folder `metadata`.
+    reviewed: whether annotations are reduced to the accepted pairs, see `ytbb_robust.read`.
 
   Raises:
-    InputError: a file is missing or no JSON, or see `from_mappings`.
+    InputError: a file is missing or not JSON, or see `from_mappings`.
   """
   root = expanded(folder)
   home = find(root)
@@ -312,11 +316,11 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
     return from_mappings(*annotated)
   if not reviewed:
     raise InputError(f'{root} holds no annotations of YTBB-Robust, which alone has both reviews.')
-  advice = f'Give an object that has each frame once, beside {SETS}.'
+  advice = f'Give an object that has each frame once, in the folder of {SETS}.'
   sets = json_files.read(home / SETS, {str: (list, str)}, advice)
   labels = json_files.read(home / LABELS, dict, advice)
-  known = (home / FRAMES).is_file()
-  facts = json_files.read(home / FRAMES, {str: dict}, advice) if known else None
+  has_facts = (home / FRAMES).is_file()
+  facts = json_files.read(home / FRAMES, {str: dict}, advice) if has_facts else None
   names = _class_names(home)
   try:
     return from_mappings(sets, labels, names, facts)
@@ -325,16 +329,18 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder that holds the sets, or annotations of YTBB-Robust: `root` or its folder
-  `metadata`; None if neither."""
-  places = root, root / 'metadata'
-  found = [place for place in places if (place / SETS).is_file()]
-  found += [place for place in places if ytbb_robust.is_release(place)]
-  return found[0] if found else None
+  """Returns the folder of the sets, or of annotations of YTBB-Robust: `root` or `root/metadata`.
+
+  It is None if neither folder holds any.
+  """
+  folders = root, root / 'metadata'
+  homes = [folder for folder in folders if (folder / SETS).is_file()]
+  homes += [folder for folder in folders if ytbb_robust.is_release(folder)]
+  return homes[0] if homes else None
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns the names of the classes by class indices or else class maps; () without any."""
+  """Returns class names by the class indices, or else the class maps; () without either."""
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
     for place in (home, home / 'misc', home.parent / 'misc'):
       advice = 'Give an object that has each class once.'
@@ -346,75 +352,75 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 
 
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the names of the classes of one folder's class indices, in order.
+  """Returns the class names, in label order, of the class indices in one folder.
 
-  ImageNet-Vid-Robust was released with two, and its labels are of the 30 classes that
-  classifiers' 1000 are projected onto: `imagenet_class_index.json` is passed over beside the index
-  of such a space.
+  ImageNet-Vid-Robust was released with two indices, and its labels are among the 30 classes that
+  the 1000 classes of classifiers are projected onto: `imagenet_class_index.json` is ignored if
+  there is also the index of such a label space.
   """
   names = {path: _names(path, index) for path, index in indices.items()}
-  for path, own in names.items():
-    stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(own)
+  imagenet = label_space.get(label_space.IMAGENET).class_names
+  for path, classes in names.items():
+    stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(classes)
     if stated in RELEASES and (space is None or space.name != stated):
-      held = f'the {len(own)} classes of {space.name}' if space else f'{len(own)} other classes'
+      count = len(classes)
+      held = f'the {count} classes of {space.name}' if space else f'{count} other classes'
       raise InputError(f'{path} holds {held}, and not those of {stated}.')
-    alone = len(names) == 1 and own == label_space.get(label_space.IMAGENET).class_names
-    if alone and (path.parent / 'rev_wnid_map.json').is_file():
-      raise InputError(f'{path.parent} has {path.name} alone, which its labels are not of.')
-  if any(label_space.coarse_space(own) for own in names.values()):
-    imagenet = label_space.IMAGENET
-    fine = f'{imagenet}_{CLASS_INDEX}', label_space.get(imagenet).class_names
-    names = {path: own for path, own in names.items() if (path.name, own) != fine}
+    is_imagenet_only = len(names) == 1 and classes == imagenet
+    if is_imagenet_only and (path.parent / 'rev_wnid_map.json').is_file():
+      raise InputError(f'{path.parent} has only {path.name}, which does not name its labels.')
+  if any(map(label_space.coarse_space, names.values())):
+    fine = f'{label_space.IMAGENET}_{CLASS_INDEX}', imagenet
+    names = {path: classes for path, classes in names.items() if (path.name, classes) != fine}
   if len(set(names.values())) > 1:
     raise InputError(
-      f'{next(iter(names)).parent} holds several class indices that differ '
-      f'({", ".join(path.name for path in names)}): leave the one that the labels are of.'
+      f'{next(iter(names)).parent} holds class indices that differ '
+      f'({", ".join(path.name for path in names)}): leave the one that names the labels.'
     )
   return next(iter(names.values()), ())
 
 
 def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
-  """Returns the names of a class index, in order; ImageNet's in the words of its label space."""
+  """Returns the names of a class index in order; ImageNet's are spelt as in its label space."""
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
   words: list[list[str]] = []
   for number in range(len(index)):
-    given = index[str(number)]
-    entry = [given] if isinstance(given, str) else given
+    stored = index[str(number)]
+    entry = [stored] if isinstance(stored, str) else stored
     if not (isinstance(entry, list) and entry and all(isinstance(word, str) for word in entry)):
-      raise InputError(f'{path}: class {number} is {given!r}; give [identifier, name].')
+      raise InputError(f'{path}: class {number} is {stored!r}; give [identifier, name].')
     words.append(entry)
   if tuple(entry[0] for entry in words) == WNIDS:
     return label_space.get(label_space.IMAGENET).class_names
   name, count = Counter(entry[-1] for entry in words).most_common(1)[0] if words else ('', 0)
   if count > 1:
-    raise InputError(f'{path} calls {count} classes {name!r}: give each a name of its own.')
+    raise InputError(f'{path} calls {count} classes {name!r}: give each another name.')
   return tuple(entry[-1] for entry in words)
 
 
 def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the names of the classes that one folder's class maps lead to, in order."""
-  given = {path.name: table for path, table in maps.items()}
+  """Returns the class names, in label order, of the label space that the class maps lead to."""
   spaces = label_space.coarse_spaces()
   for space in spaces:
     members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
-    forward = {str(fine): int(label) for label, own in members.items() for fine in own}
-    known: Mapping[str, object] = {CLASS_MAP: forward, f'rev_{CLASS_MAP}': members}
-    if all(table == known.get(name) for name, table in given.items()):
+    forward = {str(fine): int(label) for label, classes in members.items() for fine in classes}
+    expected: Mapping[str, object] = {CLASS_MAP: forward, f'rev_{CLASS_MAP}': members}
+    if all(table == expected.get(path.name) for path, table in maps.items()):
       return space.class_names
   raise InputError(
-    f'{next(iter(maps)).parent} holds {" and ".join(given)}, which map ImageNet onto other '
-    f'classes than those of {" or ".join(space.name for space in spaces)}: add {CLASS_INDEX}, '
-    '{class: name}, that says which.'
+    f'{next(iter(maps)).parent} holds {" and ".join(path.name for path in maps)}, which map '
+    f'ImageNet onto other classes than {" or ".join(space.name for space in spaces)}: add '
+    f'{CLASS_INDEX}, {{class: name}}, that names them.'
   )
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
-  """Writes neighbor sets in the released layout, so that the released scorer reads them too.
+  """Writes neighbor sets in the released layout, which the released scorer reads too.
 
-  `metadata/pmsets.json` and `metadata/labels.json`; if the classes have names, a class index in
-  `misc`, called `imagenet_vid_class_index.json` or `youtube_bb_class_index.json` if they are those,
-  and else `class_index.json`; `metadata/frames.json` if frame types or fps are known.
+  The files are `metadata/pmsets.json` and `metadata/labels.json`; `metadata/frames.json` if frame
+  types or rates are known; and, if the classes have names, a class index in `misc`, called
+  `<label space>_class_index.json` for a known label space and else `class_index.json`.
   """
   names = sets.frames
   labels = zip(names, sets.labels, strict=True)
@@ -439,7 +445,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   if facts:
     documents[f'metadata/{FRAMES}'] = facts
   try:
-    for path, value in reversed(documents.items()):  # the sets last: without them there is nothing
+    for path, value in reversed(documents.items()):  # sets last: a folder without them holds none
       write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
   except OSError as error:
     raise InputError(f'{folder} cannot be written ({error}): give another folder.') from error
@@ -447,18 +453,18 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
   """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P]."""
-  named, accepted = (
+  proposed, accepted = (
     [
       (sets.frames[sets.anchors[group]], sets.frames[frame])
       for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
     ]
     for sets in (candidates, reviewed)
   )
-  known = set(accepted)
-  is_reviewed = np.array([pair in known for pair in named], bool)
+  distinct = set(accepted)
+  is_reviewed = np.array([pair in distinct for pair in proposed], bool)
   if not is_reviewed.any():
     raise InputError(
-      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(known)} '
+      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(distinct)} '
       f'reviewed pairs: {KEYS.study.reviewed} names the review of the sets in '
       f'{KEYS.data.metadata}, with the same paths of frames.'
     )

@@ -1,12 +1,12 @@
-r"""Accuracy on anchors and on the worst of their neighbors: acc_orig, pm-k and what follows.
+r"""Accuracy on anchors and on the worst of their neighbors (acc_orig and pm-k).
 
-With f the classifier, a_i the anchor of set i and N_k(a_i) its neighbors at most k frames away,
+With f the classifier, a_i the anchor of set i of A and N_k(a_i) its neighbors within k frames,
 
-  acc_orig = 1/A Σ_i 1[f(a_i) right],   acc_pm-k = 1/A Σ_i min over b in the set of 1[f(b) right].
+  acc_orig = 1/A Σ_i 1[f(a_i) right],   acc_pm-k = 1/A Σ_i min over b in N_k(a_i) of 1[f(b) right].
 
-A frame is right if the prediction is any of its labels. The released scorer counts the anchor as a
-member of the set, and so does `include_anchor` by default; Eq. 1 of the paper leaves it open. A set
-without neighbors within k frames is judged by its anchor, so that pm-0 is acc_orig.
+A frame is right if the prediction is any of its labels. By default N_k(a_i) includes the anchor, as
+in the released scorer (`include_anchor`); Eq. 1 of the paper leaves it open. A set without
+neighbors within k frames is judged by its anchor, so that pm-0 is acc_orig.
 
 Arrays carry models in leading axes: `[..., F]` frames, `[..., A]` anchors, `[..., P]` pairs.
 
@@ -34,11 +34,11 @@ _NEVER = np.iinfo(np.int32).max
 
 @dataclasses.dataclass(frozen=True)
 class SetOutcomes:
-  """What models got right.
+  """Correctness of models on the frames of neighbor sets.
 
   Attributes:
-    anchor: bool [..., A].
-    neighbor: bool [..., P], one entry a pair of an anchor and a neighbor.
+    anchor: bool [..., A], whether the prediction for each anchor is right.
+    neighbor: bool [..., P], whether the prediction for the neighbor of each pair is right.
     group: int [P], position of each pair's anchor, ascending.
     offset: int [P], signed distance from the anchor in frames, never 0.
     videos: see `NeighborSets.videos`.
@@ -59,45 +59,46 @@ class SetOutcomes:
 
   @property
   def mistakes(self) -> np.ndarray:
-    """Which neighbors of a right anchor are wrong, bool [..., P]."""
+    """Whether the neighbor is wrong and its anchor right, bool [..., P]."""
     return self.anchor[..., self.group] & ~self.neighbor
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of some anchors (ascending positions) with all of their pairs."""
-    kept = self.of_pairs(np.isin(self.group, positions))
-    group = np.searchsorted(positions, kept.group)
+    """Returns the outcomes of the anchors at ascending positions, with all of their pairs."""
+    selected = self.of_pairs(np.isin(self.group, positions))
+    group = np.searchsorted(positions, selected.group)
     videos = None if self.videos is None else self.videos[positions]
-    return dataclasses.replace(kept, anchor=self.anchor[..., positions], group=group, videos=videos)
+    anchor = self.anchor[..., positions]
+    return dataclasses.replace(selected, anchor=anchor, group=group, videos=videos)
 
-  def of_pairs(self, kept: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes with the pairs where `kept`, bool [P], holds; all anchors stay."""
-    pairs = {'group': self.group[kept], 'offset': self.offset[kept]}
-    return dataclasses.replace(self, neighbor=self.neighbor[..., kept], **pairs)
+  def of_pairs(self, is_selected: np.ndarray) -> SetOutcomes:
+    """Returns the outcomes of all anchors and of the selected pairs; `is_selected` is bool [P]."""
+    pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
+    return dataclasses.replace(self, neighbor=self.neighbor[..., is_selected], **pairs)
 
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
-    """Returns the outcomes of models on the same sets, by their labels, as one."""
-    first, *_ = each = list(outcomes.values())
-    anchor, neighbor = np.stack([own.anchor for own in each]), np.stack([o.neighbor for o in each])
-    return dataclasses.replace(first, anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
+    """Returns {label: outcomes of a model} on the same sets, joined along a leading axis."""
+    models = list(outcomes.values())
+    anchor, neighbor = np.stack([m.anchor for m in models]), np.stack([m.neighbor for m in models])
+    return dataclasses.replace(models[0], anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Whether predictions [..., N] are any of the labels [N, L], padded with −1."""
+  """Returns whether predictions [..., N] are any of the labels [N, L], padded with −1."""
   right = np.zeros(predictions.shape, bool)
   for column in labels.T:
     rows = np.flatnonzero(column >= 0)
     if len(rows) == len(column):
       right |= predictions == column
-    else:  # few frames have a second label
+    else:  # comparing only the labelled rows is faster: few frames have a second label
       right[..., rows] |= predictions[..., rows] == column[rows]
   return right
 
 
 def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
-  """Returns what models got right on neighbor sets by their predictions [..., F].
+  """Returns the correctness of predictions [..., F] on neighbor sets.
 
-  `rule` says whose labels count for a neighbor, 'frame' or 'anchor' (`NeighborSets.pair_labels`).
+  `rule` is 'frame' or 'anchor', see `NeighborSets.pair_labels`.
   """
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
@@ -108,17 +109,18 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
-  """Returns k, or the largest distance of a neighbor from its anchor (1 at least) if k is above.
+  """Returns the smaller of k and the largest distance of a neighbor from its anchor, at least 1.
 
-  Beyond that distance pm-k no longer changes, and would only be called by another k.
+  Beyond the largest distance pm-k does not change.
   """
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Whether all of a set within 0, 1, ..., `largest` frames is right, bool [..., A, largest + 1].
+  """Returns whether all frames of a set within k frames are right, bool [..., A, largest + 1].
 
-  Without `include_anchor` a set that has no neighbor within k frames is still judged by its anchor.
+  The last axis is k = 0, 1, ..., `largest`. Without `include_anchor` a set that has no neighbor
+  within k frames is still judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
   failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
@@ -129,7 +131,7 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the least value [..., A] of the pairs of each anchor; the largest int for none."""
+  """Returns the least value of the pairs of each anchor, [..., A]; `_NEVER` without pairs."""
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
     starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))
@@ -138,8 +140,10 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 
 
 def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-  """Returns booleans of pairs [..., P] and of anchors [..., A] by anchor and offset, [..., A, O];
-  False where there is no frame. The O offsets ascend; that of the anchors is 0."""
+  """Returns booleans of pairs [..., P] and anchors [..., A] as a table [..., A, O].
+
+  The O offsets ascend, and anchors have offset 0. The table is False where a set has no frame.
+  """
   offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
   table = np.zeros((*of_anchors.shape, len(offsets)), bool)
   table[..., outcomes.group, place[:-1]] = of_pairs
@@ -148,10 +152,9 @@ def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarra
 
 
 def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:
-  """Returns outcomes without the frames of one type of compression, by that type.
+  """Returns {frame type: outcomes without frames of this type} (the paper's table 7).
 
-  Anchors of the type go with their pairs; neighbors of the type go alone (the paper's table 7).
-  There are none for sets that do not carry types.
+  Anchors of the type are removed with their pairs. The dict is empty for sets without frame types.
   """
   types = sets.frame_types
   if types is None:
@@ -165,21 +168,21 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
 
 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
-  """Returns outcomes of the videos of each frame rate, cut to whole frames a second.
+  """Returns {frames per second, rounded down: outcomes of the videos of this rate}.
 
-  The paper's table 8 has 25, 29 and 30: 29.97 is 29. There are none for sets without rates.
+  The paper's table 8 has 25, 29 (for 29.97) and 30. The dict is empty for sets without rates.
   """
   if sets.fps is None:
     return {}
-  whole = np.floor(sets.fps[sets.anchors] + 1e-3)  # a measured 25 may be 24.999...
+  rates = np.floor(sets.fps[sets.anchors] + 1e-3)  # a measured 25 may be 24.999...
   return {
-    int(rate): outcomes.of_anchors(np.flatnonzero(whole == rate))
-    for rate in np.unique(whole[np.isfinite(whole)])
+    int(rate): outcomes.of_anchors(np.flatnonzero(rates == rate))
+    for rate in np.unique(rates[np.isfinite(rates)])
   }
 
 
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
-  """Returns where each anchor of the reviewed sets stands among the unreviewed, int [A']."""
+  """Returns the position of each anchor of `after` among the anchors of `before`, int [A']."""
   place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]
   missing = [name for name in names if name not in place]
@@ -192,10 +195,10 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes) -> np.ndarray:
-  """Whether M models are right on the neighbor of each set that most get wrong, bool [M, A].
+  """Returns whether M models are right on the static set (the paper's appendix C), bool [M, A].
 
-  Among equals the nearest to the anchor is taken, then the earlier one; the anchor of a set without
-  neighbors (the paper's appendix C).
+  The static set holds the neighbor of each anchor that most models get wrong; ties go to the frame
+  nearest to the anchor, then to the earlier one. A set without neighbors contributes its anchor.
   """
   if not len(outcomes.group):
     return outcomes.anchor
@@ -213,30 +216,34 @@ def distances(
   pair_row: np.ndarray,
   pair_group: np.ndarray,
 ) -> np.ndarray:
-  """Returns how far each pair's images are apart, float32 [P, 2]: the largest absolute difference
-  of any value (ℓ∞), and the root of the mean squared difference (ℓ2 over the root of their number).
+  """Returns the distances of each pair's images, float32 [P, 2].
+
+  They are the largest absolute difference of any value (ℓ∞) and the root of the mean squared
+  difference (ℓ2 divided by the root of the number of values).
 
   Args:
-    image_of: from a row to its image in [0, 1]; see `row_images` and `stored_images`.
+    image_of: function from a row to its image in [0, 1]; see `row_images` and `stored_images`.
     anchor_row, pair_row: [A] and [P], the rows of anchors and of neighbors.
     pair_group: [P], the position of each pair's anchor.
   """
   distance = np.zeros((len(pair_row), 2), np.float32)
   for pair, (group, row) in enumerate(zip(pair_group, pair_row.tolist(), strict=True)):
-    one, other = image_of(int(anchor_row[group])), image_of(row)
-    if one.shape != other.shape:
+    anchor, neighbor = image_of(int(anchor_row[group])), image_of(row)
+    if anchor.shape != neighbor.shape:
       raise InputError(
-        f'the frames {anchor_row[group]} and {row} of one set have the shapes {one.shape} and '
-        f'{other.shape}: give all frames of a video at one size.'
+        f'the frames {anchor_row[group]} and {row} of one set have the shapes {anchor.shape} and '
+        f'{neighbor.shape}: give all frames of a video at one size.'
       )
-    change = one - other
+    change = anchor - neighbor
     distance[pair] = np.abs(change).max(), np.sqrt(np.mean(change**2))
   return distance
 
 
 def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
-  """Returns what gives the images of rows as they are shown; a few blocks are kept, as the frames
-  of a set lie near each other."""
+  """Returns a function from a row to its image as classifiers see it.
+
+  It caches a few blocks of rows, because the frames of a set have nearby rows.
+  """
 
   @functools.lru_cache(4)
   def block(number: int) -> np.ndarray:
@@ -247,8 +254,10 @@ def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
 
 
 def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarray]:
-  """Returns what gives frames as they are stored, before any resize or crop; the folder may hold
-  `ytbb_videos` that they lie under."""
+  """Returns a function from a row to its stored image, without resize and crop.
+
+  The `paths` begin in the folder, or in its folder `ytbb_videos` if there is one.
+  """
   root = expanded(folder)
   root = root / VIDEOS if (root / VIDEOS).is_dir() else root
 

@@ -1,9 +1,9 @@
-"""Predictions of a classifier on the frames of neighbor sets: from a file, and from records.
+"""Predictions of a classifier on the frames of neighbor sets, from a file or from records.
 
 A file is JSON, {frame path: [scores]}. Its scores are logits or probabilities, which project
-differently onto coarser classes: `sum` and `mean` add exp z of logits and p of probabilities, so
-that probabilities taken for logits make every class nearly equal. A frame without a prediction,
-where a detector found nothing, has [] for scores.
+differently onto coarser classes: `sum` and `mean` add exp z of logits z and p of probabilities p,
+so that probabilities mistaken for logits make every class nearly equal. A frame without a
+prediction, such as one without detections, has the scores [].
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from robustness.video.metadata import NeighborSets
 AUTO = 'auto'
 KINDS = (AUTO, *SCORES)
 SUM_TOLERANCE = 0.01
-"""How far from 1 a row of probabilities may sum to: files are often rounded to a few digits."""
+"""Admitted difference of a sum of probabilities from 1: files are often rounded to few digits."""
 REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
-"""What becomes of frames without a prediction."""
+"""Treatments of frames without a prediction."""
 PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 
@@ -38,11 +38,18 @@ OUTPUTS = ('output/unprojected_logits', 'output/logits')
 def read(
   path: Path, frames: Sequence[str], widths: Sequence[int] = (), unpredicted: str = REFUSED
 ) -> np.ndarray:
-  """Reads the scores of frames from a JSON file, float64 [F, C] in their order.
+  """Reads the scores of F frames from a JSON file, float64 [F, C]; further frames are ignored.
 
-  Frames that are not asked for are passed over. Double precision keeps the file's own order of
-  scores, so that the largest is the same one as in the file. `widths` are the numbers of scores
-  that would make sense, such as (30, 1000); () takes any.
+  Double precision preserves the file's order of scores, and so the largest.
+
+  Args:
+    path: the file.
+    frames: paths of the F frames.
+    widths: admitted numbers C of scores, such as (30, 1000); () admits any.
+    unpredicted: treatment of frames without scores, one of `UNPREDICTED`.
+
+  Raises:
+    InputError: a frame is missing, its scores are invalid, or the file cannot be read.
   """
   file = expanded(path)
   scores_of = json_files.read(file, advice='Give predictions as JSON, {frame: [scores]}.')
@@ -52,11 +59,11 @@ def read(
       f'{file}: predictions are missing for {len(missing)} of {len(frames)} frames, first '
       f'{missing[0]!r}. Give {{frame: [scores]}} for every frame of the sets.'
     )
-  none = [frame for frame in frames if scores_of[frame] == []]
-  if none and unpredicted == REFUSED:
+  empty = [frame for frame in frames if scores_of[frame] == []]
+  if empty and unpredicted == REFUSED:
     raise InputError(
-      f'{file}: {len(none)} of {len(frames)} frames have no scores, first {none[0]!r}: '
-      "config.unpredicted='wrong' counts them as wrong, if a detector found nothing there."
+      f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
+      "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
   width = 0
@@ -72,14 +79,13 @@ def read(
       raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {expected}.')
     width = len(scores)
   try:
-    nothing = [-np.inf] * width
-    table = np.array([scores_of[frame] or nothing for frame in frames], np.float64)
+    table = np.array([scores_of[frame] or [-np.inf] * width for frame in frames], np.float64)
     table = table.reshape(len(frames), width)
   except OverflowError as error:
     raise InputError(f'{file} has a score that no number of 64 bits is near ({error}).') from error
   unusable = np.isnan(table) | (table == np.inf)
-  empty = np.array([scores_of[frame] == [] for frame in frames])
-  bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & ~empty)
+  has_scores = np.array([scores_of[frame] != [] for frame in frames])
+  bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & has_scores)
   if bad_rows.any():
     row = int(np.argmax(bad_rows))
     place = int(np.argmax(unusable[row]))
@@ -91,15 +97,18 @@ def read(
 
 
 def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
-  """Returns 'logits' or 'probabilities'.
+  """Returns the kind of scores, 'logits' or 'probabilities'.
 
-  Scores are probabilities if every one lies in [0, 1] and every row sums to 1, and logits if one
-  lies outside of [0, 1].
+  Scores are probabilities if all are in [0, 1] and every row sums to 1, and logits if one is
+  outside of [0, 1].
 
   Args:
     scores: float [F, C], without NaN.
-    frames, title: their F paths and the file, for messages.
-    stated: 'auto', or what the user states; refused where the scores contradict it.
+    frames, title: paths of the F frames, and the file, for messages.
+    stated: the kind that the user states, or 'auto'.
+
+  Raises:
+    InputError: the scores contradict `stated`, are percentages, or 'auto' cannot decide.
   """
   outside = (scores < 0) | (scores > 1 + 1e-6)
   if stated == PROBABILITIES:
@@ -138,10 +147,10 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 
 
 class FramePredictions(NamedTuple):
-  """Predictions [F] of one classifier on the frames of sets, the rows of its records.
+  """Predictions [F] of one classifier on the frames of sets, in the order of its records' rows.
 
-  `confidence` is the probability of the predicted class among those of the sets. Where nothing is
-  predicted, it is 0 and `prediction` is −1, which no label is.
+  `confidence` is the probability of the predicted class among the classes of the sets. For a frame
+  without a prediction, it is 0 and `prediction` is −1.
   """
 
   sets: NeighborSets
@@ -150,7 +159,7 @@ class FramePredictions(NamedTuple):
 
 
 def read_sets(records: RecordsReader) -> NeighborSets:
-  """Returns the sets of the frames that records are of."""
+  """Returns the neighbor sets that the columns of records describe."""
   names = records.read(0, 0).arrays
   columns = {
     name: records.column(name) for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names
@@ -160,10 +169,10 @@ def read_sets(records: RecordsReader) -> NeighborSets:
 
 
 def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
-  """Reads records of the study `video_pm_k`, with the columns of neighbor sets and recorded logits.
+  """Reads predictions from records of the study `video_pm_k`.
 
-  `merge` '' keeps the merge rule of the run, where predictions were projected onto a coarser label
-  space; 'max', 'sum' or 'mean' projects the recorded scores again.
+  `merge` is the rule that projects recorded scores onto a coarser label space, 'max', 'sum' or
+  'mean'; '' takes the rule of the run.
   """
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
@@ -181,34 +190,35 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
       fix="Leave it ''.",
     )
-  recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
-  if bad.any() and not recorded:
+  is_recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
+  if bad.any() and not is_recorded:
     raise InputError(f'scores of row {int(bad.argmax())} hold NaN: no class is the largest.')
-  nothing: np.ndarray = (scores == -np.inf).all(1)
-  prediction = records.column(PREDICTION) if recorded else scores.argmax(1)
-  prediction = np.where(nothing, -1, prediction)
-  scores = np.where(nothing[:, None], 0, scores)
+  is_empty: np.ndarray = (scores == -np.inf).all(1)
+  prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
+  prediction = np.where(is_empty, -1, prediction)
+  scores = np.where(is_empty[:, None], 0, scores)
   if kind == PROBABILITIES:
-    shares = scores.clip(0)  # a class without members has −∞
-    shares /= np.maximum(shares.sum(1, keepdims=True), np.finfo(shares.dtype).tiny)
+    probabilities = scores.clip(0)  # a class without members has −∞
+    tiny = np.finfo(probabilities.dtype).tiny
+    probabilities /= np.maximum(probabilities.sum(1, keepdims=True), tiny)
   else:
-    shares = special.softmax(scores, axis=1)
-  confidence = np.where(nothing, 0, shares[np.arange(len(shares)), prediction])
+    probabilities = special.softmax(scores, axis=1)
+  confidence = np.where(is_empty, 0, probabilities[np.arange(len(scores)), prediction])
   return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
 
 
 def transferred(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Returns the recorded predictions on other sets of the same frames, found by their paths.
+  """Returns recorded predictions for other sets of the same frames, which are found by their paths.
 
-  What a run recorded on candidate sets serves the reviewed ones too. `class_names` are in the order
-  of the labels of `sets`.
+  A run on candidate sets can so be scored on the reviewed sets. `class_names` are in the order of
+  the labels of `sets`.
 
   Returns:
-    The sets, with labels in the order of the records' classes; `prediction` and scores of their
-    frames as shards have them, [F, 1] and [F, 1, classes]; and the identity of the records with a
-    digest of the sets.
+    The sets, with labels in the order of the records' classes; `prediction` [F, 1] and scores
+    [F, 1, classes] of their frames, in the layout of shards; and the identity of the records with
+    the digest of the sets.
   """
   names = records.read(0, 0).arrays
   if PATH not in names:
@@ -226,12 +236,12 @@ def transferred(
       'such as those before the review.'
     )
   rows = np.array([position[frame] for frame in sets.frames])
-  kept = [name for name in (PREDICTION, *OUTPUTS) if name in names]
-  fields = {name: records.column(name)[rows][:, None] for name in kept}
+  recorded = [name for name in (PREDICTION, *OUTPUTS) if name in names]
+  fields = {name: records.column(name)[rows][:, None] for name in recorded}
   classes = records.identity.get('classes', ())
-  used = np.unique(sets.labels[sets.labels >= 0])
-  table = np.full(int(used.max()) + 2, -1, np.int32)  # the last entry is that of the padding, −1
-  for label in used.tolist():
+  labels = np.unique(sets.labels[sets.labels >= 0])
+  table = np.full(int(labels.max()) + 2, -1, np.int32)  # the last entry maps the padding, −1
+  for label in labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
     place = label_space.position(name, classes)
     if place is None:

@@ -1,7 +1,7 @@
-"""Predictions for frames of neighbor sets, in files or records of an earlier run, as records.
+"""Scoring of predictions that exist: files of scores, or the records of an earlier run.
 
-`config.predictions` names the predictions and `config.metadata` the neighbor sets; then the study
-`video_pm_k` reduces them as it reduces a run of its own, without a classifier.
+`config.predictions` names the predictions and `config.metadata` the neighbor sets. They become
+records, which the study `video_pm_k` reduces without a classifier.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from robustness.video.predictions import (
 
 BLOCK = 4096
 Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
-"""Yields estimates of what a review of the sets changes, of records before and after it."""
+"""Yields estimates of the effect of a review, from records on the sets before and after it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,18 +49,18 @@ class Rescoring:
   """The top level of a config without classifiers.
 
   Attributes:
-    predictions: a JSON file {frame: [scores]}, or a folder of records of an earlier run; several
-      are separated by commas. Each is called by its file's name, or as LABEL=PATH says.
-    metadata: folder of the neighbor sets; '' for records, which bring their own.
-    unreviewed: folder of the sets before their review, for the review's impact; there are then
-      predictions for their frames too. '' leaves it out.
-    label_space: the coarser space that 1000 scores a frame are projected onto, where the sets do
-      not name their classes, by `config.study.merge` ('max' unless given).
-    scores: what files hold, 'logits' or 'probabilities'; 'auto' tells by their values and refuses
-      what it cannot tell (`score_kind`).
-    unpredicted: what becomes of frames without scores, [] in a file, where a detector found no box:
-      'refused', or 'wrong', they count as wrong.
-    seed: recorded with the run.
+    predictions: JSON files {frame: [scores]}, or folders of records of an earlier run, separated by
+      commas. The label of each is its file's name, or LABEL in LABEL=PATH.
+    metadata: folder of the neighbor sets; '' takes the sets of the records.
+    unreviewed: folder of the sets before their review, to estimate the effect of the review; files
+      then need predictions for their frames too. '' leaves the estimate out.
+    label_space: coarser label space onto which 1000 scores per frame are projected by
+      `config.study.merge` ('max' by default), if the sets do not name their classes.
+    scores: kind of the scores in files, 'logits' or 'probabilities'; 'auto' decides by their values
+      (`score_kind`).
+    unpredicted: treatment of frames without scores, [] in a file: 'refused', or 'wrong' to count
+      them as wrong.
+    seed: seed that is recorded with the run.
   """
 
   predictions: str = ''
@@ -79,8 +79,8 @@ class Rescoring:
 
   @property
   def paths(self) -> dict[str, Path]:
-    """The files by label: what stands before `=`, or else the file's name without its suffix."""
-    named = [_named(part) for part in self.predictions.split(',')]
+    """{label: file}; the label is LABEL in LABEL=PATH, or the file's name without its suffix."""
+    named = [_labelled_path(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
     for label in labels:
       check_name('config.predictions', label, is_key=False)
@@ -88,13 +88,13 @@ class Rescoring:
     if twice is not None:
       first, second = [path for label, path in named if label == twice][:2]
       raise InputError(
-        f'config.predictions calls two by the label {twice!r}, {first} and {second}: write a label '
-        f'before each, as in {twice}_1={first},{twice}_2={second}.'
+        f'config.predictions has two files of the label {twice!r}, {first} and {second}: write a '
+        f'label before each, as in {twice}_1={first},{twice}_2={second}.'
       )
     return dict(named)
 
   def evaluations(self, directory: Path) -> list[Evaluation]:
-    """Returns the records of all that is scored, written in `directory` where they are none yet."""
+    """Returns the records of all predictions, after writing files as records in `directory`."""
     scored, sets = [], None
     for label, path in self.paths.items():
       if not self.metadata and _is_records(path):
@@ -116,7 +116,7 @@ class Rescoring:
     return scored
 
   def records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
-    """Returns a classifier's records on neighbor sets, written in `directory` if not there.
+    """Returns a classifier's records on neighbor sets, after writing them in `directory`.
 
     `path` is its predictions file, or its records on sets that hold these frames.
     """
@@ -124,24 +124,24 @@ class Rescoring:
     logging.info('%s', sets.title)
     if _is_records(path):
       moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
-      return _written(directory / label, *moved)
+      return _write(directory / label, *moved)
     source = label_space.get(space.source) if space.source else space
     classes = sets.class_names or space.class_names
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    own = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
-    widths = (len(classes), *((len(source.class_names),) if own else ()))
+    is_coarse = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
+    widths = (len(classes), *((len(source.class_names),) if is_coarse else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    given = np.flatnonzero(~np.isneginf(scores).all(1))
-    empty = len(scores) - len(given)
+    rows = np.flatnonzero(~np.isneginf(scores).all(1))
+    empty = len(scores) - len(rows)
     if empty:
       logging.warning(
         '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
       )
-    frames = [sets.frames[row] for row in given]
-    kind = score_kind(scores[given], frames, self.scores, str(path))
+    frames = [sets.frames[row] for row in rows]
+    kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
-    projected = own and scores.shape[1] == len(source.class_names) != len(classes)
+    is_projected = is_coarse and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {
       'classifier': {
         'label': label,
@@ -149,7 +149,7 @@ class Rescoring:
         'scores': kind,
         **({'frames_without_scores': empty} if empty else {}),
         'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-        **({'label_space': space.name} if projected else {}),
+        **({'label_space': space.name} if is_projected else {}),
       },
       'data': {
         'source': 'metadata',
@@ -160,10 +160,10 @@ class Rescoring:
       'classes': list(classes),
       'sets': sets.digest,
     }
-    return _written(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
+    return _write(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
-    """Reduces what is scored; adds what `review` changes where the sets before it are given."""
+    """Reduces all predictions; with `unreviewed`, adds the estimates that `review` yields."""
     evaluations = self.evaluations(directory)
     unknown = 0, 0, 0  # the shape of the images
     findings = study.reduce(evaluations, unknown)
@@ -174,7 +174,7 @@ class Rescoring:
       sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
       if sets.digest == evaluations[0].records.identity.get('sets'):
         raise InputError(
-          f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give those '
+          f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give the sets '
           'before the review. `robustness neighbor_sets import --unreviewed` writes YTBB-Robust’s.'
         )
       before = [
@@ -185,7 +185,7 @@ class Rescoring:
     return Scored(evaluations, findings, {**study.describe(), **dataclasses.asdict(self)})
 
 
-def _named(part: str) -> tuple[str, Path]:
+def _labelled_path(part: str) -> tuple[str, Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
   label, equals, path = part.partition('=')
   if not equals or '/' in label or os.path.exists(part):  # the sign belongs to the path
@@ -197,7 +197,7 @@ def _named(part: str) -> tuple[str, Path]:
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns a column; of labels the names of the classes, whose orders may differ."""
+  """Returns a column; labels become class names, because records may number classes differently."""
   values = records.column(name)
   if name != LABEL:
     return values
@@ -212,9 +212,10 @@ def _is_records(path: Path) -> bool:
   return path.is_dir()
 
 
-def _written(
+def _write(
   directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
+  """Returns records of one view of all frames, after writing those that are missing."""
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
   columns = {

@@ -1,4 +1,4 @@
-"""Who is shown what next: the individual round, and the joint round of what it left open."""
+"""Order of a review: the individual round, and the joint round on contested items."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from robustness.video.answers import INDIVIDUAL, JOINT, Answer, ReviewPlan
 from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 
 UNCHECKED = 'unchecked'
-HELD_SECONDS = 600.0  # for so long a pair is kept for the annotator to whom it was shown
+HELD_SECONDS = 600.0  # time for which a pair is reserved for the annotator to whom it was shown
 
 
 class OutdatedAnswerError(InputError):
-  """An answer to what has changed since it was shown."""
+  """An answer about an item that has changed since it was shown."""
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:
-  """Keeps what more than half of the votes keep; half is not enough.
+  """Returns whether more than half of the votes accept.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
@@ -31,54 +31,51 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """The answers about one item, by annotator, alone and after seeing the others'.
-
-  A later one of the same round replaces an earlier.
-  """
+  """The answers about one item as {annotator: newest answer}, for each round."""
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
 
-  def of(self, stage: str) -> dict[str, Answer]:
+  def answers(self, stage: str) -> dict[str, Answer]:
     """Returns the answers of a round."""
     return self.individual if stage == INDIVIDUAL else self.joint
 
   def add(self, answer: Answer) -> None:
-    """Takes an answer in."""
-    self.of(answer.round)[answer.annotator] = answer
+    """Adds an answer, which replaces an earlier one of the same annotator and round."""
+    self.answers(answer.round)[answer.annotator] = answer
 
   @property
   def votes(self) -> list[Answer]:
-    """The votes: of every annotator the joint answer, or else the individual one."""
+    """The vote of every annotator: the joint answer, or else the individual one."""
     return list({**self.individual, **self.joint}.values())
 
   @property
-  def contested(self) -> bool:
-    """Whether it goes to the joint round.
+  def is_contested(self) -> bool:
+    """Whether the item goes to the joint round.
 
-    That is where an annotator alone did not find the labels correct and the pair plainly
-    similar, or where the annotators would add different labels to an anchor.
+    It does if an individual answer does not accept it, or if annotators would add different labels
+    to an anchor.
     """
     answers = self.individual.values()
-    different = len({frozenset(answer.added) for answer in answers}) > 1
-    return different or not all(answer.accepts for answer in answers)
+    differs = len({frozenset(answer.added) for answer in answers}) > 1
+    return differs or not all(answer.accepts for answer in answers)
 
   @property
   def added(self) -> tuple[int, ...]:
-    """The classes that a strict majority of the votes adds to the labels, ascending."""
+    """The class ids that a strict majority of the votes adds to the labels, ascending."""
     votes = self.votes
     counts = Counter(label for vote in votes for label in set(vote.added))
     return tuple(sorted(label for label, count in counts.items() if 2 * count > len(votes)))
 
 
 class ReviewRounds:
-  """The state of a review: every ballot, and what is next for whom.
+  """The state of a review: all ballots, and the next item of each annotator.
 
-  Everything but `next`, `previous`, `give` and `add` (which hold its lock) only reads.
+  `next`, `previous`, `submit`, `add` and `progress` hold a lock; the other methods only read.
   """
 
   def __init__(self, candidates: Candidates, plan: ReviewPlan, answers: Iterable[Answer] = ()):
-    """Takes in earlier answers, in the order they were given."""
+    """Adds earlier answers, in their order."""
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
     self._lock = threading.RLock()
@@ -87,10 +84,10 @@ class ReviewRounds:
       self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
-    self._begin: dict[str, int] = {}  # by annotator, the first place that may still be theirs
-    self._held: dict[Item, dict[str, float]] = {}
+    self._begin: dict[str, int] = {}  # {annotator: first place in `_order` that may be open}
+    self._held: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
     self._contested: set[Item] = set()
-    self._given: dict[str, dict[tuple[Item, str], None]] = {}  # by annotator, in their order
+    self._history: dict[str, dict[tuple[Item, str], None]] = {}  # {annotator: answers in order}
     self._done = 0
     for answer in answers:
       self.add(answer)
@@ -100,7 +97,7 @@ class ReviewRounds:
     return self.ballots.get(item) or Ballot()
 
   def add(self, answer: Answer, write: Callable[[Answer], None] = lambda answer: None) -> None:
-    """Takes in an answer, once `write` has returned."""
+    """Adds an answer after `write` has returned."""
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
       raise InputError(
@@ -118,18 +115,18 @@ class ReviewRounds:
       ballot.add(answer)
       self._done += before - self._awaited(item)
       self._held.get(item, {}).pop(answer.annotator, None)
-      given = self._given.setdefault(answer.annotator, {})
-      given.pop((item, answer.round), None)
-      given[item, answer.round] = None
-      (self._contested.add if ballot.contested else self._contested.discard)(item)
+      history = self._history.setdefault(answer.annotator, {})
+      history.pop((item, answer.round), None)
+      history[item, answer.round] = None
+      (self._contested.add if ballot.is_contested else self._contested.discard)(item)
 
-  def give(
+  def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
-    """Takes in an answer that is given now, unless it was overtaken by another.
+    """Adds a new answer unless a later one exists.
 
-    `replaces` is the time of this annotator's answer of the same round that the page showed, None
-    for none, or `UNCHECKED`.
+    `replaces` is the time of the annotator's answer in the same round that the page showed, None
+    if it showed none, or `UNCHECKED`.
 
     Raises:
       OutdatedAnswerError: another window has answered, or the annotator has voted jointly.
@@ -140,27 +137,27 @@ class ReviewRounds:
         raise OutdatedAnswerError(
           f'{name} has voted on {item} in the joint round: the individual answer stands.'
         )
-      if item and replaces not in (UNCHECKED, self.given_at(item, answer.round, name)):
+      if item and replaces not in (UNCHECKED, self.answer_time(item, answer.round, name)):
         raise OutdatedAnswerError(
           f'{name} has answered {item} in another window since it was shown here: that answer '
           'stands. Go back to change it.'
         )
       self.add(answer, write)
 
-  def given_at(self, item: Item, stage: str, annotator: str) -> float | None:
-    """Returns when an annotator answered about an item in a round, or None."""
-    answer = self.ballot(item).of(stage).get(annotator)
+  def answer_time(self, item: Item, stage: str, annotator: str) -> float | None:
+    """Returns the time of an annotator's answer about an item in a round, or None."""
+    answer = self.ballot(item).answers(stage).get(annotator)
     return answer.time if answer else None
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
-    """Returns what an annotator judges next and in which round; None when nothing is left.
+    """Returns the next item of an annotator and its round; None at the end of the review.
 
-    First their share of the individual round, then the joint round, anchors before pairs. The
-    pairs of an anchor that somebody called bad wait for the joint verdict on it.
+    The individual round comes first, then the joint round, anchors before pairs. The pairs of an
+    anchor that somebody called bad wait for the joint verdict on it.
     """
     with self._lock:
       begin = self._begin.get(annotator, 0)
-      while begin < len(self._order) and self._over(self._order[begin], annotator):
+      while begin < len(self._order) and self._is_done(self._order[begin], annotator):
         begin += 1
       self._begin[annotator] = begin
       for place in range(begin, len(self._order)):
@@ -170,38 +167,42 @@ class ReviewRounds:
           return self._order[place], INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
-        lacks = annotator not in joint and len(joint) < self.plan.needed
-        if lacks and self.ready_for_joint(item) and not self._is_blocked(item):
+        needs_vote = annotator not in joint and len(joint) < self.plan.needed
+        if needs_vote and self.ready_for_joint(item) and not self._is_blocked(item):
           return item, JOINT
       return None
 
   def previous(
     self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
-    """Returns what an annotator answered before an item, and in which round.
+    """Returns the item that an annotator answered before another one, and its round; or None.
 
-    An individual answer is not shown again once the annotator has voted jointly on its item, nor to
-    who is in the joint round and has seen what others said. `before` None returns the last answer;
-    `stage` is the round in which `before` is shown, and in which the earlier answer was given.
+    An individual answer is not shown again after the annotator's joint vote on its item, nor to an
+    annotator in the joint round, who has seen the answers of others.
+
+    Args:
+      annotator: the name.
+      before: the item on the page; None returns the annotator's last answer.
+      stage: the round in which `before` is shown, and of the returned answer.
     """
     with self._lock:
-      given = [
-        (item, own)
-        for item, own in self._given.get(annotator, {})
-        if own == JOINT or annotator not in self.ballot(item).joint
+      entries = [
+        (item, entry_stage)
+        for item, entry_stage in self._history.get(annotator, {})
+        if entry_stage == JOINT or annotator not in self.ballot(item).joint
       ]
       if before is not None:
-        given = [entry for entry in given if entry[1] == stage]
-        if (before, stage) in given:
-          given = given[: given.index((before, stage))]
-      return given[-1] if given else None
+        entries = [entry for entry in entries if entry[1] == stage]
+        if (before, stage) in entries:
+          entries = entries[: entries.index((before, stage))]
+      return entries[-1] if entries else None
 
   def ready_for_joint(self, item: Item) -> bool:
-    """Whether an item is contested and everybody has answered alone."""
+    """Whether an item is contested and all individual answers about it exist."""
     return item in self._contested and not self._awaited(item)
 
   def is_settled(self, item: Item) -> bool:
-    """Whether no more answers are awaited about an item (for a pair, about its anchor too)."""
+    """Whether an item, and the anchor of a pair, need no more answers."""
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
     if self._is_gone(item):
@@ -210,9 +211,9 @@ class ReviewRounds:
     return not self._awaited(item) and (item not in self._contested or joint >= self.plan.needed)
 
   def progress(self, annotator: str) -> dict[str, int]:
-    """Returns how far the review is, in answers: this annotator's, and of the two rounds."""
+    """Returns numbers of answers: of this annotator, and of both rounds with their totals."""
     with self._lock:
-      # nobody waits for answers about pairs of an anchor that was called bad
+      # pairs of an anchor that was called bad need no answers
       excused = sum(
         self._awaited(Item(PAIR, number))
         for anchor in self._contested
@@ -225,7 +226,7 @@ class ReviewRounds:
         if not self._is_gone(item)
       ]
       return {
-        'own': len(self._given.get(annotator, {})),
+        'own': len(self._history.get(annotator, {})),
         'individual': self._done,
         'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
         'joint': sum(votes),
@@ -233,28 +234,28 @@ class ReviewRounds:
       }
 
   def annotators(self) -> list[str]:
-    """Returns everybody who has answered, in the order of their first answers."""
-    return list(self._given)
+    """Returns the names of annotators with answers, in the order of their first answers."""
+    return list(self._history)
 
-  def _over(self, item: Item, annotator: str) -> bool:
-    """Whether an annotator has no individual answer about an item to give."""
+  def _is_done(self, item: Item, annotator: str) -> bool:
+    """Whether an item needs no individual answer of an annotator."""
     individual = self.ballot(item).individual
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
   def _is_free(self, item: Item, annotator: str) -> bool:
-    """Whether an annotator may be shown an item that is not held for enough others."""
-    if self._over(item, annotator) or self._is_blocked(item):
+    """Whether an item needs an answer of an annotator, and is not reserved for enough others."""
+    if self._is_done(item, annotator) or self._is_blocked(item):
       return False
-    now, individual = time.monotonic(), self.ballot(item).individual
+    time_now, individual = time.monotonic(), self.ballot(item).individual
     held = sum(
-      until > now
-      for name, until in self._held.get(item, {}).items()
+      end > time_now
+      for name, end in self._held.get(item, {}).items()
       if name != annotator and name not in individual
     )
     return len(individual) + held < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
-    """Whether a pair waits for the verdict on its anchor, or has gone with it."""
+    """Whether a pair waits for the verdict on its anchor, or was dropped with it."""
     return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:
@@ -264,7 +265,7 @@ class ReviewRounds:
     return not (self.is_settled(anchor) and strict_majority(self.ballot(anchor).votes))
 
   def _is_gone(self, item: Item) -> bool:
-    """Whether a pair has gone with its anchor, which was found bad."""
+    """Whether a pair was dropped with its bad anchor."""
     anchor = self.candidates.anchor_of(item)
     is_contested_pair = item.kind == PAIR and anchor in self._contested
     if not is_contested_pair or not self.is_settled(anchor):
@@ -272,7 +273,7 @@ class ReviewRounds:
     return not strict_majority(self.ballot(anchor).votes)
 
   def _awaited(self, item: Item) -> int:
-    """How many individual answers about an item are still to come."""
-    if item not in self._individual:  # an anchor that is not shown alone
+    """Returns the number of individual answers that an item still needs."""
+    if item not in self._individual:  # such as an anchor that is not shown alone
       return 0
     return max(self.plan.annotators_per_pair - len(self.ballot(item).individual), 0)

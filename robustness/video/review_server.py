@@ -1,7 +1,7 @@
-"""The web server of a review: the page, the frames, and the answers, on this machine only.
+"""Web server of a review, by default for this machine only: the page, the frames, the answers.
 
-The standard library's server is enough: a handful of annotators, requests of a few hundred bytes,
-and one process that owns the file of answers. A framework would be a dependency for five routes.
+The standard library's server is sufficient for a few annotators, requests of some hundred bytes and
+one process that writes the file of answers; a framework would be a dependency for five routes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ HEADERS: Mapping[str, str] = {
   'X-Content-Type-Options': 'nosniff',
 }
 Plain = dict[str, object]
-"""Values of JSON."""
+"""An object of JSON."""
 
 
 class ReviewServer(ThreadingHTTPServer):
-  """Serves one review until it is shut down; `server_address` holds the port it took."""
+  """The server of one review."""
 
   daemon_threads = True
   allow_reuse_address = True
@@ -59,10 +59,15 @@ class ReviewServer(ThreadingHTTPServer):
     port: int = 0,
     annotator: str | None = None,
   ):
-    """Binds the port; 0 takes a free one. An `annotator` None lets the page ask who answers.
+    """Binds the port.
 
-    `log` takes the answers, and `rounds` has taken those in it in; hosts other than loopback can be
-    reached from the network.
+    Args:
+      rounds: state of the review, with the answers of `log`.
+      log: file that new answers are appended to.
+      frames: image files of the frames.
+      host: address to bind to; addresses other than loopback can be reached from the network.
+      port: port to bind to; 0 takes a free one.
+      annotator: the only name that may answer; None lets the page ask for the name.
     """
     self.rounds, self.log, self.frames, self.annotator = rounds, log, frames, annotator
     self.candidates = rounds.candidates
@@ -78,16 +83,16 @@ class ReviewServer(ThreadingHTTPServer):
 
   @property
   def port(self) -> int:
-    """The port."""
+    """The port that the server listens on."""
     return int(self.server_address[1])
 
   @property
   def url(self) -> str:
-    """The page's address."""
+    """The address of the page."""
     return f'http://{f"[{self.host}]" if ":" in self.host else self.host}:{self.port}/'
 
   def session(self) -> Plain:
-    """Returns what holds for the whole session."""
+    """Returns the facts of the review that stay the same while the page is open."""
     return {
       'annotator': self.annotator,
       'annotators': self.rounds.annotators(),
@@ -98,41 +103,41 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def next_turn(self, annotator: str) -> Plain:
-    """Returns what an annotator judges next."""
+    """Returns the next item of an annotator, with their progress."""
     self._check_annotator(annotator)
     return self._turn(annotator, self.rounds.next(annotator))
 
-  def earlier_turn(self, annotator: str, before: str, stage: str = INDIVIDUAL) -> Plain:
-    """Returns what an annotator judged before the item of that name (the last if it is empty)."""
+  def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
+    """Returns what an annotator answered before the item `before`, or last if it is ''."""
     if stage not in answers.STAGES:
       raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
     item = self.candidates.item(before) if before else None
-    choice = self.rounds.previous(annotator, item, stage)
-    if choice is None:
-      where = f' in the {stage} round' if before else ''
-      raise InputError(f'there is no earlier answer of yours{where}.')
-    return self._turn(annotator, choice)
+    turn = self.rounds.previous(annotator, item, stage)
+    if turn is None:
+      place = f' in the {stage} round' if before else ''
+      raise InputError(f'there is no earlier answer of yours{place}.')
+    return self._turn(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
-    """Writes an answer to the disk, then returns what the annotator judges next."""
-    said = dict(posted)
-    replaces = said.pop('replaces', UNCHECKED)
+    """Writes an answer to the disk, then returns the next item of the annotator."""
+    fields = dict(posted)
+    replaces = fields.pop('replaces', UNCHECKED)
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
-    item = self.candidates.item(str(said.pop('item', '')))
-    said['anchor'], said['neighbor'] = self.candidates.paths(item)
-    shown = list(self._shown_labels(item))
-    if said.pop('shown', UNCHECKED) not in (shown, UNCHECKED):
+    item = self.candidates.item(str(fields.pop('item', '')))
+    fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
+    labels = list(self._page_labels(item))
+    if fields.pop('shown', UNCHECKED) not in (labels, UNCHECKED):
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
       )
-    answer = Answer.from_json({**said, 'shown': shown, 'time': round(time.time(), 3)})
+    answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
-    known = self.candidates.class_names
-    wrong = [label for label in answer.added if label not in known or label in shown]
+    names = self.candidates.class_names
+    wrong = [label for label in answer.added if label not in names or label in labels]
     if item.kind == ANCHOR and wrong:
       raise InputError(f'added = {wrong}: give ids of other classes than its labels.')
-    self.rounds.give(answer, self.log.append, replaces)
+    self.rounds.submit(answer, self.log.append, replaces)
     return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
@@ -140,52 +145,50 @@ class ReviewServer(ThreadingHTTPServer):
       raise InputError(
         f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
       )
-    for known in self.rounds.annotators():
-      if known != name and known.casefold() == name.casefold():
+    for earlier in self.rounds.annotators():
+      if earlier != name and earlier.casefold() == name.casefold():
         raise InputError(
-          f'annotator {name!r} differs from {known!r}, who has answered, only in '
-          f'capitals: give {known!r}, or a name that differs more.'
+          f'annotator {name!r} differs from {earlier!r}, who has answered, only in '
+          f'capitals: give {earlier!r}, or a name that differs more.'
         )
 
-  def _turn(self, annotator: str, choice: tuple[Item, str] | None) -> Plain:
-    """Returns an annotator's progress and the item they judge, null when nothing is left."""
+  def _turn(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
+    """Returns an annotator's progress and the item and round of a turn; null at the end."""
     progress = self.rounds.progress(annotator)
-    if choice is None:
+    if turn is None:
       return {'item': None, 'progress': progress}
-    item, stage = choice
+    item, stage = turn
     ballot, anchor = self.rounds.ballot(item), self.candidates.anchor_of(item)
     answer = ballot.joint.get(annotator) or ballot.individual.get(annotator)
-    voices = {**ballot.individual, **ballot.joint} if stage == JOINT else {}
-    shown: Plain = {
+    votes = ballot.votes if stage == JOINT else []
+    page_item: Plain = {
       'id': str(item),
       'kind': item.kind,
       'round': stage,
-      'labels': self._named(self._shown_labels(item)),
-      'answered': self.rounds.given_at(item, stage, annotator),
-      'answer': _said(answer) if answer else None,
-      'others': [
-        {'annotator': name, 'round': given.round, **_said(given)} for name, given in voices.items()
-      ],
+      'labels': self._named(self._page_labels(item)),
+      'answered': self.rounds.answer_time(item, stage, annotator),
+      'answer': _plain(answer) if answer else None,
+      'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
     }
     if item != anchor:
       pair = self.candidates.pairs[item.number]
-      own = self.candidates.labels[pair.frame]
-      differs = own and own != self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-      # the round in which the page answers about the anchor if it calls that bad
+      labels = self.candidates.labels[pair.frame]
+      anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
+      # the round of the page's answer about the anchor if the annotator calls it bad
       verdict = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
-      shown |= {
+      page_item |= {
         'anchor_item': str(anchor),
         'anchor_round': verdict,
-        'anchor_answered': self.rounds.given_at(anchor, verdict, annotator),
+        'anchor_answered': self.rounds.answer_time(anchor, verdict, annotator),
         'neighbor': self._frame(pair.frame),
         'offset': pair.offset,
-        'neighbor_labels': self._named(own) if differs else None,
+        'neighbor_labels': self._named(labels) if labels not in ((), anchor_labels) else None,
       }
-    return {'item': shown, 'progress': progress}
+    return {'item': page_item, 'progress': progress}
 
-  def _shown_labels(self, item: Item) -> tuple[int, ...]:
-    """Returns the labels that the page gives: the anchor's, and with a pair the added ones."""
+  def _page_labels(self, item: Item) -> tuple[int, ...]:
+    """Returns the labels on the page: the anchor's, and with a pair also those that were added."""
     anchor = self.candidates.anchor_of(item)
     stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
     added = () if item == anchor else self.rounds.ballot(anchor).added
@@ -199,14 +202,13 @@ class ReviewServer(ThreadingHTTPServer):
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 
-def _said(answer: Answer) -> Plain:
-  said = vars(answer)
-  plain = {key: said[key] for key in ('label', 'similar', 'feature')}
-  return {**plain, 'reasons': list(answer.reasons), 'added': list(answer.added)}
+def _plain(answer: Answer) -> Plain:
+  keys = 'label', 'similar', 'feature', 'reasons', 'added'
+  return {key: vars(answer)[key] for key in keys}
 
 
 def is_loopback(host: str) -> bool:
-  """Whether only this machine reaches a server bound to the host."""
+  """Returns whether only this machine reaches a server bound to the host."""
   try:
     return ipaddress.ip_address(host).is_loopback
   except ValueError:
@@ -214,11 +216,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_host(header: str | None, bound: str) -> bool:
-  """Whether the Host header names this server, at any port: browsers leave out 80, and a tunnel
-  has a port of its own.
+  """Returns whether the Host header names this server, at any port.
 
-  A page of another site that has its name resolve to this machine sends that name; numbers
-  cannot be made to resolve elsewhere.
+  Browsers omit port 80, and a tunnel has another port. A page of another site with a name that
+  resolves to this machine sends that name; numeric addresses cannot be redirected so.
   """
   name = re.sub(r':\d*$', '', header or '')
   name = name.removeprefix('[').removesuffix(']').lower()
@@ -227,15 +228,15 @@ def is_own_host(header: str | None, bound: str) -> bool:
   try:
     return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
   except ValueError:
-    own = (socket.gethostname().lower(), socket.getfqdn().lower())
-    return not is_loopback(bound) and name in own
+    hosts = (socket.gethostname().lower(), socket.getfqdn().lower())
+    return not is_loopback(bound) and name in hosts
 
 
 def _is_own_post(headers: Message) -> bool:
-  """Whether a POST comes from the page itself.
+  """Returns whether a POST comes from the page.
 
-  Another site's form cannot send JSON, and its script must ask first, which is not granted; the
-  Origin that browsers add must agree.
+  A form of another site cannot send JSON, and its script needs a permission that is not granted;
+  the Origin that browsers add must agree.
   """
   kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
   origin = headers.get('Origin')
@@ -251,20 +252,20 @@ class _RequestError(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-  """One connection of a browser."""
+  """The handler of one connection of a browser."""
 
   server: ReviewServer
   protocol_version = 'HTTP/1.1'
   server_version, sys_version = 'review', ''
-  timeout = 60  # seconds a silent connection is kept
-  wbufsize = -1  # an answer leaves in one piece
+  timeout = 60  # seconds after which a silent connection is closed
+  wbufsize = -1  # a response is sent in one piece
 
   def do_GET(self) -> None:
-    """Answers the page's questions and serves its files and frames."""
+    """Answers the page's requests and serves its files and frames."""
     try:
       if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
-      site = self.headers.get('Sec-Fetch-Site')  # none: whoever typed the address
+      site = self.headers.get('Sec-Fetch-Site')  # 'none' if the user typed the address
       if self.path != '/' and site not in (None, 'same-origin', 'none'):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may ask this.')
       url = urllib.parse.urlsplit(self.path)
@@ -278,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
       self._error(HTTPStatus.CONFLICT, str(error))
     except InputError as error:
       self._error(HTTPStatus.BAD_REQUEST, str(error))
-    except (ConnectionError, TimeoutError):  # the browser has gone
+    except (ConnectionError, TimeoutError):  # the browser closed the connection
       self.close_connection = True
     except OSError as error:
       self._error(HTTPStatus.INTERNAL_SERVER_ERROR, f'It could not be read or written: {error}')
@@ -313,8 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
     if not _is_own_post(self.headers):
       raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may send answers.')
-    said = json_files.parse(body, 'the request', advice='Send an object of JSON.')
-    self._json(self.server.take(said))
+    self._json(self.server.take(json_files.parse(body, 'the request', advice='Send JSON.')))
 
   def _frame(self, index: int) -> None:
     try:
@@ -329,22 +329,22 @@ class _Handler(BaseHTTPRequestHandler):
     self._send(status, json.dumps(value).encode(), 'application/json')
 
   def _error(self, status: HTTPStatus, message: str) -> None:
-    self.close_connection = True  # what the request still holds is not read
+    self.close_connection = True  # the rest of the request is not read
     self._json({'error': message}, status)
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
     self.send_response(status)
-    facts = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
+    headers = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
     if tag:
-      facts['ETag'] = tag
+      headers['ETag'] = tag
     if status != HTTPStatus.NOT_MODIFIED:
-      facts['Content-Length'] = str(len(content))
+      headers['Content-Length'] = str(len(content))
     if self.close_connection:
-      facts['Connection'] = 'close'
-    for name, value in facts.items():
+      headers['Connection'] = 'close'
+    for name, value in headers.items():
       self.send_header(name, value)
     self.end_headers()
     self.wfile.write(content)
 
   def log_message(self, format: str, *args: object) -> None:
-    """Keeps quiet: the answers are the log."""
+    """Prints nothing: the file of answers is the log."""

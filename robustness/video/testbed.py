@@ -1,7 +1,7 @@
-"""Published accuracies of the testbed of Shankar et al., the line through them, and their picture.
+"""Published accuracies of the testbed of Shankar et al., their linear fit, and their picture.
 
 `testbed.csv` holds Table 5 of the paper, 45 models on ImageNet-Vid-Robust, and Table 6, 60 models
-on YTBB-Robust, in percent as printed. docs/contradictions.md lists what in them cannot all be true.
+on YTBB-Robust, in percent as printed. docs/contradictions.md lists contradictions among them.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import functools
 import importlib.resources
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +27,7 @@ from robustness.results import Results, Table
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 ANCHORS = {VID: 1109, YTBB: 2030}
-K = 10
-"""The published accuracies are pm-10."""
+K = 10  # the published accuracies are pm-10
 
 KINDS = {
   'fine-tuned': '_finetuned',
@@ -37,14 +36,14 @@ KINDS = {
   'noise augmentation': '_augment',
   'ILSVRC': '',
 }
-"""How models were trained, and what in a model's name says so."""
+"""{kind of training: part of a model's name that states it}."""
 
 
 class PublishedModel(NamedTuple):
-  """A model's published accuracies, fractions, with 95 % Clopper–Pearson intervals.
+  """Published accuracies of a model as fractions, with 95 % Clopper–Pearson intervals.
 
-  `anchor` is the accuracy on anchors, `worst` pm-10, `drop` as printed; the name has no
-  `_imagenet_pretrained`.
+  `anchor` is the accuracy on anchors, `worst` is pm-10, and `drop` is their difference as printed.
+  The name omits `_imagenet_pretrained`.
   """
 
   name: str
@@ -58,20 +57,22 @@ class PublishedModel(NamedTuple):
 
   @classmethod
   def of_percent(cls, name: str, *values: str) -> PublishedModel:
-    """Returns the entry of a line as printed."""
+    """Returns a model from the percentages as printed."""
     return cls(name, *(round(float(value) / 100, 4) for value in values))
 
   @property
   def kind(self) -> str:
-    """How the model was trained, one of `KINDS`."""
-    plain = self.name.endswith('_augment_regular')  # the recipe of the others, on clean images
-    return 'ILSVRC' if plain else next(kind for kind, word in KINDS.items() if word in self.name)
+    """The kind of training, one of `KINDS`."""
+    is_clean = self.name.endswith('_augment_regular')  # the same recipe, on clean images
+    return 'ILSVRC' if is_clean else next(kind for kind, word in KINDS.items() if word in self.name)
 
 
 @functools.cache
 def entries(name: str) -> tuple[PublishedModel, ...]:
-  """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6),
-  named as these print them, but for the misprint 'compressioon' and repeated underscores."""
+  """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6).
+
+  The names are as printed, except for the misprint 'compressioon' and repeated underscores.
+  """
   if name not in ANCHORS:
     raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
@@ -79,12 +80,16 @@ def entries(name: str) -> tuple[PublishedModel, ...]:
   return tuple(PublishedModel.of_percent(*line) for testbed, *line in lines if testbed == name)
 
 
-def _own(
-  table: pd.DataFrame, setting: str
-) -> tuple[str, int, dict[str, tuple[pd.Series, pd.Series]]]:
-  """Returns the testbed that a setting names, k, and by classifier its rows of the accuracies on
-  anchors and at pm-k; 'auto' is the testbed of as many anchors, '' where there is none or k is not
-  that of the published accuracies."""
+Measured = dict[str, tuple[pd.Series, pd.Series]]
+"""{classifier: rows of the table of results of its accuracies on anchors and at pm-k}."""
+
+
+def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
+  """Returns the name of the testbed, k, and the accuracies of the classifiers.
+
+  The setting 'auto' selects the testbed with the same number of anchors. The name is '' if there is
+  none, or if k differs from `K`.
+  """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)
   if anchor.empty or worst.empty:
@@ -99,66 +104,65 @@ def _own(
   return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
-def beside(table: pd.DataFrame, setting: str) -> dict[str, Table]:
-  """Returns {'published': table}: accuracies and drops, in percent, beside those of the published
-  models that have the labels of classifiers (tables 5 and 6); {} where none has."""
-  name, k, own = _own(table, setting)
+def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
+  """Returns {'published': table of accuracies and drops, measured and published, in percent}.
+
+  It has the classifiers with the names of published models (tables 5 and 6), and is {} without any.
+  """
+  name, k, measured = _measured(table, setting)
   rows = []
   for entry in entries(name) if name else ():
-    if entry.name in own:
-      anchor, worst = (each.value for each in own[entry.name])
+    if entry.name in measured:
+      anchor, worst = (row.value for row in measured[entry.name])
       pairs = (anchor, entry.anchor), (worst, entry.worst), (anchor - worst, entry.drop)
       rows.append([entry.name, *(f'{100 * value:.1f}' for pair in pairs for value in pair)])
-  named = (text for each in ('anchors', f'pm-{k}', 'drop') for text in (f'{each} (%)', 'published'))
-  return {'published': Table(('classifier', *named), rows)} if rows else {}
+  columns = 'anchors (%)', 'published', f'pm-{k} (%)', 'published', 'drop (%)', 'published'
+  return {'published': Table(('classifier', *columns), rows)} if rows else {}
 
 
 def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
-  """Draws `testbed` where published models were measured on as many anchors, at pm-10 (figure 3).
+  """Draws `testbed`, the classifiers and the published models on the same sets (figure 3).
 
-  With another `setting` than 'auto' the testbed that it names is taken; '' draws none.
+  `setting` names the testbed; 'auto' selects it by the number of anchors, and '' draws none.
   """
-  name, k, own = _own(results.table, setting)
+  name, k, measured = _measured(results.table, setting)
   if not name:
     return {}
   caption = (
     f'Accuracy on anchors and at pm-{k}: {len(entries(name))} published models on {name}, the line '
     'through them with its 95 % band (Student), and, in black, the classifiers of this run'
-    f'{", with the line through these" if _has_line(own) else ""}.'
+    f'{", with the line through these" if _has_line(measured) else ""}.'
   )
-  return {'testbed': (testbed_fit(name, own), caption)}
+  return {'testbed': (testbed_fit(name, measured), caption)}
 
 
-def _has_line(own: Mapping[str, tuple[pd.Series, pd.Series]]) -> bool:
-  return len(own) > 2 and len({anchor.value for anchor, _ in own.values()}) > 1
+def _has_line(measured: Measured) -> bool:
+  return len(measured) > 2 and len({anchor.value for anchor, _ in measured.values()}) > 1
 
 
 @style.styled
-def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Figure:
-  """Draws the published models by training, their linear fit, and other models in black.
-
-  `own` has by label accuracies on anchors and at pm-10, as rows of the table of results.
-  """
+def testbed_fit(name: str, measured: Measured) -> Figure:
+  """Draws the published models by kind of training, their linear fit, and `measured` in black."""
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
-  published = entries(name)
+  models = entries(name)
   for index, kind in enumerate(KINDS):
-    for place, entry in enumerate(entry for entry in published if entry.kind == kind):
+    for place, entry in enumerate(entry for entry in models if entry.kind == kind):
       label = kind if place == 0 else None
       look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
       draw_point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
-  x = np.array([entry.anchor for entry in published])
-  given = [anchor.value for anchor, _ in own.values()]
-  grid = np.linspace(min(x.min(), *given, 1) - 0.02, max(x.max(), *given, 0) + 0.02, 50)
-  fit = linear_fit(x, [entry.worst for entry in published], grid)
+  x = np.array([entry.anchor for entry in models])
+  anchors = [anchor.value for anchor, _ in measured.values()]
+  grid = np.linspace(min(x.min(), *anchors, 1) - 0.02, max(x.max(), *anchors, 0) + 0.02, 50)
+  fit = linear_fit(x, [entry.worst for entry in models], grid)
   label = f'fit, slope {fit.slope.value:.2f}'
   axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=label)
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
-  if _has_line(own):
-    through = linear_fit(given, [worst.value for _, worst in own.values()], grid)
+  if _has_line(measured):
+    through = linear_fit(anchors, [worst.value for _, worst in measured.values()], grid)
     label = f'fit of this run, slope {through.slope.value:.2f}'
     axes.plot(100 * grid, 100 * through.y, '--', color='black', linewidth=0.9, label=label)
-  for index, (label, pair) in enumerate(own.items()):
+  for index, (label, pair) in enumerate(measured.items()):
     ends = ((row.value, row.low, row.high) for row in pair)
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]
     draw_point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
@@ -174,7 +178,7 @@ def testbed_fit(name: str, own: Mapping[str, tuple[pd.Series, pd.Series]]) -> Fi
 
 
 def draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
-  """Draws a point of two shares, each a value and the ends of its interval, in percent."""
+  """Draws a point in percent from two fractions, each a value and the ends of its interval."""
   (a, a_low, a_high), (b, b_low, b_high) = (100 * np.array(ends) for ends in (x, y))
   xerr, yerr = [[a - a_low], [a_high - a]], [[b - b_low], [b_high - b]]
   axes.errorbar(a, b, xerr=xerr, yerr=yerr, **look)

@@ -1,18 +1,18 @@
-"""YTBB-Robust as released: annotations of anchors and pairs, which become neighbor sets here.
+"""Reader of YTBB-Robust as released: annotations of anchors and pairs become neighbor sets.
 
 A folder holds `anchor_labels.json` and `pmk_labels.json`, {"labels": [name], "annotations":
 [{"key", "notes", "labels": [position of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with
 the header `ytid,time_ms,label`, and `ytbb_class_index.json`, {class: name}. The key of an anchor is
-the path of its frame, that of a pair `<anchor>,<frame>`; the last two components of a path count,
-`<ytid>_<ms>/frame-<number>.jpg`. Of several annotations of one key the last counts.
+the path of its frame, the key of a pair `<anchor>,<frame>`; the last two components of a path
+count, `<ytid>_<ms>/frame-<number>.jpg`. The last annotation of a key counts.
 
 Rules of the authors' loader:
 
 * an anchor is good if it is marked `good` and neither `bad` nor `unsure`;
-* a pair is kept if it is marked `similar` and with none of `PROBLEMS`; a pair that is marked
-  `bad-anchor` drops its anchor with all pairs;
-* an anchor's classes are those marked, and the class of the CSV, whose numbers 22 and 23 are
-  exchanged against the class index. Frames of its pairs have the anchor's.
+* a pair is accepted if it is marked `similar` and has none of the marks `PROBLEMS`; a pair that is
+  marked `bad-anchor` removes its anchor with all pairs;
+* the classes of an anchor and of the frames of its pairs are the classes that it is marked with,
+  and its class in the CSV file, in which the numbers 22 and 23 are swapped.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, appendix B.
 """
@@ -30,7 +30,7 @@ from robustness.core.errors import InputError
 K = TypeVar('K', bound=Hashable)
 ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
 VIDEOS = 'ytbb_videos'
-"""The folder of frames, beside the annotations or their folder `metadata`."""
+"""The folder of frames, next to the annotations or their folder `metadata`."""
 CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
 FILES = (ANCHORS, PAIRS, CSV, CLASSES)
 HEADER = ['ytid', 'time_ms', 'label']
@@ -40,15 +40,15 @@ PROBLEMS = frozenset(
   ('dissimilar', 'problematic', 'incorrect', 'dont know', 'deformation', 'background-change')
   + ('occlusion-increased', 'blur-increase', BAD_ANCHOR)
 )
-EXCHANGED = {22: 23, 23: 22}
-"""Classes of the CSV by those of the class index."""
+SWAPPED = {22: 23, 23: 22}
+"""{class in the CSV file: class in the class index}, for classes with different numbers."""
 
 _ANNOTATIONS = {'labels': [str], 'annotations': [{'key': str, 'labels': [int]}]}
 _ADVICE = 'Give the folder of YTBB-Robust as it was released.'
 
 
 def is_release(folder: pathlib.Path) -> bool:
-  """Says whether a folder holds annotations in place of neighbor sets."""
+  """Returns whether a folder holds annotations instead of neighbor sets."""
   return any((folder / name).is_file() for name in (ANCHORS, PAIRS))
 
 
@@ -59,7 +59,7 @@ def read(
 
   Args:
     folder: holds the four files.
-    reviewed: keeps good anchors and the pairs that passed the review; False keeps all of both.
+    reviewed: whether to return only good anchors and accepted pairs.
 
   Raises:
     InputError: a file is missing, cut short or of another release, a key that is no path of a
@@ -84,8 +84,8 @@ def read(
     video = anchor.partition('/')[0]
     if video not in classes:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
-    own = {names.index(mark) for mark in marked if mark in names} | {classes[video]}
-    sets[anchor], labels[anchor] = [], sorted(own)
+    marked_classes = {names.index(mark) for mark in marked if mark in names}
+    sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
   dropped = set()
   for (anchor, frame), marked in pairs.items():
     if anchor not in sets or frame == anchor:
@@ -100,10 +100,9 @@ def read(
 
 
 def _annotations(
-  path: pathlib.Path, needed: str, named: Callable[[str, pathlib.Path], K]
+  path: pathlib.Path, needed: str, parse_key: Callable[[str, pathlib.Path], K]
 ) -> dict[K, frozenset[str]]:
-  """Returns what each frame or pair, which its key is `named` by, is marked with, of several
-  annotations the last."""
+  """Returns {frame or pair: its marks} of a file, in which the mark `needed` must be declared."""
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
   if needed not in names:
@@ -116,7 +115,7 @@ def _annotations(
         f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
         f'{len(names) - 1}.'
       )
-    marked[named(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
+    marked[parse_key(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
   return marked
 
 
@@ -151,5 +150,5 @@ def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
         f'{path}, line {rows.line_num}: label {label!r} is none of the {count} classes, 0..'
         f'{count - 1}; the file may be cut short.'
       )
-    classes[f'{row["ytid"]}_{row["time_ms"]}'] = EXCHANGED.get(int(label), int(label))
+    classes[f'{row["ytid"]}_{row["time_ms"]}'] = SWAPPED.get(int(label), int(label))
   return classes

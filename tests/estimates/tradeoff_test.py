@@ -27,9 +27,10 @@ def test_the_line_and_its_student_interval_are_scipys():
   assert float(lines.intercept) == pytest.approx(expected.intercept)
   squares = np.polyfit(x, y, 1, full=True)[1][0]
   assert float(lines.residual) == pytest.approx(np.sqrt(squares / 15))
-  slope, half = linear_fit(x, y, [], 0.9).slope, stats.t.ppf(0.95, 13) * expected.stderr
-  assert (slope.low, slope.high) == pytest.approx((expected.slope - half, expected.slope + half))
-  assert slope.n == slope.clusters == 15
+  fit, t = linear_fit(x, y, [], 0.9), stats.t.ppf(0.95, 13)
+  for part, error in ((fit.slope, expected.stderr), (fit.intercept, expected.intercept_stderr)):
+    assert (part.high, part.low) == pytest.approx((part.value + t * error, part.value - t * error))
+  assert fit.slope.n == fit.slope.clusters == 15
   refused('through 2 points has no residual', fit_lines, [0.1, 0.2], [0.3, 0.4])
 
 

@@ -1,4 +1,4 @@
-"""What the figures of accuracy on a static set and by class show of the table of results."""
+"""Figures of accuracy on a static set and by class, from a table of results."""
 
 import numpy as np
 import pandas as pd
@@ -58,8 +58,8 @@ def test_two_accuracies_of_each_class_are_one_figure(results, monkeypatch):
   figure, caption = accuracy_figures.draw(results)['accuracies_class_first']
   axes = figure.axes[0]
   assert [text.get_text() for text in axes.get_yticklabels()] == ['red fox', 'dog', 'zebra']
-  shown = [sorted(bar.lines[0].get_xdata().tolist()) for bar in axes.containers]
-  assert shown == [[50, 75, 90], [15, 45, 85]], 'on anchors, and at pm-10'
+  points = [sorted(bar.lines[0].get_xdata().tolist()) for bar in axes.containers]
+  assert points == [[50, 75, 90], [15, 45, 85]], 'on anchors, and at pm-10'
   assert 'Drop in points: 30.0 over all sets and 30.0 the median class' in caption
   monkeypatch.setattr(accuracy_figures, 'MAX_CLASSES', 2)
   figure, caption = accuracy_figures.draw(results)['accuracies_class_first']

@@ -13,7 +13,7 @@ TEXTBOOK = np.array([np.repeat(np.arange(5), row) for row in FLEISS])
 
 
 def two_raters(table: list[list[int]]) -> np.ndarray:
-  """Ratings [2, N] of which `table` counts those of each two categories."""
+  """Ratings [2, N] that `table`, [2, 2], counts by the two categories."""
   return np.repeat(np.array(list(np.ndindex(2, 2))), np.ravel(table), axis=0).T
 
 
@@ -55,8 +55,8 @@ def test_the_bootstrap_interval_is_near_the_asymptotic_one():
 
 
 def test_raters_who_did_not_rate_are_left_out():
-  more = np.append(FIRST, [0, -1]), np.append(SECOND, [-1, 1])
-  assert str(cohen_kappa(*more)) == str(cohen_kappa(FIRST, SECOND))  # p is NaN
+  padded = np.append(FIRST, [0, -1]), np.append(SECOND, [-1, 1])
+  assert str(cohen_kappa(*padded)) == str(cohen_kappa(FIRST, SECOND))  # p is NaN
   single = np.pad(TEXTBOOK, ((0, 1), (0, 2)), constant_values=-1)
   single[-1, 0] = 3
   assert str(fleiss_kappa(single)) == str(fleiss_kappa(TEXTBOOK))
@@ -77,11 +77,11 @@ def test_chance_gives_zero_and_agreement_one():
   chance = generator.integers(0, 3, (4000, 3))
   assert abs(fleiss_kappa(chance).value) < 0.03
   assert percent_agreement(chance).value == pytest.approx(1 / 3, abs=0.02)
-  same = np.repeat(generator.integers(0, 3, (40, 1)), 2, axis=1)
-  for kappa in (fleiss_kappa(same), cohen_kappa(*same.T)):
+  equal = np.repeat(generator.integers(0, 3, (40, 1)), 2, axis=1)
+  for kappa in (fleiss_kappa(equal), cohen_kappa(*equal.T)):
     assert (kappa.value, kappa.low, kappa.high) == pytest.approx((1, 1, 1))
-  everywhere = percent_agreement(same)
-  assert everywhere.value == everywhere.high == 1 and 0.85 < everywhere.low < 1
+  agreement = percent_agreement(equal)
+  assert agreement.value == agreement.high == 1 and 0.85 < agreement.low < 1
 
 
 def test_pairs_of_one_anchor_count_as_one_cluster():

@@ -1,4 +1,4 @@
-"""Answers: what is a valid one, and its line in the log."""
+"""Answers of annotators: valid and invalid ones, and their lines in the log."""
 
 import errno
 import functools
@@ -21,14 +21,14 @@ ANCHOR: dict[str, Any] = {**ABOUT, 'round': 'joint', 'neighbor': None, 'label': 
 
 
 def test_a_line_is_read_back_and_says_whether_it_accepts():
-  for said in (
+  for fields in (
     PAIR,
     ANCHOR,
     {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
     {**PAIR, 'similar': 'dissimilar', 'feature': True},
     {**ANCHOR, 'added': [3, 5], 'shown': [0]},
   ):
-    answer = Answer.from_json(said)
+    answer = Answer.from_json(fields)
     assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
   # only a correct and similar pair is accepted
   assert Answer.from_json(PAIR).accepts
@@ -38,7 +38,7 @@ def test_a_line_is_read_back_and_says_whether_it_accepts():
 
 
 @cases(
-  'said, message',
+  'fields, message',
   ({**PAIR, 'similar': 'similiar'}, "did you mean 'similar'"),
   ({**PAIR, 'similar': None}, 'similar = None is not an answer'),
   ({**PAIR, 'label': 'yes'}, "label = 'yes' is not an answer"),
@@ -58,16 +58,16 @@ def test_a_line_is_read_back_and_says_whether_it_accepts():
   ({**PAIR, 'reason': []}, "did you mean 'reasons'"),
   ({'annotator': 'ann', 'round': 'joint'}, 'anchor is missing'),
 )
-def test_contradictions_and_unknown_words_are_refused(said, message):
-  refused(message, Answer.from_json, said)
+def test_contradictions_and_unknown_words_are_refused(fields, message):
+  refused(message, Answer.from_json, fields)
 
 
 def test_names():
-  for given in ('ann', ' Ann B. ', '7'):
-    assert check_name(given) == given.strip()
+  for name in ('ann', ' Ann B. ', '7'):
+    assert check_name(name) == name.strip()
   assert check_name('Zoe\u0308') == 'Zo\u00eb'
-  for given in ('', ' ', '<b>', 'a/b', '../x', 'a\nb', 'x' * 41, None, '.hid'):
-    refused('is not a name', check_name, given)
+  for name in ('', ' ', '<b>', 'a/b', '../x', 'a\nb', 'x' * 41, None, '.hid'):
+    refused('is not a name', check_name, name)
 
 
 SETS = candidates()
@@ -94,19 +94,19 @@ def test_answers_are_there_again_and_on_the_disk_before_append_returns(file, mon
   assert seen == [file.stat().st_size - before] and seen[0] > 0
 
 
-@pytest.mark.parametrize('kept', [1, 20, -1])
-def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(file, kept):
+@pytest.mark.parametrize('length', [1, 20, -1])
+def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(file, length):
   content = file.read_bytes()
-  *whole, last = content.splitlines(keepends=True)
-  file.write_bytes(b''.join(whole) + last[:kept])
+  *complete, last = content.splitlines(keepends=True)
+  file.write_bytes(b''.join(complete) + last[:length])
   assert answer_log.read(file, 'digest')[1] == [FIRST]
   with AnswerLog(file, 'digest') as log:
     log.append(SECOND)
   assert file.read_bytes() == content
-  file.write_bytes(whole[0][:30])  # the header too is written again
+  file.write_bytes(complete[0][:30])  # the header too is written again
   with AnswerLog(file, 'digest') as log:
     assert log.answers == []
-  assert file.read_bytes() == whole[0]
+  assert file.read_bytes() == complete[0]
 
 
 def test_other_files_other_sets_and_a_broken_line_are_refused_and_left_as_they_are(file, tmp_path):

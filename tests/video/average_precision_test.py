@@ -1,4 +1,4 @@
-"""Average precision against pycocotools and by hand; the worst frames; bad boxes."""
+"""Average precision compared with pycocotools and by hand; the worst frames; bad boxes."""
 
 import contextlib
 import io
@@ -31,12 +31,12 @@ def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxe
   copies = np.repeat(np.arange(number), 3)[generator.random(3 * number) < 0.7]
   shaken = corners[copies] + generator.normal(0, 3, (len(copies), 4))
   shaken[:, 2:] = np.maximum(shaken[:, 2:], shaken[:, :2] + 1)
-  kept = generator.random(len(copies)) < 0.8
-  named = np.where(kept, category[copies], generator.integers(1, categories + 1, len(copies)))
+  is_true = generator.random(len(copies)) < 0.8
+  named = np.where(is_true, category[copies], generator.integers(1, categories + 1, len(copies)))
   score = generator.random(len(copies)).round(2)  # with ties
   order = generator.permutation(len(copies))
-  found = Boxes(image[copies][order], named[order], shaken[order], score[order])
-  return Boxes(image, category, corners), found
+  detections = Boxes(image[copies][order], named[order], shaken[order], score[order])
+  return Boxes(image, category, corners), detections
 
 
 def of_pycocotools(
@@ -46,15 +46,15 @@ def of_pycocotools(
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
   evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
 
-  def entries(of):
-    sized = np.concatenate([of.corners[:, :2], of.corners[:, 2:] - of.corners[:, :2]], 1)
-    columns = (of.image.tolist(), of.category.tolist(), sized.tolist())
+  def entries(boxes):
+    sized = np.concatenate([boxes.corners[:, :2], boxes.corners[:, 2:] - boxes.corners[:, :2]], 1)
+    columns = (boxes.image.tolist(), boxes.category.tolist(), sized.tolist())
     return [{'image_id': i, 'category_id': c, 'bbox': b} for i, c, b in zip(*columns, strict=True)]
 
   results = [{**e, 'score': s} for e, s in zip(entries(detections), detections.score, strict=True)]
   with contextlib.redirect_stdout(io.StringIO()):
-    known = coco.COCO()
-    known.dataset = {
+    truth_set = coco.COCO()
+    truth_set.dataset = {
       'info': {},
       'images': [{'id': i} for i in range(images)],
       'annotations': [
@@ -63,8 +63,8 @@ def of_pycocotools(
       ],
       'categories': [{'id': int(c)} for c in np.unique(truth.category)],
     }
-    known.createIndex()
-    run = evaluation.COCOeval(known, known.loadRes(results), 'bbox')
+    truth_set.createIndex()
+    run = evaluation.COCOeval(truth_set, truth_set.loadRes(results), 'bbox')
     run.params.iouThrs = np.array([threshold])
     run.params.recThrs = np.linspace(0, 1, points)
     run.evaluate()
@@ -142,9 +142,9 @@ def test_weights_that_repeat_an_image_are_that_image_repeated():
   repeated = detection.match(truth.of_images(frames), detections.of_images(frames), len(frames))
   matches = detection.match(truth, detections, 25)
   (weighted,) = detection.average_precisions(matches, 0, weights)
-  shown = np.isin(matches.categories, repeated.categories)
+  is_present = np.isin(matches.categories, repeated.categories)
   values = precisions(repeated)
-  assert weighted[shown] == pytest.approx(values, abs=0.05), 'to ties of a repeated image'
+  assert weighted[is_present] == pytest.approx(values, abs=0.05), 'to ties of a repeated image'
 
 
 def test_an_image_alone_is_an_evaluation_of_that_image():
@@ -152,11 +152,11 @@ def test_an_image_alone_is_an_evaluation_of_that_image():
   alone = detection.per_image(detection.match(truth, detections, 25))
   for image in range(25):
     frame = np.array([image])
-    own = truth.of_images(frame)
-    if not len(own.image):
+    objects = truth.of_images(frame)
+    if not len(objects.image):
       assert np.isnan(alone[image]), 'undefined without ground truth'
       continue
-    matches = detection.match(own, detections.of_images(frame), 1)
+    matches = detection.match(objects, detections.of_images(frame), 1)
     assert alone[image] == pytest.approx(precisions(matches).mean())
 
 
@@ -180,11 +180,11 @@ def test_the_worst_frame_is_the_nearest_of_the_least():
 
 
 def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
-  given = [boxes([(frame, 0, *SQUARE) for frame in range(6)])]
-  given += [boxes([(frame, int(frame == 3), *SQUARE, 0.9) for frame in (0, 1, 2, 3, 5)])]
-  anyhow = [of.without_classes() for of in given]
-  for k, of, expected in ((1, given, 0.5), (1, anyhow, 1), (4, anyhow, 0.5)):
-    scores = detection_pm_k(SETS, *of, Scoring(k))
+  classed = [boxes([(frame, 0, *SQUARE) for frame in range(6)])]
+  classed += [boxes([(frame, int(frame == 3), *SQUARE, 0.9) for frame in (0, 1, 2, 3, 5)])]
+  unclassed = [pair.without_classes() for pair in classed]
+  for k, pair, expected in ((1, classed, 0.5), (1, unclassed, 1), (4, unclassed, 0.5)):
+    scores = detection_pm_k(SETS, *pair, Scoring(k))
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
     assert scores.worst.low <= expected <= scores.worst.high
@@ -196,19 +196,19 @@ def test_random_detections_fall_with_k():
   truth, detections = random_boxes(7, images=60)
   everywhere = boxes([(i, 1 + i % 4, *SQUARE) for i in range(60)])
   pairs = zip(vars(truth).values(), vars(everywhere).values(), strict=True)
-  joined = Boxes(*(np.append(own, other, 0) for own, other in pairs if own is not None))
+  joined = Boxes(*(np.append(values, other, 0) for values, other in pairs if values is not None))
   near, far = (detection_pm_k(sets, joined, detections, Scoring(k)) for k in (1, 2))
   assert far.worst.value < near.worst.value < near.anchor.value == far.anchor.value
 
 
 def test_boxes_are_cut_at_the_borders_of_their_images():
-  boxes([(0, 1, 0, 0, 102, 50)]).cut(np.array([[100.0, 50.0]]), str)
+  boxes([(0, 1, 0, 0, 102, 50)]).clip(np.array([[100.0, 50.0]]), str)
   sizes = np.array([[100.0, 50.0], [np.inf, np.inf]])
   rows = [(0, 1, -2, 5, 30, 51), (0, 1, *SQUARE), (1, 1, 5, -1, 900, 900)]
-  clipped, distance = boxes(rows).cut(sizes, str)
+  clipped, distance = boxes(rows).clip(sizes, str)
   assert clipped.corners.tolist() == [[0, 5, 30, 50], list(SQUARE), [5, 0, 900, 900]]
   assert distance.tolist() == [2, 0, 1]
-  assert len(boxes([]).cut(sizes, str)[1]) == 0
+  assert len(boxes([]).clip(sizes, str)[1]) == 0
 
 
 def test_resamples_without_ground_truth_are_counted():
@@ -216,10 +216,10 @@ def test_resamples_without_ground_truth_are_counted():
   sets = metadata.from_mappings(anchors, dict.fromkeys(anchors, [0]))
   for count, has_interval in ((3, True), (1, False)):
     truth = boxes([(frame, 1, *SQUARE) for frame in range(count)])
-    found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
-    number = detection_pm_k(sets, truth, found, Scoring(1)).anchor
-    left = int(number.note.split()[2])
-    assert left / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
+    detections = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
+    number = detection_pm_k(sets, truth, detections, Scoring(1)).anchor
+    undefined = int(number.note.split()[2])
+    assert undefined / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
     ends = (1, 1) if has_interval else (np.nan, np.nan)
     assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
 
@@ -228,8 +228,8 @@ def test_sets_of_one_video_are_drawn_together():
   def of_anchors(anchors):
     sets = metadata.from_mappings({a: [] for a in anchors}, dict.fromkeys(anchors, [0]))
     truth = boxes([(frame, 1, *SQUARE) for frame in range(len(anchors))])
-    found = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(len(anchors) // 2)])
-    return detection_pm_k(sets, truth, found, Scoring(1)).anchor
+    detections = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(len(anchors) // 2)])
+    return detection_pm_k(sets, truth, detections, Scoring(1)).anchor
 
   first, second, third, fourth = (
     [f'8Lx004yClt{name}_{clip}/1.jpg' for clip in range(2)] for name in 'abcd'

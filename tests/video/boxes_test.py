@@ -1,4 +1,4 @@
-"""Boxes out of COCO's JSON and ILSVRC's XML; boxes that cannot be."""
+"""Boxes from COCO's JSON and ILSVRC's XML, and invalid boxes."""
 
 import json
 import pathlib
@@ -48,19 +48,19 @@ def test_both_forms_give_the_same_box(tmp_path):
 
 @cases('bbox', (-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40))
 def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path, bbox):
-  known, clipped = read(coco(tmp_path, bbox))
+  annotated, clipped = read(coco(tmp_path, bbox))
   x, y, width, height = bbox
   low = max(y, 0) / 100, max(x, 0) / 200
   high = min((y + height) / 100, 1), min((x + width) / 200, 1)
-  assert known['v/1.jpg'] == [Box(*low, *high, 1)]
+  assert annotated['v/1.jpg'] == [Box(*low, *high, 1)]
   assert clipped.number == (x != -0.5) and ('v/1.jpg' in clipped.first) == (x != -0.5)
 
 
 def test_bad_boxes_and_what_cannot_be_read_are_refused(tmp_path):
   inverted = (10, 20, 0, 40), (10, 20, 30, -5), (10, 20, np.nan, 40)
   for bbox in (*inverted, (200, 20, 30, 40), (-30, 20, 30, 40), (10, 120, 30, 40)):
-    where = '(inverted or empty|no finite number|wholly outside).*, first entry 0 of .*v/1'
-    refused(where, read, coco(tmp_path, bbox))
+    message = '(inverted or empty|no finite number|wholly outside).*, first entry 0 of .*v/1'
+    refused(message, read, coco(tmp_path, bbox))
   refused(r"v/1\.jpg has .* class 'dgo'; did you mean 'dog'", read, coco(tmp_path, name='dgo'))
   refused('are inverted', read, voc(tmp_path, x_max=5))
   refused("object of class 'n1'", read, voc(tmp_path, 'n1'))
@@ -87,8 +87,8 @@ GOOD = {'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 10, 20], 'score': 0.5}
 
 
 def truth_of(folder: pathlib.Path, **document: Any) -> Any:
-  whole = {'images': IMAGES, 'annotations': ANNOTATIONS, **document}
-  return read_truth(saved(folder, 'truth.json', whole), FRAMES)
+  content = {'images': IMAGES, 'annotations': ANNOTATIONS, **document}
+  return read_truth(saved(folder, 'truth.json', content), FRAMES)
 
 
 def test_boxes_of_the_frames(tmp_path):

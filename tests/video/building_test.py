@@ -1,4 +1,4 @@
-"""Building neighbor sets from folders and videos, by function and by command."""
+"""Building neighbor sets from folders and videos, by the function and by the command."""
 
 import json
 import pathlib
@@ -57,10 +57,10 @@ def test_annotations_give_each_frame_its_own_classes(tmp_path, capsys):
     save_frames(tmp_path / 'videos' / name, numbers)
   for frame, word in {'a/1': 'n02084071', 'a/2': 'dog', 'a/4': 'car', 'b/3': 'car'}.items():
     small_archive.save_xml(tmp_path / 'xml', [frame], word, (32, 32), (1, 1, 9, 9))
-  two, none = (tmp_path / f'xml/{frame}.xml' for frame in ('a/2', 'b/3'))
-  head, sign, box = two.read_text().removesuffix('</annotation>').partition('<object>')
-  two.write_text(f'{head}{sign}{box}{sign}{box.replace("dog", "car")}</annotation>')
-  none.write_text(f'{head}</annotation>')
+  two_boxes, no_box = (tmp_path / f'xml/{frame}.xml' for frame in ('a/2', 'b/3'))
+  head, sign, box = two_boxes.read_text().removesuffix('</annotation>').partition('<object>')
+  two_boxes.write_text(f'{head}{sign}{box}{sign}{box.replace("dog", "car")}</annotation>')
+  no_box.write_text(f'{head}</annotation>')
   assert main([*flags(tmp_path / 'videos', tmp_path / 'xml'), '--k=9']) == 0
   assert '1 anchors, 2 pairs' in capsys.readouterr().out
   labels = json.loads((tmp_path / 'out/metadata/labels.json').read_text())
@@ -74,8 +74,8 @@ def test_anchors_are_uniform_and_each_video_has_its_own(videos):
   assert (abs(counts - 400) < 5 * np.sqrt(2000 * 0.2 * 0.8)).all()
   assert len({anchor_position(f'clip{i}', 1000, 0) for i in range(20)}) > 15
   alone = build(videos, {'val/a': [1]}, videos).sets
-  both = build(videos, {'val/a': [1], 'b': [0]}, videos).sets
-  assert alone.frames[alone.anchors[0]] == both.frames[both.anchors[1]]
+  joint = build(videos, {'val/a': [1], 'b': [0]}, videos).sets
+  assert alone.frames[alone.anchors[0]] == joint.frames[joint.anchors[1]]
   assert build(videos, {'val/a': [1]}, videos).sets.frames == alone.frames
 
 
@@ -108,13 +108,13 @@ def test_the_command_writes_the_released_format_and_nothing_else(videos, tmp_pat
   path.write_text(content)
   out, command = tmp_path / 'out', flags(videos, path)
   assert main([*command, '--k=2']) == 0
-  said = capsys.readouterr().out
-  assert said.startswith('2 anchors, ') and '1 videos without a label left out' in said
+  output = capsys.readouterr().out
+  assert output.startswith('2 anchors, ') and '1 videos without a label left out' in output
   written = {str(path.relative_to(out)) for path in out.rglob('*') if path.is_file()}
   released = {'metadata/pmsets.json', 'metadata/labels.json'}
   assert written == {*released, 'misc/imagenet_vid_class_index.json'}
   labels = json.loads((out / 'metadata/labels.json').read_text())
-  of_videos = {(metadata.video_of(path), *own) for path, own in labels.items()}
+  of_videos = {(metadata.video_of(path), *row) for path, row in labels.items()}
   assert of_videos == {('b', 4, 6), ('val/a', 8)}
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'

@@ -17,28 +17,28 @@ def test_pairs_go_from_the_first_neighbor_to_the_last():
 
 
 def test_items_by_name_and_by_paths():
-  of = candidates()
+  review = candidates()
   for name in ('anchor:0', 'anchor:1', 'pair:0', 'pair:5'):
-    assert str(of.item(name)) == name
-    assert of.items[of.paths(of.item(name))] == of.item(name)
-  assert of.paths(Item('pair', 3)) == (path(1, 10), path(1, 9))
-  others = ('pair:6', 'anchor:2', 'pair:-1', 'pair:', 'frame:0', '', 'pair:1.0', 'pair:\u0663')
-  for name in (*others, 'pair:' + '9' * 10):
-    refused(r'anchor:0 to anchor:1 and pair:0 to pair:5 are', of.item, name)
+    assert str(review.item(name)) == name
+    assert review.items[review.paths(review.item(name))] == review.item(name)
+  assert review.paths(Item('pair', 3)) == (path(1, 10), path(1, 9))
+  unknown = ('pair:6', 'anchor:2', 'pair:-1', 'pair:', 'frame:0', '', 'pair:1.0', 'pair:\u0663')
+  for name in (*unknown, 'pair:' + '9' * 10):
+    refused(r'anchor:0 to anchor:1 and pair:0 to pair:5 are', review.item, name)
 
 
 def test_the_digest_is_of_sets_and_labels():
-  own = sets()
+  built = sets()
   table = {
-    own.frames[anchor]: [own.frames[n] for n in members][::-1]
-    for anchor, members in zip(own.anchors, own.neighbors, strict=True)
+    built.frames[anchor]: [built.frames[n] for n in members][::-1]
+    for anchor, members in zip(built.anchors, built.neighbors, strict=True)
   }
-  labels = dict(zip(own.frames, own.labels.tolist(), strict=True))
+  labels = dict(zip(built.frames, built.labels.tolist(), strict=True))
   again = Candidates(metadata.from_mappings(dict(reversed(table.items())), labels), CLASS_NAMES)
   assert again.digest == candidates().digest
-  labels[own.frames[0]] = [2]
+  labels[built.frames[0]] = [2]
   assert Candidates(metadata.from_mappings(table, labels), CLASS_NAMES).digest != again.digest
-  refused('class id 1, which is none of the 1 classes', Candidates, own, {0: 'cat'})
+  refused('class id 1, which is none of the 1 classes', Candidates, built, {0: 'cat'})
 
 
 PATHS = candidates().sets.frames
@@ -77,10 +77,10 @@ def test_paths_and_links_out_of_the_folder_are_refused(folder):
   (folder / PATHS[0]).unlink()
   (folder / PATHS[0]).symlink_to(secret)
   (folder / 'linked').symlink_to(folder.parent)
-  refused('lies outside the folder', frames.read, 0)
+  refused('is outside the folder', frames.read, 0)
   out = ('../secret.png', 'val/../../secret.png', '/etc/secret.png', 'linked/secret.png')
   for paths in (PATHS, *([file] for file in out)):
-    refused('lies outside the folder', ReviewFrames, folder, paths)
+    refused('is outside the folder', ReviewFrames, folder, paths)
   # links within the folder and a linked folder are fine
   (folder / 'same.png').symlink_to(folder / PATHS[1])
   folder.with_name('link').symlink_to(folder)

@@ -1,4 +1,4 @@
-"""Files that end before their headers say, by kind of container, and files that tell nothing."""
+"""Files that end before their headers state, by kind of container, and files that tell nothing."""
 
 import pathlib
 
@@ -24,7 +24,7 @@ def test_a_file_passes_whole_and_not_cut(tmp_path):
     path.write_bytes(content)
     require_whole(path)
     path.write_bytes(content[:-12])
-    refused(f'is cut: .* {len(content)} .*{len(content) - 12}', require_whole, path)
+    refused(f'is truncated: .* {len(content)} .*{len(content) - 12}', require_whole, path)
   refused('cannot be read', require_whole, tmp_path / 'none.mp4')
 
 
@@ -53,14 +53,14 @@ def frame(path: pathlib.Path) -> np.ndarray:
 def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_named(tmp_path, codec):
   av = pytest.importorskip('av', reason='PyAV is not installed')
   path, frames = encode(tmp_path / 'a/clip.mp4', 30, codec, fps=24), tmp_path / 'frames'
-  clip, asked = VideoFile(tmp_path, path), [0, 11, 12, 29]
+  clip, numbers = VideoFile(tmp_path, path), [0, 11, 12, 29]
   assert (clip.name, clip.numbers()) == ('a/clip', list(range(30)))
-  taken = clip.take(asked, frames)
-  assert list(taken) == [f'a/clip/{n:06d}.png' for n in asked]
-  assert [number_of(frame(frames / path)) for path in taken] == asked
-  assert {known['fps'] for known in taken.values()} == {24.0}
+  taken = clip.take(numbers, frames)
+  assert list(taken) == [f'a/clip/{n:06d}.png' for n in numbers]
+  assert [number_of(frame(frames / path)) for path in taken] == numbers
+  assert {facts['fps'] for facts in taken.values()} == {24.0}
   assert len(list(frames.rglob('*.png'))) == 4
-  kinds = [known['frame_type'] for known in clip.take(range(30), frames).values()]
+  kinds = [facts['frame_type'] for facts in clip.take(range(30), frames).values()]
   assert set(kinds[::8]) == {'i'}, 'a reference frame every 8'
   assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
   with av.open(str(path)) as container:
@@ -81,7 +81,7 @@ def test_a_video_that_players_turn_is_turned(tmp_path):
   upright = frame(tmp_path / next(iter(VideoFile(tmp_path, path).take([3], tmp_path))))
   content = path.read_bytes()
   place = content.index(b'tkhd') + 44
-  for (a, b, c, d), shown in (
+  for (a, b, c, d), expected in (
     ((0, 1, -1, 0), np.rot90(upright, -1)),
     ((-1, 0, 0, -1), np.rot90(upright, 2)),
     ((0, -1, 1, 0), np.rot90(upright)),
@@ -91,7 +91,7 @@ def test_a_video_that_players_turn_is_turned(tmp_path):
     matrix = (np.array([a, b, 0, c, d, 0, 0, 0, 1 << 14]) << 16).astype('>i4')
     path.write_bytes(content[:place] + matrix.tobytes() + content[place + 36 :])
     taken = VideoFile(tmp_path, path).take([3], tmp_path)
-    assert np.array_equal(frame(tmp_path / next(iter(taken))), shown)
+    assert np.array_equal(frame(tmp_path / next(iter(taken))), expected)
 
 
 @cases(
@@ -105,7 +105,7 @@ def test_a_video_that_was_cut_off_is_refused(tmp_path, name, codec):
     path.write_bytes(content[: int(share * len(content))])
     clip = VideoFile(tmp_path, path)
     for read in (clip.numbers, lambda clip=clip: clip.take([1], tmp_path / 'frames')):
-      refused(rf'{name} is cut: its headers say \d+ bytes, and it has', read)
+      refused(rf'{name} is truncated: its headers state \d+ bytes, and it has', read)
 
 
 @pytest.mark.parametrize('name', ['a.mp4', 'a.mkv'])
@@ -129,7 +129,7 @@ def test_a_constant_rate_is_exact_where_times_are_rounded_and_stated_where_there
 
 
 def test_a_playlist_opens_no_other_file(tmp_path):
-  """FFmpeg tells containers by content, and a list of files is one to it."""
+  """FFmpeg detects containers by content, and also detects lists of files."""
   pytest.importorskip('av', reason='PyAV is not installed')
   other = encode(tmp_path / 'other.mp4', 4, 'mpeg4', fps=24)
   (tmp_path / 'list.mpg').write_text(f'ffconcat version 1.0\nfile {other.name}\n')

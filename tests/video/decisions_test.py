@@ -1,4 +1,4 @@
-"""What a review leaves: sets, labels and counts."""
+"""Outcome of a review: sets, labels, counts and agreement."""
 
 import json
 
@@ -24,22 +24,22 @@ def reviewed(
   objections: dict[int, int] | None = None,
   bad: int = 0,
   added: tuple[int, ...] = (),
-  of: Candidates = SETS,
+  sets: Candidates = SETS,
 ) -> ReviewRounds:
   """A finished review: `objections` has by pair how many of three annotators find it moved, alone
   and jointly; `bad` call anchor 1 bad; everybody adds the classes `added` to anchor 0."""
-  rounds = ReviewRounds(of, ReviewPlan(annotators_per_pair=3, densify=bool(bad or added)))
+  rounds = ReviewRounds(sets, ReviewPlan(annotators_per_pair=3, densify=bool(bad or added)))
   against = {Item('pair', number): count for number, count in (objections or {}).items()}
   against[Item('anchor', 1)] = bad
   for stage in ('individual', 'joint'):
-    for item in of.items.values():
-      asked = item.kind == 'pair' or rounds.plan.densify
-      if not asked or (stage == 'joint' and not against.get(item)):
+    for item in sets.items.values():
+      is_shown = item.kind == 'pair' or rounds.plan.densify
+      if not is_shown or (stage == 'joint' and not against.get(item)):
         continue
       extra = {'added': added} if item == Item('anchor', 0) else {}
       for number in range(3):
         keep = number >= against.get(item, 0)
-        rounds.add(answer(of, item, f'annotator {number}', stage, keep, **extra))
+        rounds.add(answer(sets, item, f'annotator {number}', stage, keep, **extra))
   return rounds
 
 
@@ -75,23 +75,23 @@ def test_a_bad_anchor_takes_its_pairs_along():
 
 
 def test_what_is_unsettled_is_named_and_not_kept():
-  given = [answer(SETS, *about) for about in ((PAIRS[0],), (PAIRS[0], 'bob'), (PAIRS[1],))]
-  outcome = decided(ReviewRounds(SETS, ReviewPlan(), given))
+  answers = [answer(SETS, *about) for about in ((PAIRS[0],), (PAIRS[0], 'bob'), (PAIRS[1],))]
+  outcome = decided(ReviewRounds(SETS, ReviewPlan(), answers))
   assert outcome.unsettled == tuple(PAIRS[1:])
   assert outcome.pair_accepted.tolist() == [True, *[False] * 5]
   assert outcome.anchor_reviewed.tolist() == outcome.anchor_accepted.tolist() == [True, False]
   first = f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
   refused(first, outcome.require_settled, SETS)
   decided(reviewed()).require_settled(SETS)
-  begun = ReviewRounds(SETS, ReviewPlan(densify=True), [answer(SETS, Item('anchor', 0))])
-  assert not decided(begun).pair_reviewed.any(), 'nobody has seen a pair yet'
+  densified = ReviewRounds(SETS, ReviewPlan(densify=True), [answer(SETS, Item('anchor', 0))])
+  assert not decided(densified).pair_reviewed.any(), 'nobody has seen a pair yet'
 
 
 def test_an_anchor_without_neighbors_is_asked_about():
-  of = Candidates(metadata.from_mappings({path(0, 10): []}, {path(0, 10): [0]}), CLASS_NAMES)
-  anchor, rounds = Item('anchor', 0), ReviewRounds(of, ReviewPlan(annotators_per_pair=1))
+  single = Candidates(metadata.from_mappings({path(0, 10): []}, {path(0, 10): [0]}), CLASS_NAMES)
+  anchor, rounds = Item('anchor', 0), ReviewRounds(single, ReviewPlan(annotators_per_pair=1))
   assert rounds.next('ann') == (anchor, 'individual') and decided(rounds).unsettled == (anchor,)
-  rounds.add(answer(of, anchor))
+  rounds.add(answer(single, anchor))
   assert decided(rounds).anchor_accepted.all() and rounds.next('ann') is None
 
 
@@ -100,8 +100,8 @@ def test_sets_are_written_in_the_released_format(tmp_path):
   files = (tmp_path / f'metadata/{name}.json' for name in ('pmsets', 'labels'))
   sets, labels = (json.loads(file.read_text()) for file in files)
   assert sets == {path(0, 10): [path(0, 11), path(0, 12)], path(1, 10): [path(1, 9), path(1, 12)]}
-  kept = {0: (10, 11, 12), 1: (9, 10, 12)}
-  assert labels == {path(v, frame): [v] for v, frames in kept.items() for frame in frames}
+  frames_of = {0: (10, 11, 12), 1: (9, 10, 12)}
+  assert labels == {path(v, frame): [v] for v, frames in frames_of.items() for frame in frames}
   alone = sets_of(reviewed({0: 3, 1: 3, 2: 3}))
   assert [len(members) for members in alone.neighbors] == [0, 3], 'the anchor stays'
   refused('no anchor was accepted', sets_of, ReviewRounds(SETS, ReviewPlan()))
@@ -121,7 +121,7 @@ def test_neighbors_that_take_their_anchors_labels_still_do():
     {'id_0/frame-3.jpg': ['id_0/frame-4.jpg'], 'id_1/frame-3.jpg': ['id_1/frame-2.jpg']},
     {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]},
   )
-  sets = sets_of(reviewed(added=(2,), of=Candidates(ytbb, CLASS_NAMES)))
+  sets = sets_of(reviewed(added=(2,), sets=Candidates(ytbb, CLASS_NAMES)))
   assert sets.labels.tolist() == [[0, 2], [0, 2], [1, -1], [1, -1]]
 
 
@@ -129,8 +129,8 @@ def test_frame_facts_stay_with_their_frames():
   facts = {path(1, 12): {'frame_type': 'b', 'fps': 25.0}}
   members = {path(1, 10): [path(1, 9), path(1, 11), path(1, 12)]}
   labels = {path(1, frame): [1] for frame in (9, 10, 11, 12)}
-  of = Candidates(metadata.from_mappings(members, labels, (), facts), CLASS_NAMES)
-  sets = sets_of(reviewed({1: 3}, of=of))
+  with_facts = Candidates(metadata.from_mappings(members, labels, (), facts), CLASS_NAMES)
+  sets = sets_of(reviewed({1: 3}, sets=with_facts))
   place = sets.frames.index(path(1, 12))
   assert sets.frame_types[place] == 'b' and np.flatnonzero(sets.fps == 25).tolist() == [place]
 

@@ -20,8 +20,8 @@ FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
 
 
 def flags_of(folder: pathlib.Path, sets: pathlib.Path, truth: pathlib.Path) -> list[str]:
-  given = {'metadata': sets, 'truth': truth, 'detections': folder / 'found.json'}
-  return [f'--{name}={path}' for name, path in {**given, 'out': folder / 'out'}.items()]
+  inputs = {'metadata': sets, 'truth': truth, 'detections': folder / 'found.json'}
+  return [f'--{name}={path}' for name, path in {**inputs, 'out': folder / 'out'}.items()]
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def flags(tmp_path):
 
 def test_detection_and_localisation(tmp_path, capsys, flags):
   assert command.main(flags) == 0
-  said = 'mean average precision on the worst frame within k frames (pm-k) in'
-  assert said in capsys.readouterr().out
+  sentence = 'mean average precision on the worst frame within k frames (pm-k) in'
+  assert sentence in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   assert len(results.table) == 6
   for kind, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
@@ -69,9 +69,9 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
 
 
 def test_the_detector_as_a_classifier_predicts_the_class_of_its_most_confident_box(tmp_path, flags):
-  found = json.loads((tmp_path / 'found.json').read_text())
-  found.append({**found[0], 'category_id': 2, 'score': 0.95})  # on v0/4.jpg
-  (tmp_path / 'found.json').write_text(json.dumps(found))
+  detections = json.loads((tmp_path / 'found.json').read_text())
+  detections.append({**detections[0], 'category_id': 2, 'score': 0.95})  # on v0/4.jpg
+  (tmp_path / 'found.json').write_text(json.dumps(detections))
   refused('has no categories', command.main, [*flags, '--predictions=x'])  # they may begin at 1
   names = {1: 'antelope', 2: 'bear', 30: 'unicorn'}
   truth = json.loads((tmp_path / 'truth.json').read_text())
@@ -79,7 +79,7 @@ def test_the_detector_as_a_classifier_predicts_the_class_of_its_most_confident_b
   (tmp_path / 'truth.json').write_text(json.dumps(truth))
   assert command.main([*flags, f'--predictions={tmp_path / "classes.json"}']) == 0
   scores = json.loads((tmp_path / 'classes.json').read_text())
-  best = {frame: own.index(max(own)) if own else None for frame, own in scores.items()}
+  best = {frame: row.index(max(row)) if row else None for frame, row in scores.items()}
   assert best == {**dict.fromkeys(FRAMES, 1), 'v0/4.jpg': 2, 'v0/6.jpg': 2, 'v1/4.jpg': None}
   assert scores['v0/4.jpg'][1:3] == [0.9, 0.95] and len(scores['v0/4.jpg']) == 30
   change(tmp_path / 'found.json', 0, category_id=30)
@@ -147,9 +147,9 @@ def test_a_box_over_the_border_is_cut_and_said(tmp_path, capsys, flags):
 def test_without_ground_truth_nothing_is_scored(tmp_path, flags):
   document = json.loads((tmp_path / 'truth.json').read_text())
   anchors = [index for index, frame in enumerate(FRAMES) if frame in SETS]
-  for kept in ([], [b for b in document['annotations'] if b['image_id'] not in anchors]):
-    (tmp_path / 'truth.json').write_text(json.dumps({**document, 'annotations': kept}))
-    message = f'no box on any of the 3 anchors, and {len(kept)} on all'
+  for annotations in ([], [b for b in document['annotations'] if b['image_id'] not in anchors]):
+    (tmp_path / 'truth.json').write_text(json.dumps({**document, 'annotations': annotations}))
+    message = f'no box on any of the 3 anchors, and {len(annotations)} on all'
     refused(message, command.main, flags)
   assert not (tmp_path / 'out').exists()
 
@@ -177,7 +177,7 @@ def test_bad_input(flag, message, flags):
 
 
 def test_the_archive_is_taken_as_it_unpacks(tmp_path):
-  """ILSVRC's annotations know classes by name: those of the sets."""
+  """ILSVRC's annotations name the classes of the sets."""
   home = small_archive.unpacked(tmp_path)
   frames = metadata.read(home).frames
   save_xml(tmp_path / 'truth', frames, 'n02084071', (32, 32), (5, 5, 20, 20))

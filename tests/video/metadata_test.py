@@ -31,20 +31,20 @@ def test_frames_sets_and_offsets():
 
 
 def test_clips_cut_from_one_video_of_youtube_are_of_one_video():
-  own = {
+  video_of = {
     'KxDh7a8_AmU_44666/frame-1117.jpg': 'KxDh7a8_AmU',
     'train/-m2lapVUcdI_3000/frame-90.jpg': 'train/-m2lapVUcdI',
     'val/ILSVRC2015_val_00000000/000442.JPEG': 'val/ILSVRC2015_val_00000000',
     '8Lx004yCltY_part_2/7.jpg': '8Lx004yCltY_part_2',
     '7.jpg': '',
   }
-  assert {path: metadata.source_of(path) for path in own} == own
+  assert {path: metadata.source_of(path) for path in video_of} == video_of
   cut = ('8Lx004yCltY_1000/1.jpg', '8Lx004yCltY_2000/2.jpg', 'KxDh7a8_AmU_44666/3.jpg', '4.jpg')
   frames = (*cut, '5.jpg')
   sets = metadata.from_mappings({f: [] for f in frames}, dict.fromkeys(frames, [0]))
   assert sets.videos is not None
-  first, second, *others = sets.videos.tolist()
-  assert first == second and len({first, *others}) == 4
+  first, second, *rest_of_videos = sets.videos.tolist()
+  assert first == second and len({first, *rest_of_videos}) == 4
   assert metadata.from_mappings(SETS, LABELS).videos is None
 
 
@@ -52,7 +52,7 @@ def test_label_rules():
   sets = metadata.from_mappings(SETS, LABELS)
   assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]
   assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
-  # neighbors without labels of their own take the anchor's
+  # neighbors without labels take the anchor's
   sets = metadata.from_mappings(SETS, {key: LABELS[key] for key in LABELS if '12' not in key})
   assert sets.pair_labels().tolist() == [[1, -1], [1, 2]]
 
@@ -97,9 +97,9 @@ def test_own_sets_that_cannot_be_read_are_not_called_a_release(tmp_path):
 
 
 def test_the_digest_tells_facts_apart():
-  given = ({}, {'b/frame-3.jpg': {'frame_type': 'i'}}, {'b/frame-3.jpg': {'fps': 25}})
-  sets = [metadata.from_mappings(SETS, LABELS, (), facts) for facts in given]
-  assert len({own.digest for own in sets}) == 3
+  properties = ({}, {'b/frame-3.jpg': {'frame_type': 'i'}}, {'b/frame-3.jpg': {'fps': 25}})
+  sets = [metadata.from_mappings(SETS, LABELS, (), facts) for facts in properties]
+  assert len({built.digest for built in sets}) == 3
   assert sets[0].digest.startswith('c0390fab'), 'of sets without facts, which records on disk have'
 
 
@@ -111,8 +111,8 @@ def test_the_released_metadata(shared_dir):
   assert (len(sets.frames), len(sets.anchors), sizes.sum()) == (22179, 1109, 21070)
   assert np.median(sizes) == 20 and (sizes == 0).sum() == 1
   assert ((sets.labels[sets.anchors] >= 0).sum(1) > 1).sum() == 79, 'anchors with several labels'
-  own, anchors = sets.pair_labels('frame'), sets.pair_labels('anchor')
-  assert (np.sort(own, 1) != np.sort(anchors, 1)).any(1).sum() == 11, 'own labels'
+  frame_labels, anchor_labels = sets.pair_labels('frame'), sets.pair_labels('anchor')
+  assert (np.sort(frame_labels, 1) != np.sort(anchor_labels, 1)).any(1).sum() == 11, 'own labels'
   gaps = [len(o) > 0 and len(o) < max(0, o.max()) - min(0, o.min()) for o in sets.offsets]
   assert sum(gaps) == 141
   assert np.abs(sets.pairs.offset).max() == 10
@@ -156,8 +156,8 @@ def test_sets_that_are_not_written_whole_are_not_there(tmp_path):
 
 def test_bad_facts_and_files(tmp_path):
   for key, value in (('frame_type', 'k'), ('fps', 0), ('fps', '25')):
-    given = ALONE, {'a/1.jpg': [0]}, (), {'a/1.jpg': {key: value}}
-    refused(f'{key} {value!r}', metadata.from_mappings, *given)
+    arguments = ALONE, {'a/1.jpg': [0]}, (), {'a/1.jpg': {key: value}}
+    refused(f'{key} {value!r}', metadata.from_mappings, *arguments)
   refused('no pmsets.json in', metadata.read, tmp_path)
   for content, message in (
     ('{"a/1.jpg": [], "a/1.jpg": []}', "the key 'a/1.jpg' 2 times"),
@@ -213,8 +213,8 @@ def flat(folder: pathlib.Path, **documents: Any) -> pathlib.Path:
 
 def class_maps(space: LabelSpace) -> dict[str, Any]:
   return {
-    'class_idx_map': {m: label for label, own in enumerate(space.members) for m in own},
-    'rev_class_idx_map': {label: own for label, own in enumerate(space.members) if own},
+    'class_idx_map': {m: label for label, members in enumerate(space.members) for m in members},
+    'rev_class_idx_map': {label: members for label, members in enumerate(space.members) if members},
   }
 
 
@@ -226,7 +226,7 @@ def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path):
   refused('differ .imagenet_vid_class_index.json, my_class_index.js', metadata.read, home)
   for name in ('my', 'imagenet_vid'):
     (home / f'misc/{name}_class_index.json').unlink()
-  refused('misc has imagenet_class_index.json alone, which its labels are n', metadata.read, home)
+  refused('misc has only imagenet_class_index.json, which does not', metadata.read, home)
 
 
 @pytest.mark.parametrize('space', [VID, YTBB], ids=lambda space: space.name)

@@ -85,8 +85,8 @@ def test_pm_k_by_hand():
   assert (included[..., 1:] <= included[..., :-1]).all()
   assert (right_within(outcomes, 10, include_anchor=False) >= included).all()
   for model in range(3):  # models together are models one by one
-    own = outcomes.anchor[model], outcomes.neighbor[model]
-    single = SetOutcomes(*own, outcomes.group, outcomes.offset)
+    arrays = outcomes.anchor[model], outcomes.neighbor[model]
+    single = SetOutcomes(*arrays, outcomes.group, outcomes.offset)
     np.testing.assert_array_equal(right_within(single, 10), included[model])
 
 
@@ -124,8 +124,8 @@ def test_the_static_set_is_what_most_models_get_wrong_and_frames_have_a_place_by
   # of equals the nearest, then the earlier; without neighbors the anchor
   assert right.tolist() == [[False, False, True], [False, True, True], [True] * 3]
   outcomes = random_outcomes(4)  # never worse than each model's own
-  own = right_within(outcomes, 10, include_anchor=False)[..., 10]
-  assert (metrics.static_right(outcomes) >= own).all()
+  of_models = right_within(outcomes, 10, include_anchor=False)[..., 10]
+  assert (metrics.static_right(outcomes) >= of_models).all()
   # frames by anchor and offset
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
   table = metrics.by_offset(outcomes, outcomes.neighbor, outcomes.anchor)

@@ -68,23 +68,26 @@ def test_frames_without_a_prediction_are_refused_or_wrong(tmp_path):
   records = Records(tmp_path / 'r', Layout(3, 1, 3, 1), {'classifier': {}, 'classes': ['a', 'b']})
   sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
   records.write(0, 0, {**to_columns(sets), predictions.OUTPUTS[0]: scores[:, None]})
-  own = read_predictions(records)
-  assert own.prediction.tolist() == [1, -1, 1]
-  assert own.confidence.tolist() == pytest.approx([special.expit(1), 0, special.expit(1)])
+  predicted = read_predictions(records)
+  assert predicted.prediction.tolist() == [1, -1, 1]
+  assert predicted.confidence.tolist() == pytest.approx([special.expit(1), 0, special.expit(1)])
 
 
 def test_confidence_is_a_share_among_the_classes_of_the_sets(tmp_path):
   space, logits = get('imagenet_vid'), np.random.default_rng(0).normal(size=(3, 1000))
   sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
-  columns, given = to_columns(sets), {'logits': logits, 'probabilities': special.softmax(logits, 1)}
+  columns, outputs = (
+    to_columns(sets),
+    {'logits': logits, 'probabilities': special.softmax(logits, 1)},
+  )
   records = {}
-  for kind, scores in given.items():
+  for kind, scores in outputs.items():
     identity = {'classifier': {'scores': kind, 'label_space': space.name}, 'classes': []}
     records[kind] = Records(tmp_path / kind, Layout(3, 1, 3, 1), identity)
     records[kind].write(0, 0, {**columns, predictions.OUTPUTS[0]: scores[:, None]})
   for merge in MERGES:
     expected = special.softmax(project_scores(logits, space, merge), 1).max(1)
-    for kind in given:
+    for kind in outputs:
       confidence = read_predictions(records[kind], merge).confidence
       np.testing.assert_allclose(confidence, expected, rtol=1e-5)
 
@@ -93,16 +96,16 @@ LOGITS = np.random.default_rng(0).normal(size=(3, 50))
 SHARES = special.softmax(LOGITS, axis=1)
 
 
-def told(scores: Any, stated: str = 'auto') -> str:
+def kind_of(scores: Any, stated: str = 'auto') -> str:
   return score_kind(np.asarray(scores, float), FRAMES, stated, 'model.json')
 
 
 def test_values_tell_and_what_is_stated_is_taken_where_it_can_be():
-  assert told(LOGITS) == told(LOGITS + 10) == told(SHARES - 1) == 'logits'
-  assert told(SHARES) == told(SHARES.round(4)) == told(np.eye(3)) == 'probabilities'
-  assert told(SHARES.astype(np.float16)) == 'probabilities'
-  assert told(LOGITS, 'logits') == told(SHARES / 2, 'logits') == 'logits'
-  assert told(SHARES, 'probabilities') == told(SHARES / 2, 'probabilities') == 'probabilities'
+  assert kind_of(LOGITS) == kind_of(LOGITS + 10) == kind_of(SHARES - 1) == 'logits'
+  assert kind_of(SHARES) == kind_of(SHARES.round(4)) == kind_of(np.eye(3)) == 'probabilities'
+  assert kind_of(SHARES.astype(np.float16)) == 'probabilities'
+  assert kind_of(LOGITS, 'logits') == kind_of(SHARES / 2, 'logits') == 'logits'
+  assert kind_of(SHARES, 'probabilities') == kind_of(SHARES / 2, 'probabilities') == 'probabilities'
 
 
 def test_what_contradicts_itself_is_refused():
@@ -117,7 +120,7 @@ def test_what_contradicts_itself_is_refused():
     (SHARES * 100, 'auto', 'percentages'),
     (SHARES * 100, 'logits', 'percentages'),
   ):
-    refused(f'model.json: .*{message}', told, scores, stated)
+    refused(f'model.json: .*{message}', kind_of, scores, stated)
 
 
 CLASSES = ('fox', 'red panda', 'sheep')
@@ -131,14 +134,14 @@ def made(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> Neighbor
   return from_mappings(sets, labels, names)
 
 
-def recorded(folder: pathlib.Path, without: str = '', **others: np.ndarray) -> Records:
+def recorded(folder: pathlib.Path, without: str = '', **replaced: np.ndarray) -> Records:
   """Records of all frames in the reverse order of their paths, block by block."""
   columns = {
     **to_columns(made(WHOLE)),
     'prediction': np.array([[0], [1], [2], [1], [0]], np.int32),
     'output/logits': np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]][:, None],
     PATH: np.array(made(WHOLE).frames),
-    **others,
+    **replaced,
   }
   columns.pop(without, None)
   records = Records(folder, Layout(5, 1, 2, 1), {'classifier': {}, 'classes': list(CLASSES)})
@@ -172,11 +175,11 @@ def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers
   assert identity['sets'] != fewer['sets']
   assert identity['classes'] == records.identity['classes']
   assert transferred(records, made(WHOLE), CLASSES)[2] == identity
-  own = read_predictions(records)
+  stored = read_predictions(records)
   answers = zip(sets.frames, fields['prediction'][:, 0].tolist(), strict=True)
-  assert dict(zip(own.sets.frames, own.prediction.tolist(), strict=True)) == dict(answers)
-  nothing = {'output/logits': np.full((5, 1, 3), np.nan, np.float32)}
-  refused('row 0 hold NaN', read_predictions, recorded(tmp_path / 'nan', 'prediction', **nothing))
+  assert dict(zip(stored.sets.frames, stored.prediction.tolist(), strict=True)) == dict(answers)
+  unusable = {'output/logits': np.full((5, 1, 3), np.nan, np.float32)}
+  refused('row 0 hold NaN', read_predictions, recorded(tmp_path / 'nan', 'prediction', **unusable))
 
 
 def test_sets_that_the_records_do_not_hold_are_refused(tmp_path):

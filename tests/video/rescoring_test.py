@@ -54,8 +54,8 @@ def accuracies(rescoring: Rescoring, folder: pathlib.Path, **study: Any) -> dict
   return values(assemble(VideoPmK(testbed='', **study).reduce(scored, (0, 0, 0)).estimates))
 
 
-def of_sets(path: object, folder: pathlib.Path, **given: Any) -> Rescoring:
-  return Rescoring(str(path), str(folder / 'sets'), **given)
+def of_sets(path: object, folder: pathlib.Path, **settings: Any) -> Rescoring:
+  return Rescoring(str(path), str(folder / 'sets'), **settings)
 
 
 def config_of(path: object, folder: pathlib.Path) -> Any:
@@ -71,17 +71,17 @@ def right_in(path: pathlib.Path) -> dict[str, bool]:
 
 def expected(right: dict[str, bool], sets: dict[str, list[str]]) -> tuple[float, float]:
   """Accuracy on anchors and of whole sets."""
-  whole = [right[a] and all(right[f] for f in n) for a, n in sets.items()]
-  return float(np.mean([right[a] for a in sets])), float(np.mean(whole))
+  is_set_right = [right[a] and all(right[f] for f in n) for a, n in sets.items()]
+  return float(np.mean([right[a] for a in sets])), float(np.mean(is_set_right))
 
 
 def values(table: pd.DataFrame) -> dict[str, float]:
   """Returns accuracy on anchors and at the largest k by name; of several, after their label."""
   worst = select(table, 'accuracy_pm_k', k=...)
   rows = pd.concat([select(table, 'accuracy_anchor'), worst[worst.k == worst.k.max()]])
-  several = rows.classifier.nunique() > 1
+  has_labels = rows.classifier.nunique() > 1
   return {
-    (f'{row.classifier}/' if several else '')
+    (f'{row.classifier}/' if has_labels else '')
     + (row.quantity if pd.isna(row.k) else f'accuracy_pm_{row.k}'): row.value
     for row in rows.itertuples()
   }
@@ -90,8 +90,8 @@ def values(table: pd.DataFrame) -> dict[str, float]:
 def test_thirty_scores_and_their_records_at_any_k(tmp_path):
   path = saved(tmp_path)
   first = accuracies(of_sets(path, tmp_path), tmp_path)
-  found = first['accuracy_anchor'], first['accuracy_pm_2']
-  assert found == expected(right_in(path), SETS) and 0 < found[1] < 1
+  pair = first['accuracy_anchor'], first['accuracy_pm_2']
+  assert pair == expected(right_in(path), SETS) and 0 < pair[1] < 1
   records = Rescoring(str(tmp_path / 'records/one'))
   assert accuracies(records, tmp_path) == first
   near = accuracies(records, tmp_path, k=1)
@@ -106,7 +106,7 @@ def test_a_thousand_scores_are_projected_by_any_rule(tmp_path, merge):
   members, merged, hits = get('imagenet_vid').members, getattr(np, merge), 0
   for anchor in SETS:
     shares = np.exp(np.array(scores[anchor]))
-    hits += int(np.argmax([merged(shares[list(own)]) for own in members])) in LABELS[anchor]
+    hits += int(np.argmax([merged(shares[list(classes)]) for classes in members])) in LABELS[anchor]
   assert accuracies(of_sets(path, tmp_path), tmp_path, merge=merge)['accuracy_anchor'] == hits / 8
   records = Rescoring(str(tmp_path / 'records/one'))
   for other in ('max', 'sum', 'mean'):
@@ -123,15 +123,19 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
   path.write_text(json.dumps(logits))
   shares = {f: row and special.softmax(row).round(9).tolist() for f, row in logits.items()}
   (tmp_path / 'shares.json').write_text(json.dumps(shares))
-  found = []
+  measured = []
   for name, kind in (('one', 'logits'), ('shares', 'probabilities')):
     config = config_of(tmp_path / f'{name}.json', tmp_path)
     config.study.merge, config.unpredicted = merge, 'wrong'
     results = runs.run(config, tmp_path / f'run_{name}', drawn=False)
     assert results.classifiers[0]['scores'] == kind
-    found.append({n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))})
-  assert found[0] == found[1]
-  assert found[0]['accuracy_anchor'] > 1 / 8  # where logits are nearly equal it is one class always
+    measured.append(
+      {n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))}
+    )
+  assert measured[0] == measured[1]
+  assert (
+    measured[0]['accuracy_anchor'] > 1 / 8
+  )  # where logits are nearly equal it is one class always
 
 
 @pytest.mark.slow
@@ -159,13 +163,15 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   config = video_pm_k.get_config('predictions')
   config.predictions = f'clean={paths[0]},{paths[1]}'
   results = runs.run(config, tmp_path / 'run', drawn=False)
-  said = dict(results.tables['which numbers these are'].rows)
-  assert said['comparable with published tables'].startswith('no: neighbor sets of imagenet_vid: 8')
-  own = values(results.table)
+  facts = dict(results.tables['which numbers these are'].rows)
+  assert facts['comparable with published tables'].startswith(
+    'no: neighbor sets of imagenet_vid: 8'
+  )
+  measured = values(results.table)
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
-    assert {name: own[f'{label}/{name}'] for name in numbers} == numbers
+    assert {name: measured[f'{label}/{name}'] for name in numbers} == numbers
   assert alone[0] != alone[1]
-  message = f'by the label .net.*net_1={paths[0]},net_2={paths[1]}'
+  message = f'of the label .net.*net_1={paths[0]},net_2={paths[1]}'
   refused(message, accuracies, Rescoring(f'{paths[0]},{paths[1]}'), tmp_path)
   refused('without a label', accuracies, Rescoring('=net.json'), tmp_path)
 
@@ -197,18 +203,18 @@ def test_records_whose_classes_stand_in_other_orders_are_scored_together(tmp_pat
   names, right = [f'class {n}' for n in range(8)], dict.fromkeys(('one', 'two'), 7 / 8)
   turned = {frame: [7 - label] for frame, (label,) in LABELS.items()}
   moved = {frame: [(label + 1) % 8] for frame, (label,) in LABELS.items()}
-  of = {'one': (LABELS, names), 'two': (turned, names[::-1]), 'three': (moved, names)}
-  for label, (labels, classes) in of.items():
+  inputs = {'one': (LABELS, names), 'two': (turned, names[::-1]), 'three': (moved, names)}
+  for label, (labels, classes) in inputs.items():
     metadata.write(metadata.from_mappings(SETS, labels, classes), tmp_path / label)
-    scores = {f: np.eye(8)[own[0] ^ f.startswith('v3')].tolist() for f, own in labels.items()}
+    scores = {f: np.eye(8)[row[0] ^ f.startswith('v3')].tolist() for f, row in labels.items()}
     path = tmp_path / f'{label}.json'
     path.write_text(json.dumps(scores))
     accuracies(Rescoring(str(path), str(tmp_path / label)), tmp_path)
-  records = {label: str(tmp_path / 'records' / label) for label in of}
-  found = accuracies(Rescoring(f'{records["one"]},{records["two"]}'), tmp_path)
-  assert {label: found[f'{label}/accuracy_pm_2'] for label in right} == right
-  others = Rescoring(f'{records["one"]},{records["three"]}')
-  refused("their column 'label' differs", accuracies, others, tmp_path)
+  records = {label: str(tmp_path / 'records' / label) for label in inputs}
+  measured = accuracies(Rescoring(f'{records["one"]},{records["two"]}'), tmp_path)
+  assert {label: measured[f'{label}/accuracy_pm_2'] for label in right} == right
+  unequal = Rescoring(f'{records["one"]},{records["three"]}')
+  refused("their column 'label' differs", accuracies, unequal, tmp_path)
 
 
 def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
@@ -217,9 +223,9 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
   fewer = save_sets(tmp_path / 'fewer', {a: n[:1] for a, n in list(SETS.items())[3:]})
   from_file = accuracies(Rescoring(str(path), fewer), tmp_path / 'file')
   rescoring = Rescoring(f'{tmp_path / "records/one"},{path.rename(tmp_path / "two.json")}', fewer)
-  both = accuracies(rescoring, tmp_path / 'both')
+  measured = accuracies(rescoring, tmp_path / 'both')
   for label in ('one', 'two'):
-    assert {name: both[f'{label}/{name}'] for name in from_file} == from_file
+    assert {name: measured[f'{label}/{name}'] for name in from_file} == from_file
   data = rescoring.evaluations(tmp_path / 'both/records')[0].records.identity['data']
   assert data['num_examples'] == 10 and '5 anchors, 5 pairs' in data['dataset']
   assert data['sets'] == metadata.read(fewer).digest
@@ -228,8 +234,8 @@ def test_records_are_scored_on_other_sets_of_their_frames(tmp_path):
 def test_sets_that_lost_all_neighbors_are_judged_by_their_anchors(tmp_path):
   path, alone = saved(tmp_path), save_sets(tmp_path / 'alone', {anchor: [] for anchor in SETS})
   right = expected(right_in(path), SETS)[0]
-  found = accuracies(Rescoring(str(path), alone), tmp_path)
-  assert found == {'accuracy_anchor': right, 'accuracy_pm_1': right}
+  measured = accuracies(Rescoring(str(path), alone), tmp_path)
+  assert measured == {'accuracy_anchor': right, 'accuracy_pm_1': right}
 
 
 def test_bad_input(tmp_path):
@@ -245,8 +251,8 @@ def test_bad_input(tmp_path):
   (tmp_path / 'bad.json').write_text(json.dumps(dict.fromkeys(LABELS, [0.0] * 7)))
   bad = of_sets(tmp_path / 'bad.json', tmp_path)
   refused('has 7 scores; expected 30 or 1000', accuracies, bad, tmp_path)
-  own = metadata.from_mappings(SETS, LABELS, [f'own {n}' for n in range(30)])
-  metadata.write(own, tmp_path / 'own')
+  named_sets = metadata.from_mappings(SETS, LABELS, [f'own {n}' for n in range(30)])
+  metadata.write(named_sets, tmp_path / 'own')
   wide = Rescoring(str(saved(tmp_path, 1000)), str(tmp_path / 'own'))
   refused('has 1000 scores; expected 30', accuracies, wide, tmp_path)
   beyond = metadata.from_mappings(SETS, {**LABELS, 'v3/9.jpg': [30]})
@@ -257,8 +263,8 @@ def test_bad_input(tmp_path):
   unknown = {'predictions': 'x', 'prediction': 1}
   refused('unknown key config.prediction', scores_of, VideoPmK(), unknown)
   for label in ('..', '.hidden', 'x' * 300):
-    own = Rescoring(f'{label}=scores.json')
-    refused('config.predictions names .*; a folder is named so', own.evaluations, tmp_path)
+    named_sets = Rescoring(f'{label}=scores.json')
+    refused('config.predictions names .*; a folder is named so', named_sets.evaluations, tmp_path)
 
 
 @pytest.mark.parametrize('width', [30, 1000])
@@ -267,15 +273,15 @@ def test_the_archive_is_taken_as_it_unpacks(tmp_path, width):
   small_archive.save_misc(tmp_path / 'sets/misc')
   numbers = accuracies(of_sets(path, tmp_path), tmp_path)
   other = saved(tmp_path / 'other', width)
-  beside = accuracies(of_sets(other, tmp_path / 'other'), tmp_path / 'other')
-  assert numbers == beside and numbers['accuracy_anchor'] > 0.3
+  reference = accuracies(of_sets(other, tmp_path / 'other'), tmp_path / 'other')
+  assert numbers == reference and numbers['accuracy_anchor'] > 0.3
 
 
 REVIEWED = {anchor: members[:1] for anchor, members in list(SETS.items())[2:]}
 
 
 def saved_review(path: object, folder: pathlib.Path) -> Any:
-  """Writes sets after a review beside those before; returns a config of both."""
+  """Writes sets after a review; returns a config with the sets before and after it."""
   config = config_of(path, folder)
   config.unreviewed = config.metadata
   config.metadata = save_sets(folder / 'reviewed', REVIEWED)
@@ -293,16 +299,16 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
     row = estimate(table, 'one', name, **facets)
     assert row.value == pytest.approx(value) and n in (None, row.n)
 
-  found = []
+  pairs = []
   for frames, sets in (('unreviewed', SETS), ('reviewed', REVIEWED)):
     anchor, worst = expected(right, sets)
-    found.append((anchor, worst))
+    pairs.append((anchor, worst))
     check('accuracy_anchor', anchor, len(sets), frames=frames)
     check('accuracy_pm_k', worst, k=k, frames=frames)
     check('drop_pm_k', anchor - worst, k=k, frames=frames)
     at = [right[f] for members in sets.values() for f in members if f.endswith('/9.jpg')]
     check('error', 1 - np.mean(at), len(at), offset=-1, frames=frames)
-  anchor, worst = np.subtract(found[1], found[0])
+  anchor, worst = np.subtract(pairs[1], pairs[0])
   check('review_anchor', anchor)
   check('review_worst', worst, k=k)
   check('review_drop', anchor - worst, k=k)
@@ -314,7 +320,7 @@ def test_sets_that_are_their_own_review_are_refused(tmp_path, capsys, monkeypatc
   config = saved_review(saved(tmp_path), tmp_path)
   config.unreviewed = config.metadata
   message = runs.refused(config, tmp_path / 'run', capsys, monkeypatch)
-  assert 'holds the sets that are scored: give those before the review' in message
+  assert 'holds the sets that are scored: give the sets before the review' in message
 
 
 @pytest.mark.slow
@@ -322,12 +328,12 @@ def test_several_classifiers_from_records_and_files(tmp_path):
   files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
   accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')
   alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
-  both = f'{tmp_path / "before/records/one"},{files[1]}'
-  results = runs.run(saved_review(both, tmp_path), tmp_path / 'both', drawn=False)
+  inputs = f'{tmp_path / "before/records/one"},{files[1]}'
+  results = runs.run(saved_review(inputs, tmp_path), tmp_path / 'both', drawn=False)
   assert [c['label'] for c in results.classifiers] == ['one', 'two']
-  own = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
-  own = own[own.quantity != 'accuracy_static']  # of several classifiers
-  tables = own[alone.table.columns], alone.table
+  rows = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
+  rows = rows[rows.quantity != 'accuracy_static']  # of several classifiers
+  tables = rows[alone.table.columns], alone.table
   together, before = (to_csv(table.dropna(axis=1, how='all')) for table in tables)
   assert together == before
   drops = [estimate(results.table, label, 'review_drop', k=2) for label in ('one', 'two')]

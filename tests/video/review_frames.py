@@ -17,9 +17,9 @@ def sets(anchors: int = 2, neighbors: int = 3) -> NeighborSets:
   """Sets of one video each; anchor 10, neighbors 9, 8, ... or 11, 12, ... by turns."""
   members, labels = {}, {}
   for video in range(anchors):
-    others = [10 + (1 - 2 * (n % 2)) * (n // 2 + 1) for n in range(neighbors)]
-    members[path(video, 10)] = [path(video, frame) for frame in sorted(others)]
-    labels.update({path(video, frame): [video % 3] for frame in [10, *others]})
+    frames = [10 + (1 - 2 * (n % 2)) * (n // 2 + 1) for n in range(neighbors)]
+    members[path(video, 10)] = [path(video, frame) for frame in sorted(frames)]
+    labels.update({path(video, frame): [video % 3] for frame in [10, *frames]})
   return metadata.from_mappings(members, labels)
 
 
@@ -31,8 +31,8 @@ def candidates(anchors: int = 2, neighbors: int = 3) -> Candidates:
   return Candidates(sets(anchors, neighbors), CLASS_NAMES)
 
 
-def save_frames(folder: pathlib.Path, of: Candidates, size: tuple[int, int] = (12, 8)):
-  for index, name in enumerate(of.sets.frames):
+def save_frames(folder: pathlib.Path, review: Candidates, size: tuple[int, int] = (12, 8)):
+  for index, name in enumerate(review.sets.frames):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', size, (index * 40 % 256,) * 3).save(folder / name)
   return folder
@@ -47,7 +47,12 @@ def verdict(kind: str, keep: bool) -> dict[str, Any]:
 
 
 def answer(
-  of: Candidates, item: Item, annotator: str = 'ann', stage='individual', keep=True, **said: object
+  review: Candidates,
+  item: Item,
+  annotator: str = 'ann',
+  stage='individual',
+  keep=True,
+  **marks: object,
 ) -> Answer:
-  said = {**verdict(item.kind, keep), **said}
-  return Answer(annotator, stage, *of.paths(item), **said)
+  marks = {**verdict(item.kind, keep), **marks}
+  return Answer(annotator, stage, *review.paths(item), **marks)

@@ -33,7 +33,7 @@ class Page:
     self.complaints: list[str] = []
     self.addresses: set[str] = set()
     self.window.on('pageerror', lambda error: self.complaints.append(str(error)))
-    self.window.on('console', lambda said: self.complaints.append(said.text))
+    self.window.on('console', lambda message: self.complaints.append(message.text))
     self.window.on('request', lambda request: self.addresses.add(request.url))
     self.window.set_default_timeout(10_000)
     self.window.goto(url)
@@ -61,15 +61,15 @@ class Page:
 
 
 @contextlib.contextmanager
-def opened(browser: Any, folder: pathlib.Path, *given: Any, first='pair:0', annotator=None):
+def opened(browser: Any, folder: pathlib.Path, *arguments: Any, first='pair:0', annotator=None):
   """Serves a review and opens its page, which asks who answers unless the server knows."""
-  with served(folder, *given, annotator=annotator) as server:
+  with served(folder, *arguments, annotator=annotator) as server:
     page = Page(browser, server.url, '' if annotator else 'ann').shows(first)
     yield page
     page.close()
 
 
-def of(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
+def pick(answers: list[Answer], annotator: str, item: Item, stage: str = 'individual') -> Answer:
   by = {(a.annotator, a.round, SETS.items[a.anchor, a.neighbor]): a for a in answers}
   return by[annotator, stage, item]
 
@@ -106,9 +106,9 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser, tmp_path):
       assert all(a.startswith(server.url) or a == 'data:,' for a in page.addresses)
   answers = written(tmp_path)
   assert len(answers) == 16
-  assert of(answers, 'ann', PAIRS[1]).reasons == ('motion', 'blur')
-  assert of(answers, 'ann', PAIRS[2]).feature
-  unsure = of(answers, 'bob', PAIRS[2])
+  assert pick(answers, 'ann', PAIRS[1]).reasons == ('motion', 'blur')
+  assert pick(answers, 'ann', PAIRS[2]).feature
+  unsure = pick(answers, 'bob', PAIRS[2])
   assert (unsure.label, unsure.similar) == ('unsure', 'unsure')
   rounds = ReviewRounds(SETS, *answer_log.read(tmp_path / 'answers.jsonl', SETS.digest))
   votes = [[vote.accepts for vote in rounds.ballot(pair).votes] for pair in PAIRS[:3]]
@@ -128,7 +128,7 @@ def test_nothing_is_sent_before_all_is_answered_and_enter_says_what_an_answer_la
     assert page.window.get_attribute('button[data-key="b"]', 'aria-pressed') == 'false'
     page.keys('Enter')
     page.shows('pair:1')
-    assert of(written(tmp_path), 'ann', PAIRS[0]).accepts
+    assert pick(written(tmp_path), 'ann', PAIRS[0]).accepts
     page.keys('Enter')
     assert 'whether the label is correct (1, 2, 3), and whether the pair' in page.text('#error')
     page.keys('1', 'd')
@@ -155,7 +155,7 @@ def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(browse
     page.shows('none')
   answers = written(tmp_path)
   assert [answer.round for answer in answers] == ['individual'] * 6 + ['joint'] * 3
-  assert of(answers, 'ann', PAIRS[2]).reasons == ('motion',)
+  assert pick(answers, 'ann', PAIRS[2]).reasons == ('motion',)
 
 
 def test_a_stale_window_says_that_another_answered(browser, tmp_path):
@@ -195,8 +195,8 @@ def test_going_back_and_a_bad_anchor(browser, tmp_path):
     page.shows('pair:3')
     assert 'individual 1 of 4 · joint 0 of 2' in page.text('#progress')
   answers = written(tmp_path)
-  assert of(answers, 'ann', PAIRS[0]).reasons == ('other',)
-  assert of(answers, 'ann', Item('anchor', 0)).label == 'incorrect'
+  assert pick(answers, 'ann', PAIRS[0]).reasons == ('other',)
+  assert pick(answers, 'ann', Item('anchor', 0)).label == 'incorrect'
 
 
 def test_labels_are_densified_by_typing_names(browser, tmp_path):
@@ -204,7 +204,7 @@ def test_labels_are_densified_by_typing_names(browser, tmp_path):
     assert not page.window.is_visible('#right')
     page.keys(*'bi', 'Enter', *'do', 'Enter', *'do', 'Enter', '1', 'Enter')
     assert page.shows('pair:0').text('#labels') == 'label: cat, bird'
-  answer = of(written(tmp_path), 'ann', Item('anchor', 0))
+  answer = pick(written(tmp_path), 'ann', Item('anchor', 0))
   assert (answer.label, answer.added, answer.shown) == ('correct', (2,), (0,))
 
 
@@ -238,7 +238,7 @@ def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(browser, tmp_path)
     page.keys('Enter')
     page.shows('pair:1')
     assert page.text('#error') == ''
-    assert [given.reasons for given in written(tmp_path)] == [('background',)]
+    assert [answer.reasons for answer in written(tmp_path)] == [('background',)]
 
 
 def test_a_frame_that_cannot_be_shown_is_named(browser, tmp_path):

@@ -1,4 +1,4 @@
-"""Votes, the rules by which they keep a pair, and who is shown what next."""
+"""Votes, the rules on them, and the order in which annotators see pairs."""
 
 import time
 from typing import Any
@@ -17,14 +17,14 @@ SETS = candidates()
 PAIR, ANCHOR = Item('pair', 0), Item('anchor', 0)
 
 
-SAID = {'y': {}, 'n': {'keep': False}, 'u': {'similar': 'unsure'}, 'w': {'label': 'incorrect'}}
+VOTES = {'y': {}, 'n': {'keep': False}, 'u': {'similar': 'unsure'}, 'w': {'label': 'incorrect'}}
 
 
 def ballot(votes: str) -> Ballot:
   """A ballot of one letter a vote: y keeps, n is dissimilar, u is unsure, w is a wrong label."""
   on_pair = Ballot()
   for number, vote in enumerate(votes):
-    on_pair.add(answer(SETS, PAIR, f'annotator {number}', **SAID[vote]))
+    on_pair.add(answer(SETS, PAIR, f'annotator {number}', **VOTES[vote]))
   return on_pair
 
 
@@ -38,11 +38,11 @@ def test_a_strict_majority_keeps_and_ytbb_wants_no_objection():
 
 def test_everything_not_plainly_similar_is_contested_and_later_answers_replace_earlier_ones():
   for votes, contested in (('yy', False), ('yn', True), ('yu', True), ('yw', True), ('', False)):
-    assert ballot(votes).contested is contested
+    assert ballot(votes).is_contested is contested
   on_pair = ballot('yn')
   on_pair.add(answer(SETS, PAIR, 'annotator 1', 'joint'))
   assert len(on_pair.votes) == 2 and all(vote.accepts for vote in on_pair.votes)
-  assert on_pair.contested
+  assert on_pair.is_contested
   on_pair = ballot('n')
   on_pair.add(answer(SETS, PAIR, 'annotator 0'))
   assert [vote.accepts for vote in on_pair.votes] == [True]
@@ -60,7 +60,7 @@ def test_labels_are_added_by_strict_majority(additions, added):
   for number, classes in enumerate(additions):
     on_anchor.add(answer(SETS, ANCHOR, f'annotator {number}', added=classes))
   assert on_anchor.added == added
-  assert on_anchor.contested is (len(set(additions)) > 1)
+  assert on_anchor.is_contested is (len(set(additions)) > 1)
 
 
 ALL_PAIRS = [f'pair:{number}' for number in range(6)]
@@ -99,10 +99,10 @@ def test_everybody_is_shown_every_pair_and_nothing_twice_nor_more_often_than_the
 
 
 def test_a_shown_pair_is_held_for_its_annotator_for_a_while(monkeypatch):
-  now, rounds = time.monotonic(), started(annotators_per_pair=1)
+  start, rounds = time.monotonic(), started(annotators_per_pair=1)
   assert rounds.next('ann') == rounds.next('ann') == (PAIR, 'individual')
   assert rounds.next('bob') == (Item('pair', 1), 'individual')
-  monkeypatch.setattr(time, 'monotonic', lambda: now + 2 * HELD_SECONDS)
+  monkeypatch.setattr(time, 'monotonic', lambda: start + 2 * HELD_SECONDS)
   assert rounds.next('cid') == (PAIR, 'individual')
 
 
@@ -130,8 +130,8 @@ def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it(rounds)
   bad(rounds)
   assert rounds.progress('ann')['individual_of'] == 6
   for name in ('ann', 'bob'):
-    others = work(rounds, name, 'joint anchor:0')
-    assert others == [*ALL_PAIRS[3:], 'joint anchor:0']
+    seen = work(rounds, name, 'joint anchor:0')
+    assert seen == [*ALL_PAIRS[3:], 'joint anchor:0']
   assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
   assert rounds.next('ann') is None
 
@@ -146,19 +146,19 @@ def test_pairs_of_an_anchor_found_good_after_all_come_back(rounds):
 
 def test_anchors_come_first_where_labels_are_densified():
   rounds = started(densify=True)
-  shown = ['anchor:0', *ALL_PAIRS[:3], 'anchor:1', *ALL_PAIRS[3:]]
-  assert work(rounds, 'ann', added=(2,)) == shown
-  assert work(rounds, 'bob', added=(1, 2)) == [*shown, 'joint anchor:0', 'joint anchor:1']
+  order = ['anchor:0', *ALL_PAIRS[:3], 'anchor:1', *ALL_PAIRS[3:]]
+  assert work(rounds, 'ann', added=(2,)) == order
+  assert work(rounds, 'bob', added=(1, 2)) == [*order, 'joint anchor:0', 'joint anchor:1']
   assert rounds.ballot(ANCHOR).added == (2,)
 
 
 def test_progress_counts_answers_of_both_rounds(rounds):
   work(rounds, 'ann', 'pair:0')
-  of = {'individual_of': 12, 'joint_of': 2}
-  assert rounds.progress('ann') == {'own': 6, 'individual': 6, 'joint': 0, **of}
+  totals = {'individual_of': 12, 'joint_of': 2}
+  assert rounds.progress('ann') == {'own': 6, 'individual': 6, 'joint': 0, **totals}
   work(rounds, 'bob')
   work(rounds, 'ann')
-  assert rounds.progress('bob') == {'own': 7, 'individual': 12, 'joint': 2, **of}
+  assert rounds.progress('bob') == {'own': 7, 'individual': 12, 'joint': 2, **totals}
 
 
 def test_going_back_and_changing_an_answer(rounds):
@@ -186,19 +186,19 @@ def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_jo
   assert rounds.previous('bob', None) == (first, 'joint')
   assert rounds.previous('bob', Item('pair', 2)) == (PAIR, 'individual')
   with pytest.raises(OutdatedAnswerError, match='joint round: the individual answer stands'):
-    rounds.give(answer(SETS, first, 'bob'), lambda given: None)
+    rounds.submit(answer(SETS, first, 'bob'), lambda accepted: None)
   assert rounds.ballot(first).individual['bob'].similar == 'similar'
 
 
 def test_an_answer_to_what_has_been_answered_since_is_refused(rounds):
   pair, written = PAIR, []
-  rounds.give(answer(SETS, pair, time=5.0), written.append, None)
+  rounds.submit(answer(SETS, pair, time=5.0), written.append, None)
   for replaces in (None, 4.0):
     with pytest.raises(OutdatedAnswerError, match='ann has answered pair:0 in another window'):
-      rounds.give(answer(SETS, pair, keep=False), written.append, replaces)
-  rounds.give(answer(SETS, pair, keep=False, time=6.0), written.append, 5.0)
-  rounds.give(answer(SETS, pair, 'bob', time=6.0), written.append, None)
-  assert [given.time for given in written] == [5, 6, 6]
+      rounds.submit(answer(SETS, pair, keep=False), written.append, replaces)
+  rounds.submit(answer(SETS, pair, keep=False, time=6.0), written.append, 5.0)
+  rounds.submit(answer(SETS, pair, 'bob', time=6.0), written.append, None)
+  assert [stored.time for stored in written] == [5, 6, 6]
 
 
 def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open(rounds):
@@ -214,11 +214,11 @@ def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open(roun
 
 
 def test_earlier_answers_in_their_order_give_the_same_state(rounds):
-  kept, add = [], rounds.add
-  rounds.add = lambda given: add(given, kept.append)  # type: ignore[method-assign]
+  log, add = [], rounds.add
+  rounds.add = lambda new: add(new, log.append)  # type: ignore[method-assign]
   bad(rounds)
   work(rounds, 'ann', 'pair:4')
-  again = ReviewRounds(SETS, ReviewPlan(), kept)
+  again = ReviewRounds(SETS, ReviewPlan(), log)
   assert again.ballots == rounds.ballots
   for name in ('ann', 'bob'):
     assert again.next(name) == rounds.next(name)

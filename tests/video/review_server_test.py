@@ -1,4 +1,4 @@
-"""What the server answers, to whom, and what it writes before."""
+"""Responses of the review server, its access rules, and the order of its writes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.video.review_serving import ABOUT, PAIR, SETS, Client, served, writte
 def test_loopback_and_own_hosts():
   assert all(map(is_loopback, ('127.0.0.1', '127.3.2.1', '::1', 'localhost')))
   assert not any(map(is_loopback, ('0.0.0.0', '192.168.1.5', '::', 'evil.example')))
-  for header, bound, own in (
+  for header, bound, is_own in (
     ('127.0.0.1:80', '127.0.0.1', True),
     ('LOCALHOST:80', '127.0.0.1', True),
     ('[::1]:80', '::1', True),
@@ -43,15 +43,15 @@ def test_loopback_and_own_hosts():
     ('', '', False),
     ('192.168.1.5', '', True),
   ):
-    assert is_own_host(header, bound) is own, header
+    assert is_own_host(header, bound) is is_own, header
 
 
 @pytest.mark.slow
 def test_two_annotators_review_3000_pairs_at_once(tmp_path, monkeypatch):
   monkeypatch.setattr(os, 'fsync', lambda _: None)  # the disk is waited for in other tests
-  of = candidates(anchors=150, neighbors=20)
+  review = candidates(anchors=150, neighbors=20)
   objections = [f'pair:{number}' for number in range(0, 3000, 100)]
-  with served(tmp_path, of) as server, ThreadPoolExecutor(2) as pool:
+  with served(tmp_path, review) as server, ThreadPoolExecutor(2) as pool:
 
     def work(name):
       return [item['id'] for item in all_answered(Client(server.port, name), *objections)[0]]
@@ -59,11 +59,11 @@ def test_two_annotators_review_3000_pairs_at_once(tmp_path, monkeypatch):
     # whoever was done first has only in the second turn the joint round to do
     turns = [list(pool.map(work, ('ann', 'bob'))) for _ in range(2)]
   expected = Counter([f'pair:{number}' for number in range(3000)] + objections)
-  assert [Counter(first + then) for first, then in zip(*turns, strict=True)] == [expected] * 2
-  plan, answers = answer_log.read(tmp_path / 'answers.jsonl', of.digest)
+  assert [Counter(first + second) for first, second in zip(*turns, strict=True)] == [expected] * 2
+  plan, answers = answer_log.read(tmp_path / 'answers.jsonl', review.digest)
   assert len(answers) == 2 * (3000 + len(objections))
-  rounds = ReviewRounds(of, plan, answers)
-  assert all(rounds.is_settled(item) for item in of.items.values())
+  rounds = ReviewRounds(review, plan, answers)
+  assert all(rounds.is_settled(item) for item in review.items.values())
 
 
 def test_an_answer_is_on_the_disk_before_the_next(server, client, monkeypatch, tmp_path):
@@ -110,8 +110,8 @@ def all_answered(client: Client, *against: str, stage: str = '') -> tuple[list[A
 def test_others_answers_are_shown_in_the_joint_round_only(server):
   all_answered(Client(server.port, 'ann'), 'pair:3')
   seen, _ = all_answered(Client(server.port, 'bob'))
-  others = [(item['round'], [given['annotator'] for given in item['others']]) for item in seen]
-  assert others == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
+  visible = [(item['round'], [voter['annotator'] for voter in item['others']]) for item in seen]
+  assert visible == [('individual', [])] * 6 + [('joint', ['ann', 'bob'])]
 
 
 def test_back_shows_the_earlier_answer_and_it_can_be_changed(client):
@@ -138,13 +138,13 @@ def test_labels_that_changed_since_the_page_showed_them_are_not_answered(tmp_pat
     ann, bob = (Client(server.port, name) for name in ('ann', 'bob'))
     pair = ann.answer(ann.next()['item'], added=[2])['item']
     bob.answer(bob.next()['item'])  # adds nothing, so that the class has no majority
-    before, said = written(tmp_path), {**PAIR, 'item': pair['id']}
-    ann.refused('labels of pair:0 have changed', {**said, 'shown': [0, 2]}, 409)
+    before, fields = written(tmp_path), {**PAIR, 'item': pair['id']}
+    ann.refused('labels of pair:0 have changed', {**fields, 'shown': [0, 2]}, 409)
     assert written(tmp_path) == before
     again = ann.next()['item']
-    shown = [label['id'] for label in again['labels']]
-    assert (again['id'], shown) == (pair['id'], [0])
-    ann.answer(again, shown=shown)
+    labels = [label['id'] for label in again['labels']]
+    assert (again['id'], labels) == (pair['id'], [0])
+    ann.answer(again, shown=labels)
   assert written(tmp_path)[-1].shown == (0,)
 
 
@@ -187,11 +187,11 @@ JSON = {'Content-Type': 'application/json'}
 
 def test_what_is_no_json_object_or_too_large_is_refused(server):
   for body in (b'', b'{', b'[]', b'"pair:0"', b'\xff', b'[' * (MAX_BODY // 2)):
-    status, said, _ = Client(server.port).send('POST', '/api/answer', body, **JSON)
-    assert status == 400 and b'JSON' in said
+    status, content, _ = Client(server.port).send('POST', '/api/answer', body, **JSON)
+    assert status == 400 and b'JSON' in content
   for length in (str(MAX_BODY + 1), '-1', 'many', '', '9' * 5000):  # it is not read
-    given = {**JSON, 'Content-Length': length}
-    status, _, headers = Client(server.port).send('POST', '/api/answer', b'', **given)
+    sent = {**JSON, 'Content-Length': length}
+    status, _, headers = Client(server.port).send('POST', '/api/answer', b'', **sent)
     assert status == 413 and headers['Connection'] == 'close'
 
 
@@ -201,8 +201,8 @@ def test_frames_are_served_and_cached_by_their_tag(client, tmp_path):
   folder = tmp_path / 'frames'
   assert status == 200 and headers['Content-Type'] == 'image/png'
   assert content == (folder / item['neighbor']['path']).read_bytes()
-  known = {'If-None-Match': headers['ETag']}
-  status, content, _ = client.send('GET', item['neighbor']['url'], **known)
+  condition = {'If-None-Match': headers['ETag']}
+  status, content, _ = client.send('GET', item['neighbor']['url'], **condition)
   assert (status, content) == (304, b'')
   # a frame that is gone is an error and no crash
   (folder / SETS.sets.frames[0]).unlink()
@@ -216,10 +216,10 @@ def test_a_stale_window_does_not_overwrite_a_vote(server, client, tmp_path):
   assert client.post({**PAIR, 'replaces': first['answered']})[0] == 200
   changed = {**PAIR, 'similar': 'unsure'}
   client.refused('in another window', {**changed, 'replaces': second['answered']}, 409)
-  shown = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
-  assert shown['id'] == 'pair:0' and shown['answer']['similar'] == 'similar'
-  assert client.post({**changed, 'replaces': shown['answered']})[0] == 200
-  similar = [given.similar for given in written(tmp_path)]
+  turn = client.ask('/api/back?annotator=ann&before=pair:1&round=individual')[1]['item']
+  assert turn['id'] == 'pair:0' and turn['answer']['similar'] == 'similar'
+  assert client.post({**changed, 'replaces': turn['answered']})[0] == 200
+  similar = [stored.similar for stored in written(tmp_path)]
   assert similar == ['similar', 'unsure']
   assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
 
@@ -230,8 +230,11 @@ def test_going_back_in_the_joint_round_stays_there(server):
     _, item = all_answered(client, 'pair:1', 'pair:4', stage='individual')
   assert item['id'] == 'pair:1' and item['round'] == 'joint'
   back = '/api/back?annotator=bob&before='
-  status, said = client.ask(f'{back}pair:1&round=joint')
-  assert (status, said['error']) == (400, 'there is no earlier answer of yours in the joint round.')
+  status, reply = client.ask(f'{back}pair:1&round=joint')
+  assert (status, reply['error']) == (
+    400,
+    'there is no earlier answer of yours in the joint round.',
+  )
   client.answer(item)
   _, turn = client.ask(f'{back}pair:4&round=joint')
   assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
@@ -338,12 +341,12 @@ def test_the_page_asks_nobody_else(client):
     assert headers['X-Content-Type-Options'] == 'nosniff'
     assert headers['Cross-Origin-Resource-Policy'] == 'same-origin'
   # other methods and cross-origin questions are not granted
-  asked = {'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'}
-  status, _, headers = client.send('OPTIONS', '/api/answer', **asked)
+  preflight = {'Origin': 'http://evil.example', 'Access-Control-Request-Method': 'POST'}
+  status, _, headers = client.send('OPTIONS', '/api/answer', **preflight)
   assert status == 501 and 'Access-Control-Allow-Origin' not in headers
 
 
 def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server):
   assert server.server_address[0] == '127.0.0.1'
-  given = (server.rounds, server.log, server.frames, '127.0.0.1', server.port)
-  refused(f'cannot serve on 127.0.0.1, port {server.port}', ReviewServer, *given)
+  arguments = (server.rounds, server.log, server.frames, '127.0.0.1', server.port)
+  refused(f'cannot serve on 127.0.0.1, port {server.port}', ReviewServer, *arguments)

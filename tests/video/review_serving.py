@@ -1,4 +1,4 @@
-"""A review server in a thread of its own, and a client that speaks to it as the page does."""
+"""A review server in a thread, and a client that sends what the page sends."""
 
 import contextlib
 import http.client
@@ -48,20 +48,20 @@ class Client:
     assert status == 200, turn
     return turn
 
-  def post(self, said: Any, **headers: str) -> tuple[int, Any]:
-    given = {'Content-Type': 'application/json', **headers}
-    status, body, _ = self.send('POST', '/api/answer', json.dumps(said).encode(), **given)
+  def post(self, fields: Any, **headers: str) -> tuple[int, Any]:
+    headers_sent = {'Content-Type': 'application/json', **headers}
+    status, body, _ = self.send('POST', '/api/answer', json.dumps(fields).encode(), **headers_sent)
     return status, json.loads(body)
 
   def refused(self, message: str, sent: str | Mapping[str, Any], status: int = 400) -> None:
     """Checks that a question (an address) or an answer is refused in these words."""
-    given, said = self.ask(sent) if isinstance(sent, str) else self.post(sent)
-    assert given == status and message in said['error'], said
+    headers_sent, fields = self.ask(sent) if isinstance(sent, str) else self.post(sent)
+    assert headers_sent == status and message in fields['error'], fields
 
-  def answer(self, item: Mapping[str, Any], keep: bool = True, **said: Any) -> dict[str, Any]:
+  def answer(self, item: Mapping[str, Any], keep: bool = True, **fields: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""
     about = {'annotator': self.annotator, 'item': item['id'], 'round': item['round']}
-    status, turn = self.post({**about, **verdict(item['kind'], keep), **said})
+    status, turn = self.post({**about, **verdict(item['kind'], keep), **fields})
     assert status == 200, turn
     return turn
 
@@ -69,16 +69,16 @@ class Client:
 @contextlib.contextmanager
 def served(
   folder: pathlib.Path,
-  of: Candidates = SETS,
+  review: Candidates = SETS,
   plan: Mapping[str, Any] = MappingProxyType({}),
   annotator: str | None = None,
 ) -> Iterator[ReviewServer]:
   """Serves a review of made frames; its answers are in `folder`/answers.jsonl."""
   if not (folder / 'frames').exists():
-    save_frames(folder / 'frames', of)
-  frames = ReviewFrames(folder / 'frames', of.sets.frames)
-  with AnswerLog(folder / 'answers.jsonl', of.digest, plan) as log:
-    rounds = ReviewRounds(of, log.plan, log.answers)
+    save_frames(folder / 'frames', review)
+  frames = ReviewFrames(folder / 'frames', review.sets.frames)
+  with AnswerLog(folder / 'answers.jsonl', review.digest, plan) as log:
+    rounds = ReviewRounds(review, log.plan, log.answers)
     with ReviewServer(rounds, log, frames, annotator=annotator) as server:
       thread = threading.Thread(target=server.serve_forever, args=(0.02,))
       thread.start()
@@ -89,6 +89,6 @@ def served(
         thread.join()
 
 
-def written(folder: pathlib.Path, of: Candidates = SETS) -> list[Answer]:
+def written(folder: pathlib.Path, review: Candidates = SETS) -> list[Answer]:
   """Returns the answers of a review that was served in `folder`."""
-  return answers.read(folder / 'answers.jsonl', of.digest)[1]
+  return answers.read(folder / 'answers.jsonl', review.digest)[1]

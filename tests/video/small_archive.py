@@ -44,9 +44,11 @@ def save_misc(misc: pathlib.Path) -> None:
   documents = {
     'imagenet_class_index': dict(enumerate(zip(WNIDS, short, strict=True))),
     'imagenet_vid_class_index': dict(enumerate(zip(coarse, space.class_names, strict=True))),
-    'wnid_map': {WNIDS[m]: w for w, own in zip(coarse, space.members, strict=True) for m in own},
+    'wnid_map': {
+      WNIDS[m]: w for w, members in zip(coarse, space.members, strict=True) for m in members
+    },
     'rev_wnid_map': {
-      w: [WNIDS[m] for m in own] for w, own in zip(coarse, space.members, strict=True)
+      w: [WNIDS[m] for m in members] for w, members in zip(coarse, space.members, strict=True)
     },
   }
   misc.mkdir(parents=True)
@@ -62,11 +64,11 @@ def ytbb_robust(root: pathlib.Path) -> pathlib.Path:
   marks, pair_marks = ['good', 'unsure', 'bad', *names], ['similar', 'dissimilar', 'bad-anchor']
   videos = [f'{video}_3000' for video in 'abc']
   marked = {f'/data/{video}/frame-45.jpg': [0, 3 + i] for i, video in enumerate(videos)}
-  beside = dict(zip(videos, ((44, [0]), (46, [1]), (46, [0, 2])), strict=True))
-  pairs = {f'/data/{v}/frame-45.jpg,/data/{v}/frame-{n}.jpg': m for v, (n, m) in beside.items()}
-  for name, known, own in (('anchor', marks, marked), ('pmk', pair_marks, pairs)):
-    entries = [{'key': key, 'notes': '', 'labels': labels} for key, labels in own.items()]
-    document = {'labels': known, 'annotations': entries}
+  near = dict(zip(videos, ((44, [0]), (46, [1]), (46, [0, 2])), strict=True))
+  pairs = {f'/data/{v}/frame-45.jpg,/data/{v}/frame-{n}.jpg': m for v, (n, m) in near.items()}
+  for name, names_of, marked_keys in (('anchor', marks, marked), ('pmk', pair_marks, pairs)):
+    entries = [{'key': key, 'notes': '', 'labels': labels} for key, labels in marked_keys.items()]
+    document = {'labels': names_of, 'annotations': entries}
     (home / f'{name}_labels.json').write_text(json.dumps(document))
   rows = ''.join(f'{video[0]},3000,22\n' for video in videos)
   (home / 'ytbb_robustness_test_anchors_full.csv').write_text(f'ytid,time_ms,label\n{rows}')

@@ -32,7 +32,7 @@ def beside(anchor: str, number: int) -> str:
 
 def annotations(names: list[str], marked: dict[str, list[str]]) -> dict:
   labels = {key: [names.index(mark) for mark in marks] for key, marks in marked.items()}
-  entries = [{'key': key, 'notes': '', 'labels': own} for key, own in labels.items()]
+  entries = [{'key': key, 'notes': '', 'labels': positions} for key, positions in labels.items()]
   return {'labels': names, 'annotations': entries}
 
 
@@ -98,7 +98,7 @@ def test_the_released_anchors(shared_dir, tmp_path):
   sets, labels, names = ytbb_robust.read(tmp_path)
   assert len(sets) == 2169 and names[23] == 'car'
   assert len(ytbb_robust.read(tmp_path, reviewed=False)[0]) == 2467
-  cars = [names[label] for own in labels.values() for label in own if label >= 22]
+  cars = [names[label] for classes in labels.values() for label in classes if label >= 22]
   assert set(cars) == {'car'}
 
 
