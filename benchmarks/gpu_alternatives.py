@@ -142,27 +142,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--batch', type=int, default=128)
   parser.add_argument('--json', default='', help='file to which a line is added for each row')
   given = parser.parse_args(arguments)
-  lines = [
-    measure(kind, size, precision, given)
-    for kind in KINDS
-    for size in KINDS[kind][1]
-    for precision in given.precisions[: 1 if kind in ONE_PRECISION else None]
-  ]
+  device = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__}
+  print(f'{device["device"]}, JAX {device["jax"]}', flush=True)
   table = []
-  for line in lines:
-    (first, quick), (second, slow) = line['microseconds'].items()
-    size = ' × '.join(map(str, line['size']))
-    ratio = timing.describe_ratio(line['ratio'])
-    of_both = (f'{first}: {quick:.4g}', f'{second}: {slow:.4g}')
-    table.append([line['kind'], size, line['precision'], *of_both, ratio])
-  print(f'{jax.devices()[0].device_kind}, JAX {jax.__version__}')
+  for kind in KINDS:
+    for size in KINDS[kind][1]:
+      for precision in given.precisions[: 1 if kind in ONE_PRECISION else None]:
+        line = measure(kind, size, precision, given)
+        (first, quick), (second, slow) = line['microseconds'].items()
+        times = (f'{first}: {quick:.4g}', f'{second}: {slow:.4g}')
+        ratio = timing.describe_ratio(line['ratio'])
+        table.append([kind, ' × '.join(map(str, size)), precision, *times, ratio])
+        print(*table[-1], flush=True)
+        if given.json:
+          with open(given.json, 'a') as file:
+            file.write(f'{json.dumps({**device, **line})}\n')
   timing.print_table(
     ('kind', 'size', 'precision', 'ours, µs a row', 'other, µs a row', 'ratio'), table
   )
-  if given.json:
-    with open(given.json, 'a') as file:
-      device = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__}
-      file.writelines(f'{json.dumps({**device, **line})}\n' for line in lines)
 
 
 if __name__ == '__main__':

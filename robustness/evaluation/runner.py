@@ -43,6 +43,9 @@ MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 SHARDS = 4096
 LARGE = 128**2
 """Pixels of an image that a core's cache holds no batch of."""
+VIEWS_AT_ONCE = 4
+"""Most views that an accelerator shows together: 1.04 to 1.25 of the rate of one by one on an
+NVIDIA H200 (docs/records/benchmarks.md)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,10 @@ class Evaluator:
     phase: what the evaluation is part of, for its line of progress.
     rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
       and 512 on accelerators. Records do not depend on it, nor on the next.
-    views_at_once: views that a step shows at once; the others of its chunk follow (`lax.map`).
+    views_at_once: views that a step shows at once; the next ones of its chunk follow (`lax.map`).
+      0 takes one on a CPU; on an accelerator up to `VIEWS_AT_ONCE` that divide the chunk, unless
+      views take choices (`Views.sequential`), of which `vmap` would compute every branch, or
+      gradients.
     pictured: the table of all views, where pictures of mistakes are stored with the records, see
       `robustness.evaluation.stored_pictures`; a step then shows its views one by one.
   """
@@ -89,7 +95,7 @@ class Evaluator:
   summarise_output: Callable[[str, jax.Array], jax.Array] = lambda _, output: output
   phase: str = 'evaluation'
   rows_at_once: int = 0
-  views_at_once: int = 1
+  views_at_once: int = 0
   pictured: ViewTable | None = None
 
   def __post_init__(self) -> None:
@@ -142,6 +148,14 @@ class Evaluator:
     most = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
     rows = even_part(layout.block_rows, (self.rows_at_once or most) * devices)
     return -(-rows // devices) * devices
+
+  def _views_at_once(self, chunk_views: int) -> int:
+    """Returns how many views of a chunk the network is shown together."""
+    one_by_one = self.views.sequential or self.views.uses_classifier
+    on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
+    if self.views_at_once or one_by_one or on_host:
+      return self.views_at_once or 1
+    return max(n for n in range(1, VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
 
   @in_32_bits()
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
@@ -308,8 +322,9 @@ class Evaluator:
       best, shown = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
       pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
     else:
-      at_once = self.views_at_once if self.views_at_once > 1 else None
-      shown = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=at_once)
+      at_once = self._views_at_once(len(chunk[0]))
+      batch_size = at_once if at_once > 1 else None
+      shown = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
     return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()} | pictures
 
   def _predictions(

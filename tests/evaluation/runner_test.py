@@ -115,6 +115,20 @@ def test_same_numbers_for_any_cut_and_device_layout(create, cut, sequential, exp
     np.testing.assert_allclose(recorded[name], expected[name], rtol=2e-5)
 
 
+@pytest.mark.shared_bits
+def test_an_accelerator_shows_views_together_that_take_no_choice(monkeypatch, expected):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  runner, one_by_one = (
+    evaluator(views=dataclasses.replace(HEATMAP, sequential=choice)) for choice in (False, True)
+  )
+  views = (8, 6, 7)
+  assert [runner._views_at_once(n) for n in views] == [4, 3, 1]
+  assert [one_by_one._views_at_once(n) for n in views] == [1, 1, 1]
+  recorded = table(runner, tiny_rows(), 8, 8)
+  for name, values in expected.items():
+    np.testing.assert_allclose(recorded[name], values, atol=1e-5)
+
+
 def test_layer_change_is_the_norm_of_the_difference():
   rows, classifier, view = tiny_rows(4), tiny_classifier(), 5
   layers, parameters = ('stage1', 'logits'), parameters_of(HEATMAP, view)
