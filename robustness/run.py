@@ -21,11 +21,12 @@ from robustness.building.checks import check_measurable, check_studies, split_su
 from robustness.classifiers import from_file
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
+from robustness.config.recorded import recorded
 from robustness.core.errors import InputError, naming
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows
-from robustness.core.settings import Section, without_inherited
+from robustness.core.settings import Section
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
@@ -63,9 +64,9 @@ def run_and_present(
   """Runs an experiment as `run` does; returns also what draws and words its results."""
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
-  config = without_inherited(config)
   from_file.forget()
   experiment = experiments.from_config(config)
+  config = recorded(config)
   seeds = experiment.execution.seeds
   with workdir.locked(directory):
     log = workdir.RunLog.begin(directory, config, experiment.execution.seed, command)

@@ -29,7 +29,6 @@ from robustness.core import disk, json_files
 from robustness.core.atomic_files import lock, write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
-from robustness.core.registry import part_name
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import Section, check_name, differing_keys, require, without_inherited
 from robustness.core.typing import Facts
@@ -52,13 +51,8 @@ TRAINED = ('checkpoints/*/checkpoints/*',)
 """What makes it belong to `OF_TRAININGS` alone, and to the recipes of its classifiers."""
 OF_TRAININGS = ('data', 'precision', 'seed', 'seeds', 'training')
 """Keys of a config that every training depends on."""
-SAME_NUMBERS = ('parallel',)
-"""Keys of a config that change no number: a run may go on with other values."""
-CHOOSES = {
-  'augment': 'policy',
-  **dict.fromkeys(('attack', 'objective', 'input_filter', 'probe', 'adaptation'), 'name'),
-}
-"""Sections of a recipe that hold a section for each part there is, and the key that chooses."""
+SAME_NUMBERS = ('parallel', 'battery.tasks', 'battery.summary')
+"""Keys of a config that change no number: a run may be resumed with other values."""
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),
   *('tensorflow', 'tensorflow-datasets', 'ml_collections', 'tensorboard', 'clu'),
@@ -187,15 +181,16 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
   before = json_files.read(path, form, _REWRITTEN)
   there, now = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
-  of_one = sorted(key for key in there.keys() ^ now.keys() if key.startswith('classifier'))
+  in_one = {key for key in there.keys() ^ now.keys() if key.startswith(('classifier', 'battery.'))}
 
   def compared(keys: Section) -> Section:  # what else a training depends on, its checkpoints refuse
     chosen = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
-    return {k: v for k, v in keys.items() if k in chosen and k not in of_one}
+    return {k: v for k, v in keys.items() if k in chosen - in_one}
 
   lines = differing_keys(compared(there), compared(now))
-  if measured:
-    lines += [f'{k}: {"left out" if k in there else "a new classifier"}' for k in of_one]
+  if measured:  # a task more or less changes no other
+    classifiers = sorted(key for key in in_one if key.startswith('classifier'))
+    lines += [f'{key}: {"left out" if key in there else "a new classifier"}' for key in classifiers]
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
     elsewhere = (
@@ -250,28 +245,15 @@ def _recorded(study: Section) -> Facts:
 
 
 def _of_numbers(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its records; each of several classifiers is one."""
-  kept = {key: value for key, value in config.items() if key not in SAME_NUMBERS}
-  if 'battery' in kept:  # which tasks run, and what is reported above them, changes no task
-    above = 'tasks', 'summary'
-    kept['battery'] = {key: value for key, value in kept['battery'].items() if key not in above}
-  kept = _chosen(kept)
-  return kept | {f'classifiers.{k}': own for k, own in kept.pop('classifiers', {}).items()}
+  """Returns the keys of a config that decide its records; each of several classifiers and each task
+  of a battery is one."""
+  from robustness.config.recorded import recorded  # networks, which no study needs
 
-
-def _chosen(section: Section, are_labels: bool = False) -> dict[str, Any]:
-  """Returns nested values without the settings of named parts that a recipe does not choose, which
-  change no record. `are_labels` says whether the keys are labels of classifiers.
-  """
-  kept = {}
-  for name, value in section.items():
-    if isinstance(value, Mapping):
-      key = None if are_labels else CHOOSES.get(name)
-      chosen = value.get(key, [*value])
-      used = {key, *map(part_name, [chosen] if isinstance(chosen, str) else chosen)}
-      value = _chosen({own: value[own] for own in value if own in used}, name == 'classifiers')
-    kept[name] = value
-  return kept
+  values = recorded(config)
+  for section in ('classifiers', 'battery'):
+    members = values.pop(section, {})
+    values |= {f'{section}.{name}': member for name, member in members.items()}
+  return {k: v for k, v in values.items() if k not in SAME_NUMBERS}
 
 
 def code() -> dict[str, str]:

@@ -113,7 +113,8 @@ def test_predictions_made_elsewhere_are_no_run(workdir):
 
 
 def test_a_classifier_may_be_called_as_a_setting_that_chooses_parts(tmp_path):
-  config = {'classifiers': {'probe': {'name': 'small_cnn', 'training': {'learning_rate': 0.1}}}}
+  network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
+  config = {'classifiers': {'probe': network}}
   workdirs.prepare(tmp_path, config)
   (tmp_path / 'results.json').touch()
   config['classifiers']['probe']['training']['learning_rate'] = 0.5

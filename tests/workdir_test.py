@@ -113,7 +113,7 @@ def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
   def config(policy, attack, **further):
     augment = {'policy': policy, 'crop': {'padding': 4}, **further}
     attacks = {'name': attack, 'pgd': {'steps': 7}, **further}
-    return {'classifiers': {'net': {'augment': augment, 'attack': attacks}}}
+    return {'classifiers': {'net': {'train': True, 'augment': augment, 'attack': attacks}}}
 
   workdir.prepare(tmp_path, config(('crop',), 'auto_pgd'))
   (tmp_path / 'results.json').touch()

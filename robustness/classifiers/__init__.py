@@ -100,7 +100,7 @@ class ClassifierSettings:
   mean: tuple[float, ...] = ()
   std: tuple[float, ...] = ()
   label_space: str = ''
-  merge: str = word('max', MERGES)
+  merge: str = word('max', MERGES, only_with=('label_space',))
   augment: Policy = Policy()
   attack: Attack | None = None
   objective: Objective = CrossEntropy()

@@ -15,8 +15,8 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from robustness.config import defaults, packaged
-from robustness.config.experiment import SUMMARY, TASKS
 from robustness.config.recipe import KINDS, default_label
+from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
 from robustness.core.settings import (
@@ -54,6 +54,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   for some in (parts, [change for change in changes if change not in parts]):
     _apply(config, some)
     defaults.add_sections(config)  # of parts in files that are named by now
+  note_unchosen(config, changes)
   return config.lock(), rest
 
 
@@ -156,6 +157,19 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
     if isinstance(value, tuple) and '' in value:
       fix = f'Leave the empty word out; --config.{path}= gives no words.'
       raise SettingError(f'config.{path}', value, fix=fix, problem='with an empty word')
+
+
+def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
+  """Prints a note for each change in the section of a part that the config does not choose."""
+  chosen = recorded(config.to_dict())
+  for change in changes:
+    path = change.partition('=')[0].partition('.')[2]
+    section: Any = chosen
+    for name in path.split('.')[:-1]:
+      section = section.get(name)
+      if section is None:
+        print(f'note: config.{path} has no effect: the config does not choose it', file=sys.stderr)
+        break
 
 
 def _quoted(value: str) -> str:

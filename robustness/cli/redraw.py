@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from robustness import workdir
 from robustness.cli import verification
+from robustness.config.recorded import recorded
 from robustness.core.errors import InputError
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
@@ -62,11 +63,12 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
   if unverified:
     print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
   _refuse_less([*places, *folders, path])
+  shown = recorded(config)
 
   def draw(place: pathlib.Path, presented: Presented, further: Drawn = ()) -> Drawn:
     reason, results = unverified.get(place, ''), Results.read(place)
     try:
-      return illustrate(place, results, presented, environment, config, further, reason)
+      return illustrate(place, results, presented, environment, shown, further, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
       if isinstance(error, InputError):
         raise

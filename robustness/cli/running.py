@@ -9,7 +9,7 @@ import pathlib
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import jax
@@ -23,12 +23,13 @@ from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with
 from robustness.config import experiment as experiments
 from robustness.config import packaged
 from robustness.config.experiment import Experiment
+from robustness.config.recorded import recorded
 from robustness.core import compilation_cache, disk, environment_variables, plain_characters
 from robustness.core.errors import InputError, causes, exits_refused
 from robustness.core.paths import expanded
 from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
-from robustness.core.settings import Section, without_inherited
+from robustness.core.settings import Section
 from robustness.evaluation.study import IMAGES
 from robustness.measure import recording_name
 from robustness.parallel import processes as peers
@@ -103,7 +104,7 @@ def _parse(arguments: list[str]) -> list[str]:
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
-    print(json.dumps(config.to_dict(), indent=2))
+    print(json.dumps(recorded(config.to_dict()), indent=2))
     return 0
   if DRY_RUN.value:
     return dry_run(config.to_dict())
@@ -219,19 +220,29 @@ def dry_run(config: Section) -> int:
 
 @in_32_bits()
 def show_plan(config: Section) -> None:
-  """Logs a line for each training and each evaluation of a run.
+  """Logs what `config.json` of a run holds, and a line for each training and each evaluation.
 
   Raises:
     InputError: whatever the run would refuse.
   """
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
-  experiment = experiments.from_config(without_inherited(config))
+  experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
   lines = text.lines(Table(('work', 'amount', 'images'), [*planned_work(experiment)]))
-  for line in ('', *lines, ''):
+  for line in ('', *settings_by_section(recorded(config)), '', *lines, ''):
     logging.info('%s', line)
   logging.info('%snothing was written', f'for each of {len(seeds)} seeds; ' if seeds else '')
+
+
+def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
+  """Yields a line for each section of a config, with the settings that stand in it."""
+  settings = [f'{k}={v!r}' for k, v in values.items() if not isinstance(v, Mapping)]
+  if settings:
+    yield f'{name}: {", ".join(settings)}'
+  for key, section in values.items():
+    if isinstance(section, Mapping):
+      yield from settings_by_section(section, f'{name}.{key}')
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:

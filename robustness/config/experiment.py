@@ -20,6 +20,7 @@ from absl import logging
 from input_pipeline.settings import DataSettings, Preparation
 from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
+from robustness.config.recorded import SUMMARY, TASKS
 from robustness.core import settings
 from robustness.core.errors import KEYS, InputError, naming, nearest
 from robustness.core.registry import check_fields, setting, word
@@ -30,7 +31,7 @@ from robustness.parallel import KINDS
 from robustness.results import SINGLE, SUMMARIES
 from robustness.training.settings import PRECISIONS, TrainingSettings
 
-BATTERY, TASKS, SUMMARY = 'config.battery', 'tasks', 'summary'
+BATTERY = 'config.battery'
 MOST_ROWS = 2**16
 """Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
 SEEDS = 'in [0, 2**32)'

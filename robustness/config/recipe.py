@@ -26,8 +26,14 @@ KINDS: dict[str, tuple[str, Registry]] = {
 }
 """Sections of named parts, the key that chooses, and where the parts are."""
 
-SECTIONS = ('training', 'data', *KINDS)
-"""Keys of a classifier that are sections; the first two hold what differs from the run."""
+TRAINED_WITH = ('augment', 'attack', 'objective')
+"""Kinds of parts that a classifier has while it is trained."""
+
+INHERITING = ('training', 'data')
+"""Keys of a classifier that are sections with what differs from the run."""
+
+SECTIONS = (*INHERITING, *KINDS)
+"""Keys of a classifier that are sections."""
 
 
 def default_label(name: str) -> str:

@@ -92,16 +92,27 @@ class Part(abc.ABC):
     return key_name(f'{self.section}.{self.name}.{key}')
 
 
-def setting(default: V, valid: str, holds: Callable[[V], bool], large: bool = False) -> V:
+def setting(
+  default: V,
+  valid: str,
+  holds: Callable[[V], bool],
+  large: bool = False,
+  only_with: tuple[str, ...] = (),
+) -> V:
   """Returns a field of a part: its default, its valid values in words, and whether one is; a whole
-  number is below 2**31 unless it may be `large`."""
-  facts = {'valid': valid, 'holds': holds, 'large': large}
+  number is below 2**31 unless it may be `large`.
+
+  `only_with` names the key, and values of it, without which the field has no effect; a key alone
+  must be on. Such a field is not recorded at its default.
+  """
+  facts = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
-def word(default: str, words: Iterable[str]) -> str:
-  """Returns a field of a part that is one of some words."""
-  return dataclasses.field(default=default, metadata={'words': tuple(words)})
+def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
+  """Returns a field of a part that is one of some words; see `setting` for `only_with`."""
+  facts = {'words': tuple(words), 'only_with': only_with}
+  return dataclasses.field(default=default, metadata=facts)
 
 
 def check_fields(parsed: object, where: str) -> None:

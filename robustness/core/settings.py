@@ -58,6 +58,27 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
   }
 
 
+def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
+  """Returns a section of the settings `cls` without those at their default that have no effect:
+  what is off (0, '', (), False), and a setting that needs another value of some key (`only_with` of
+  `robustness.core.registry.setting`)."""
+  fields = {field.name: field for field in dataclasses.fields(cls)}
+
+  def has_effect(key: str, value: PlainValue) -> bool:
+    if key not in fields or _tupled(value) != fields[key].default:
+      return True
+    needed, *values = fields[key].metadata.get('only_with') or ('',)
+    applies = section.get(needed) in values if values else bool(section.get(needed))
+    return bool(value) and (applies or not needed)
+
+  return {key: value for key, value in section.items() if has_effect(key, value)}
+
+
+def _tupled(value: PlainValue) -> PlainValue:
+  """Returns a list as the tuple that it is in a config."""
+  return tuple(value) if isinstance(value, list) else value
+
+
 def _convert(kind: type, value: object, where: str) -> object:
   if dataclasses.is_dataclass(value):
     return value  # parsed already

@@ -14,7 +14,7 @@ CORNERS = 'three numbers: two factors of 0 or more and between them a share in (
 MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
 """A step is counted in 32 bits."""
 WHERE = 'config.training'
-OPTIMIZERS = ('sgd', 'adamw', 'lamb')
+SGD, ADAMW, LAMB = OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
 PRECISIONS = ('float32', 'bfloat16')
 
@@ -85,14 +85,19 @@ class TrainingSettings:
   learning_rate: float = setting(0.1, 'above 0', lambda x: 0 < x < math.inf)
   schedule: str = word(COSINE, SCHEDULES)
   triangle: tuple[float, float, float] = setting(
-    (0.2, 0.23, 0.07), CORNERS, lambda x: len(x) == 3 and min(x) >= 0 and 0 < x[1] < 1
+    (0.2, 0.23, 0.07),
+    CORNERS,
+    lambda x: len(x) == 3 and min(x) >= 0 and 0 < x[1] < 1,
+    only_with=('schedule', TRIANGULAR),
   )
   step_epochs: tuple[float, ...] = ()
-  step_factor: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
-  optimizer: str = word('sgd', OPTIMIZERS)
-  momentum: float = setting(0.9, 'in [0, 1)', lambda x: 0 <= x < 1)
+  step_factor: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1, only_with=('schedule', STEP))
+  optimizer: str = word(SGD, OPTIMIZERS)
+  momentum: float = setting(0.9, 'in [0, 1)', lambda x: 0 <= x < 1, only_with=('optimizer', SGD))
   nesterov: bool = True
-  epsilon: float = setting(1e-8, 'above 0', lambda x: 0 < x < math.inf)
+  epsilon: float = setting(
+    1e-8, 'above 0', lambda x: 0 < x < math.inf, only_with=('optimizer', ADAMW, LAMB)
+  )
   weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
   decay: str = word(KERNELS, DECAYED)
   clip_norm: float = setting(0.0, '0 (no clipping) or more', lambda x: x >= 0)
@@ -111,7 +116,7 @@ class TrainingSettings:
   checkpoint_every_steps: int = setting(500, '0 (at the end alone) or more', lambda x: x >= 0)
   evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)
   validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
-  keep: str = word(LAST, KEPT)
+  keep: str = word(LAST, KEPT, only_with=('validation',))
   precision: str = word('', ('', *PRECISIONS))
   log_every_steps: int = setting(50, '1 or more', lambda x: x >= 1)
   resident_bytes: int = setting(2**30, '0 (read every batch) or more', lambda x: x >= 0, large=True)
@@ -126,7 +131,7 @@ class TrainingSettings:
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     divides = self.batch_size % self.accumulate == 0
     rule('accumulate', divides, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
-    moves = not self.nesterov or self.momentum > 0 or self.optimizer != 'sgd'
+    moves = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
     rule('nesterov', moves, f'False when {KEYS.training.momentum} is 0')
     epochs = self.step_epochs
     falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
@@ -135,7 +140,7 @@ class TrainingSettings:
     rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
     one = not (self.lookahead and self.ema_decay)
     rule('lookahead', one, f'0 where {KEYS.training.ema_decay} averages the weights')
-    plain = self.bias_rate == 1 or (self.optimizer == 'sgd' and 0 < self.bias_rate < math.inf)
+    plain = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
     valid = (
       f"'last' unless {KEYS.training.validation} > 0: the best weights are chosen by held-out "

@@ -1,0 +1,125 @@
+"""A run records the sections of the parts that its config chooses, and no others."""
+
+import json
+
+import pytest
+from flax import traverse_util
+
+from robustness import run
+from robustness.cli import command_line
+from robustness.config import experiment, packaged
+from robustness.config.defaults import default_battery, default_config
+from robustness.config.recorded import recorded
+from tests.cases import cases
+from tests.end_to_end import runs
+
+VARIANTS = (
+  'fourier_heatmap:cifar10',
+  'fourier_table:imagenet',
+  'systematic_rotation:cifar10+methods',
+)
+
+
+def flat(config):
+  return traverse_util.flatten_dict(recorded(config.to_dict()), sep='.')
+
+
+def meaning(config):
+  """The experiment of a config, without what a classifier has while it is trained alone."""
+  checked = experiment.from_config(config)
+  classifiers = {
+    label: vars(classifier)
+    if classifier.is_trained_here or classifier.probe
+    else {k: classifier.__dict__[k] for k in ('name', 'weights', 'input_filter', 'adaptation')}
+    for label, classifier in checked.classifiers.items()
+  }
+  return {**vars(checked), 'classifiers': classifiers}
+
+
+@pytest.mark.parametrize('name', [*packaged.files(), *VARIANTS])
+def test_what_is_recorded_is_the_same_experiment(name, tmp_path):
+  config = command_line.load_config(name).to_dict()
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps(recorded(config)))
+  loaded = command_line.load_config(str(file)).to_dict()
+  assert recorded(recorded(config)) == recorded(config) == recorded(loaded)
+  assert recorded(json.loads(file.read_text())) == json.loads(file.read_text())
+  if 'predictions' not in config:
+    assert meaning(config) == meaning(recorded(config)) == meaning(loaded)
+
+
+def test_the_default_run_records_fewer_than_sixty_settings():
+  settings = flat(command_line.load_config('fourier_heatmap'))
+  assert len(settings) < 60
+  assert settings['classifiers.gaussian.augment.gaussian.sigma'] == 0.4
+  assert settings['study.window'] == 0 and settings['training.momentum'] == 0.9
+
+
+def test_nothing_of_a_training_is_recorded_of_given_weights():
+  config = default_config('accuracy')
+  config.classifier.weights = 'somewhere'
+  config.classifier.train = True
+  config.classifier.augment.policy = ('flip',)
+  config.classifier.attack.name = 'pgd'
+  config.classifier.input_filter.name = 'low_pass'
+  sections = {key.rpartition('.')[0] for key in flat(config)}
+  filters = {'classifier.input_filter', 'classifier.input_filter.low_pass'}
+  assert sections == {'', 'study', 'data', 'classifier', *filters}
+
+
+@cases(
+  'changes, names, others',
+  ({'schedule': 'step', 'step_epochs': (2.0,)}, {'step_factor'}, {'triangle'}),
+  ({'schedule': 'triangular'}, {'triangle'}, {'step_factor'}),
+  ({'optimizer': 'lamb'}, {'epsilon'}, {'momentum'}),
+  ({'momentum': 0.0, 'nesterov': False}, {'momentum', 'nesterov'}, {'epsilon'}),
+  ({'validation': 0.1}, {'validation', 'keep'}, {'clip_norm'}),
+  ({'step_factor': 0.5}, {'step_factor'}, {'step_epochs'}),
+)
+def test_settings_without_an_effect_are_not_recorded(changes, names, others):
+  config = default_config('accuracy')
+  config.classifier.train = True
+  config.training.update(changes)
+  settings = {key.removeprefix('training.') for key in flat(config)}
+  assert names <= settings and not others & settings
+
+
+def test_tasks_that_do_not_run_are_not_recorded():
+  config = default_battery({'plain': 'accuracy', 'maps': 'fourier_heatmap'})
+  config.battery.tasks = ('maps',)
+  config.data.num_images = 30
+  config.battery.maps.data.num_images = 0
+  settings = flat(config)
+  assert settings['battery.maps.data.num_images'] == 0, 'it differs from config.data'
+  assert not any(key.startswith('battery.plain') for key in settings)
+
+
+def test_values_that_are_no_sections_stay_to_be_refused():
+  damaged = {'classifier': 5, 'battery': 'x', 'data': [], 'training': 1}
+  assert recorded(damaged) == {k: v for k, v in damaged.items() if k != 'training'}
+  damaged = {'classifiers': {'a': 5, 'b': {'augment': 'flip', 'probe': 1}}, 'battery': {'tasks': 3}}
+  assert recorded(damaged)['classifiers'] == {'a': 5, 'b': {}}
+
+
+def test_a_config_with_all_sections_describes_the_same_workdir(tmp_path):
+  """As `config.json` was written before, and a run from what is recorded today."""
+  config = runs.shrunk('accuracy', 'own', {'classifier.weights': 'random'})
+  results = run.run(config.to_dict(), tmp_path)
+  file = tmp_path / 'config.json'
+  kept = file.read_text()
+  assert len(traverse_util.flatten_dict(json.loads(kept))) < 30
+  loaded = command_line.load_config(str(file))
+  file.write_text(json.dumps(config.to_dict()))
+  times = runs.shard_times(tmp_path)
+  again = run.run(loaded.to_dict(), tmp_path)
+  assert file.read_text() == kept and runs.shard_times(tmp_path) == times
+  assert again.table.equals(results.table)
+
+
+def test_a_key_of_a_part_that_is_not_chosen_is_taken_with_a_note(capsys):
+  network = '--config.classifier'
+  arguments = ['--config=accuracy', f'{network}.attack.pgd.steps=3', f'{network}.seed=2']
+  config, _ = command_line.read(arguments)
+  assert config.classifier.attack.pgd.steps == 3
+  note = 'note: config.classifier.attack.pgd.steps has no effect: the config does not choose it\n'
+  assert capsys.readouterr().err == note
