@@ -26,9 +26,9 @@ from robustness.estimates import calibration, consistency
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar
 from robustness.estimates.consistency import error_consistency
-from robustness.estimates.corruption_error import mce, relative_mce
+from robustness.estimates.corruption_error import MCE, RELATIVE_MCE
 from robustness.estimates.means import arrays, means
-from robustness.estimates.of_means import Units
+from robustness.estimates.of_means import Units, of_means
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
@@ -160,11 +160,15 @@ QUANTITIES: Mapping[str, Callable[[Sample], Any]] = {
   ),
   'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
   'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
-  'mCE against AlexNet': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET)),
-  'the same, second - first': lambda s: second(mce(s.wrong, CORRUPTED, ALEXNET), 'first'),
-  'mCE against the first': lambda s: second(mce(s.wrong, CORRUPTED)),
-  'relative mCE against AlexNet': lambda s: second(relative_mce(s.wrong, CORRUPTED, ALEXNET)),
-  'relative mCE against the first': lambda s: second(relative_mce(s.wrong, CORRUPTED)),
+  'mCE against AlexNet': lambda s: second(of_means(MCE, s.wrong, baseline=ALEXNET.means)),
+  'the same, second - first': lambda s: second(
+    of_means(MCE, s.wrong, baseline=ALEXNET.means), 'first'
+  ),
+  'mCE against the first': lambda s: second(of_means(MCE, s.wrong)),
+  'relative mCE against AlexNet': lambda s: second(
+    of_means(RELATIVE_MCE, s.wrong, baseline=ALEXNET.means)
+  ),
+  'relative mCE against the first': lambda s: second(of_means(RELATIVE_MCE, s.wrong)),
   'drop to pm-k': pm_k_drop,
   'accuracy over objects': over_objects,
   'mean of a skewed quantity': lambda s: second(means(CHANGE, s.changes)),

@@ -477,6 +477,8 @@ def _quantity(entry: Mapping[str, Any]) -> Quantity:
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
-  """Quantities as `results.json` has them: an end of a range only where that is stated."""
-  entries = map(dataclasses.asdict, quantities)
+  """Returns quantities as `results.json` has them: without what is computed, and with an end of the
+  range only where one is declared."""
+  declared = [dataclasses.replace(own, statistic=None, function=None) for own in quantities]
+  entries = map(dataclasses.asdict, declared)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]

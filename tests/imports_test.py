@@ -144,6 +144,12 @@ def ours(names: Iterable[str]) -> set[str]:
   return {name for name in names if name.split('.')[0] in PACKAGES}
 
 
+def test_studies_take_values_from_the_statistic_of_a_quantity_alone():
+  for path in sorted((ROOT / 'robustness/studies').glob('*.py')):
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert 'Outcomes' not in {getattr(call.func, 'id', '') for call in calls}, path
+
+
 def test_a_run_is_flags_and_the_run():
   nodes_of_main = ast.walk(ast.parse((ROOT / 'main.py').read_text()))
   named = ours(name for node in nodes_of_main for name in imported(node))

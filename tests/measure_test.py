@@ -10,7 +10,7 @@ from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
 from robustness.evaluation import one_view
-from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.measure import measure
@@ -138,7 +138,7 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
   class Own(accuracy.Accuracy):
     def reduce(self, evaluations, image_shape):
       findings = super().reduce(evaluations, image_shape)
-      one = Recorded(evaluations).outcomes(right)
+      one = Recorded(evaluations).outcomes(ACCURACY)
       findings.estimates.append(means(ACCURACY, one, facets={'class': 'mine'}))
       return findings
 

@@ -42,8 +42,8 @@ def means(
   and Price's interval at the effective number of trials.
 
   Args:
-    quantity: name of the mean.
-    outcomes: of all classifiers.
+    quantity: that the mean is of.
+    outcomes: of its statistic, of all classifiers.
     by: facets of views; () is the mean over all.
     confidence: of each interval, in (0, 1); that of a sequential design is the design's.
     where: bool [V], which views are in; None: all.
@@ -54,6 +54,7 @@ def means(
       else that of flipped signs of the units; none of views whose weights are not whole.
     decides: whether a sequential design ended by this statistic.
   """
+  outcomes.require(quantity)
   rows: list[Row] = []
   labels, base = outcomes.labels, dict(facets or {})
   groups = list(outcomes.groups(by, where))

@@ -6,25 +6,25 @@ views. What belongs to one unit (an image, an object) moves together in all of t
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percentile_interval, t_value
 from robustness.estimates.jackknife import FEWEST, effective_units, too_few
-from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.means import Estimate, Row, means, part, row, share_difference
 from robustness.estimates.outcomes import Group, Outcomes, joined_views
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import Function, Quantity
 
 ITSELF = 'the baseline itself'
 """The note of a value that is 1 because it is divided by itself."""
 RESAMPLES = 1000
 _AT_ONCE = 100  # bootstrap samples that are computed together
+_ROUNDING = 1e-9  # means closer than this are equal
 _STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
 
-Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...] or [..., G]."""
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Weights of the units [B, K], which sum to 1 -> value [B] or [B, G]."""
 
@@ -74,14 +74,49 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   return Units(total, weight, n, names, len(outcomes.values[label]) / len(total))
 
 
+@dataclasses.dataclass(frozen=True)
+class MeanRatio:
+  """The mean over groups of a classifier's means relative to a baseline's, 1/K Σ_k m[k] / m⁰[k].
+
+  Attributes:
+    facet: its values make the groups; views without it are in none.
+    is_excess: whether means are over and above those of the views without the facet, the clean
+      ones, which are then the first group: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]).
+  """
+
+  facet: str
+  is_excess: bool = False
+
+  def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """Returns [..., G] -> [...]; NaN where an excess of the baseline is not above 0."""
+    if not self.is_excess:
+      return np.asarray((means / baseline).mean(-1))
+    excess, reference = (x[..., 1:] - x[..., :1] for x in (means, baseline))
+    ratios = np.full(excess.shape, np.nan)
+    np.divide(excess, reference, out=ratios, where=reference > _ROUNDING)
+    return np.asarray(ratios.mean(-1))
+
+  def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
+    """Returns the groups of views in the order of the function's last axis."""
+    groups = list(outcomes.groups((self.facet,), where))
+    if not self.is_excess:
+      return groups
+    return [*outcomes.groups((), outcomes.views[self.facet].isna().to_numpy()), *groups]
+
+  def why_undefined(self, baseline: Units) -> str:
+    """Returns the note of an excess over a baseline that errs no more in some groups; or ''."""
+    first, *others = baseline.means(np.ones(len(baseline.weight))) if self.is_excess else [0.0]
+    pairs = zip(baseline.names[1:], others, strict=self.is_excess)
+    flat = ', '.join(name for name, mean in pairs if mean - first <= _ROUNDING)
+    return f'undefined: the baseline errs no more than when clean under {flat}' if flat else ''
+
+
 def of_means(
   quantity: Quantity,
   outcomes: Outcomes,
-  function: Function,
   by: Sequence[str] = (),
   *,
-  against: str = '',
-  method: str = BOOTSTRAP,
+  baseline: Mapping[str, float] | None = None,
   confidence: float = 0.95,
   where: np.ndarray | None = None,
   facets: Mapping[str, object] | None = None,
@@ -89,51 +124,107 @@ def of_means(
 ) -> pd.DataFrame:
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
+  A `MeanRatio` divides by the means of the first classifier, over the same images, or by known
+  ones. Its interval is that of a weighted mean where these are known, else that of `log_ratio`;
+  an excess, whose denominators may be near 0, and every other function has a bootstrap of the
+  units.
+
   Args:
-    quantity: name of the value.
-    outcomes: of all classifiers.
-    function: see `Function`; NaN where it is undefined.
-    by: facets of views that make the groups.
-    against: the classifier whose means are the function's second argument, and whose own value is
-      1; '' gives each classifier's own means.
-    method: 'bootstrap' resamples the units; 'log-ratio' linearises a ratio of means.
+    quantity: with a function, see `Function`; NaN where it is undefined.
+    outcomes: of its statistic, of all classifiers.
+    by: facets of views that make the groups; those of a `MeanRatio` are its own.
+    baseline: of a `MeanRatio`: the known means by value of its facet, '' for the views without;
+      None takes those of the first classifier.
     confidence: of each interval, in (0, 1).
     where: bool [V], which views are in; None: all.
     facets: {facet: value} that these estimates have.
-    each: whether the function gives a value for each group, with the group's facets.
+    each: whether the function returns a value for each group, with the group's facets.
   """
-  groups = list(outcomes.groups(by, where))
+  outcomes.require(quantity)
+  function = quantity.function
+  if function is None:
+    raise InputError(f'the quantity {quantity.name} has no function of means.')
+  ratio = function if isinstance(function, MeanRatio) else None
+  groups = ratio.groups(outcomes, where) if ratio else list(outcomes.groups(by, where))
+  if ratio and baseline is not None:
+    given: dict[str, Any] = {'confidence': confidence, 'facets': facets}
+    return _relative_to_known(quantity, ratio, outcomes, groups, baseline, **given)
   common = outcomes.common.counting_in(joined_views(groups))
-  own = {label: units(common, label, groups) for label in outcomes.labels}
-  first = outcomes.labels[0]
+  by_label = {label: units(common, label, groups) for label in outcomes.labels}
+  first, *others = by_label
   estimates: dict[tuple[str, str], list[Estimate]] = {}
-  for label in own:
-    base = own[against or label]
-    if label == against:
-      n, count = own[label].n, len(own[label].weight)
+  for label, measured in by_label.items():
+    base = by_label[first] if ratio else measured
+    if ratio and label == first:
+      n, count = measured.n, len(measured.weight)
       estimates[label, ''] = [Estimate(1.0, 1.0, 1.0, n, count, EXACT, note=ITSELF)]
-    elif method == LOG_RATIO:
-      estimates[label, ''] = [log_ratio(function, own[label], base, confidence)]
+    elif ratio and not ratio.is_excess:
+      estimates[label, ''] = [log_ratio(ratio, measured, base, confidence)]
     else:
-      statistic = _statistic(function, own[label], base)
-      estimates[label, ''] = bootstrap(statistic, own[label], confidence)
-    if label == first:
-      continue
-    if against == first:
-      (ratio,) = estimates[label, '']
-      less = {end: getattr(ratio, end) - 1 for end in ('value', 'low', 'high')}
-      estimates[label, first] = [dataclasses.replace(ratio, **less)]
+      statistic = _statistic(function, measured, base)
+      estimates[label, ''] = bootstrap(statistic, measured, confidence)
+  if ratio and (note := ratio.why_undefined(by_label[first])):
+    for label in others:
+      estimates[label, ''] = [
+        dataclasses.replace(own, note=note) if np.isnan(own.value) else own
+        for own in estimates[label, '']
+      ]
+  for label in others:
+    if ratio:
+      (own,) = estimates[label, '']
+      less = {end: getattr(own, end) - 1 for end in ('value', 'low', 'high')}
+      estimates[label, first] = [dataclasses.replace(own, **less)]
     else:
-      pair = [_statistic(function, own[name], own[against or name]) for name in (label, first)]
-      estimates[label, first] = bootstrap(_minus(*pair), own[label], confidence)
+      pair = [_statistic(function, by_label[name], by_label[name]) for name in (label, first)]
+      estimates[label, first] = bootstrap(_minus(*pair), by_label[label], confidence)
   of_groups = [group.facets for group in groups] if each else [{}]
   rows: list[Row] = [
     row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
     for of_pairs in (False, True)
-    for (label, versus), several in estimates.items()
+    for (label, versus), estimated in estimates.items()
     if bool(versus) == of_pairs
-    for group, estimate in zip(of_groups, several, strict=True)
+    for group, estimate in zip(of_groups, estimated, strict=True)
   ]
+  return part(rows)
+
+
+def _relative_to_known(
+  quantity: Quantity,
+  ratio: MeanRatio,
+  outcomes: Outcomes,
+  groups: Sequence[Group],
+  baseline: Mapping[str, float],
+  *,
+  confidence: float,
+  facets: Mapping[str, object] | None,
+) -> pd.DataFrame:
+  """Returns a `MeanRatio` to known means, such as published ones, which are of so many images that
+  they count as exact: it is linear in the classifier's own means.
+
+  Views have the weight 1/m⁰[k], and the ratio is the mean of these times the weighted mean. An
+  excess is that of the paired changes from the first group's view, and has no differences.
+  """
+  divided = groups[ratio.is_excess :]
+  less = baseline[''] if ratio.is_excess else 0.0
+  inverse = [1 / (baseline[str(group.facets[ratio.facet])] - less) for group in divided]
+  weight = np.zeros(len(outcomes.views))
+  for group, size in zip(divided, inverse, strict=True):
+    weight[group.views] = size
+  where, scale = weight != 0, float(np.mean(inverse))
+  own = weight if outcomes.weight is None else weight * outcomes.weight
+  weighted = dataclasses.replace(outcomes, weight=own)
+  if not ratio.is_excess:
+    given: dict[str, Any] = {'where': where, 'scale': scale}
+    return means(quantity, weighted, confidence=confidence, facets=facets, **given)
+  rows, common = [], weighted.common
+  for label, values in common.values.items():
+    before = values[:, groups[0].views]
+    pair = {'gained': values & ~before, 'lost': ~values & before}
+    changed = dataclasses.replace(common, values=pair)
+    (group,) = changed.groups(where=where)
+    gained, lost = (changed.sums(name, group) for name in changed.values)
+    estimate = share_difference(gained, lost, confidence)
+    rows.append(row(label, '', quantity, facets or {}, estimate, confidence, scale))
   return part(rows)
 
 

@@ -1,8 +1,8 @@
 """Outcomes: a statistic of every row and view for several classifiers, with facets to group by."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ import pandas as pd
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.estimates.jackknife import effective_units
+from robustness.estimates.quantity import Quantity, Statistic
 from robustness.estimates.table import RESERVED
 
 _AT_ONCE = 2**22  # values that are summed together, for their copies take memory
@@ -53,6 +54,16 @@ class Sums(NamedTuple):
     return float(effective_units(self.weight))
 
 
+def statistic_of(quantity: Quantity) -> Statistic:
+  """Returns the statistic of a quantity; raises InputError for one without."""
+  if quantity.statistic is None:
+    raise InputError(
+      f'the quantity {quantity.name} has no statistic: declare it with statistic=FUNCTION, the '
+      'function that it is a mean of.'
+    )
+  return quantity.statistic
+
+
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
   """A statistic of N rows in V views, for classifiers that were shown the same.
@@ -64,6 +75,7 @@ class Outcomes:
     clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
     weight: [V], how much a view counts in a mean over views; None: each once.
     design: of a sequential design, where classifiers may be shown different numbers of rows.
+    statistic: what the values are, which quantities of them must have; None is not checked.
   """
 
   values: Mapping[str, np.ndarray]
@@ -72,6 +84,35 @@ class Outcomes:
   clusters: np.ndarray | None = None
   weight: np.ndarray | None = None
   design: FixedWidth | None = None
+  statistic: Statistic | None = None
+
+  @classmethod
+  def of(
+    cls, quantity: Quantity, fields: Mapping[str, Any], views: pd.DataFrame, **given: Any
+  ) -> Self:
+    """Returns the outcomes of a quantity: its statistic of the fields of each classifier.
+
+    Args:
+      quantity: with a statistic.
+      fields: by classifier the argument of the statistic, or a tuple of several.
+      views: see `Outcomes`; what the statistic returns, [N, ...], is reshaped to these.
+      **given: other attributes of `Outcomes`.
+    """
+    statistic = statistic_of(quantity)
+    values = {
+      label: np.asarray(statistic(*(own if isinstance(own, tuple) else (own,))))
+      for label, own in fields.items()
+    }
+    shaped = {label: own.reshape(len(own), len(views)) for label, own in values.items()}
+    return cls(shaped, views, statistic=statistic, **given)
+
+  def require(self, quantity: Quantity) -> None:
+    """Raises InputError unless the quantity is of the statistic that the values are."""
+    if self.statistic is not None and self.statistic != quantity.statistic:
+      raise InputError(
+        f'{quantity.name} is of the statistic {quantity.statistic}, and these outcomes are of '
+        f'{self.statistic}: ask for the outcomes of {quantity.name}.'
+      )
 
   def __post_init__(self) -> None:
     expected = next(iter(self.values.values())).shape
@@ -91,6 +132,18 @@ class Outcomes:
   def is_share(self) -> bool:
     """Whether the statistic is a boolean, whose mean is a share."""
     return next(iter(self.values.values())).dtype.kind == 'b'
+
+  def combined(self, by: Sequence[str], combine: Callable[[np.ndarray], Any]) -> Self:
+    """Returns one view for each value of the facets `by`, which combines the values [N, v] of the
+    views with that value to [N], such as `np.any` along the last axis for the worst of them."""
+    groups = list(self.groups(by))
+    values = {
+      label: np.stack([combine(own[:, group.views]) for group in groups], 1)
+      for label, own in self.values.items()
+    }
+    return dataclasses.replace(
+      self, values=values, views=pd.DataFrame([group.facets for group in groups])
+    )
 
   def of_rows(self, chosen: np.ndarray) -> Self:
     """Returns the outcomes of some rows, bool [N] or places."""

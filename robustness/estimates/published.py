@@ -109,6 +109,11 @@ class PublishedErrors:
   side: int
   set_name: str
 
+  @property
+  def means(self) -> dict[str, float]:
+    """The errors as the baseline of a `MeanRatio`: by corruption, and on clean images by ''."""
+    return {'': self.clean, **self.corrupted}
+
 
 BASELINES = {
   'alexnet': PublishedErrors(

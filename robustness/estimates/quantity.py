@@ -1,9 +1,18 @@
 """What an estimate is of and what it is by, declared once for tables, figures and sentences."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from robustness.core.errors import InputError
 
+Statistic = Callable[..., np.ndarray]
+"""A pure function of recorded fields that returns the value of each row and view, [N, V]: booleans
+of a share, floats of an amount. `evaluation.outcomes.Recorded` calls it with a shard of records,
+`Outcomes.of` with the arguments that a study gives."""
+Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...] or [..., G]."""
 SHARE, RATIO, AMOUNT, COUNT = 'share', 'ratio', 'amount', 'count'
 _INFINITY = float('inf')
 RANGES = {
@@ -17,7 +26,7 @@ RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-  """What an estimate is of.
+  """What an estimate is of: a mean of a statistic, or a function of such means.
 
   Attributes:
     name: key in the column `quantity` of the table of results.
@@ -38,6 +47,10 @@ class Quantity:
       value over everything.
     extreme: 'highest' or 'lowest', the end of many values that is told: of those beyond the
       reference, where that has values by the same facets; '' is the worse end.
+    statistic: value of each row and view; None where another estimator than a mean is used, and in
+      results that were read.
+    function: of the means of the statistic by group of views; None is the mean itself. See
+      `robustness.estimates.of_means`.
   """
 
   name: str
@@ -53,6 +66,8 @@ class Quantity:
   biased: bool = False
   by: tuple[str, ...] = ()
   extreme: str = ''
+  statistic: Statistic | None = dataclasses.field(default=None, compare=False, repr=False)
+  function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
   def __post_init__(self) -> None:
     if self.extreme not in ('', 'highest', 'lowest'):
@@ -88,20 +103,61 @@ class Quantity:
     return low - high, high - low
 
 
-ERROR = Quantity('error', 'top-1 error', better='lower', headline=True, reference='clean_error')
-CLEAN_ERROR = Quantity('clean_error', 'top-1 error on clean images', better='lower')
-ACCURACY = Quantity(
-  'accuracy', 'top-1 accuracy', better='higher', headline=True, reference='clean_accuracy'
-)
-CLEAN_ACCURACY = Quantity('clean_accuracy', 'top-1 accuracy on clean images', better='higher')
+@dataclasses.dataclass(frozen=True)
+class Wrong:
+  """The statistic of top-k errors: whether the true class is not among the k best, bool [N, V]."""
+
+  k: int = 1
+
+  def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the values of rows with the field `rank`."""
+    return np.asarray(fields['rank'] >= self.k)
+
+
+@dataclasses.dataclass(frozen=True)
+class Right:
+  """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V]."""
+
+  k: int = 1
+
+  def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the values of rows with the field `rank`."""
+    return np.asarray(fields['rank'] < self.k)
 
 
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
   """Returns the top-k errors on corrupted and on clean images."""
   if k == 1:
     return ERROR, CLEAN_ERROR
-  clean = Quantity(f'clean_top{k}_error', f'top-{k} error on clean images', better='lower')
-  return Quantity(f'top{k}_error', f'top-{k} error', better='lower', reference=clean.name), clean
+  clean = Quantity(
+    f'clean_top{k}_error', f'top-{k} error on clean images', better='lower', statistic=Wrong(k)
+  )
+  error = Quantity(f'top{k}_error', f'top-{k} error', better='lower', reference=clean.name)
+  return dataclasses.replace(error, statistic=Wrong(k)), clean
+
+
+CLEAN_ERROR = Quantity(
+  'clean_error', 'top-1 error on clean images', better='lower', statistic=Wrong()
+)
+ERROR = Quantity(
+  'error',
+  'top-1 error',
+  better='lower',
+  headline=True,
+  reference=CLEAN_ERROR.name,
+  statistic=Wrong(),
+)
+CLEAN_ACCURACY = Quantity(
+  'clean_accuracy', 'top-1 accuracy on clean images', better='higher', statistic=Right()
+)
+ACCURACY = Quantity(
+  'accuracy',
+  'top-1 accuracy',
+  better='higher',
+  headline=True,
+  reference=CLEAN_ACCURACY.name,
+  statistic=Right(),
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from absl import logging
 
 from robustness.core.errors import KEYS, InputError
-from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.outcomes import Outcomes, statistic_of
+from robustness.estimates.quantity import Quantity, Statistic
 from robustness.evaluation.records import FIRST_PLACE, LAST_PLACE, Records, RecordsReader, Shard
 from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
@@ -44,8 +45,6 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
 
 BASE = 'base_id'
 """The column of rows that says which image a stored version is of."""
-Statistic = Callable[[Shard], np.ndarray]
-"""From a shard to values of its rows and views, booleans or floats [n, v]."""
 MOST_TIES = 0.01
 """Share of answers that equal scores may decide in a top-k accuracy."""
 ONE_VIEW = pd.DataFrame(index=range(1))
@@ -106,15 +105,26 @@ class Recorded:
       f'one-hot outputs. Set {KEYS.study.top_k}=1, or give scores of all classes.'
     )
 
-  def outcomes(self, statistic: Statistic, weight: np.ndarray | None = None) -> Outcomes:
-    """Returns a statistic of every row and view, in memory; for `weight` [V] see `Outcomes`.
+  @functools.cached_property
+  def _measured(self) -> dict[Statistic, Outcomes]:
+    return {}
+
+  def outcomes(self, quantity: Quantity) -> Outcomes:
+    """Returns the statistic of a quantity, of every row and view, in memory; quantities with one
+    statistic, such as the error on clean and on corrupted images, share what was read.
 
     Raises:
-      InputError: the classifiers were shown different rows.
+      InputError: the quantity has no statistic, or the classifiers were shown different rows.
     """
+    statistic = statistic_of(quantity)
+    if statistic not in self._measured:
+      self._measured[statistic] = self._outcomes_of(statistic)
+    return self._measured[statistic]
+
+  def _outcomes_of(self, statistic: Statistic) -> Outcomes:
     if not any(evaluation.rounds for evaluation in self.evaluations):
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
-      return Outcomes(values, self.views, None, self.clusters, weight)
+      return Outcomes(values, self.views, clusters=self.clusters, statistic=statistic)
     tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
     if len(tables) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')
@@ -125,8 +135,8 @@ class Recorded:
       {label: values for label, (values, _) in padded.items()},
       self.views,
       {label: shown for label, (_, shown) in padded.items()},
-      weight=weight,
       design=first.design if first else None,
+      statistic=statistic,
     )
 
 
@@ -150,16 +160,6 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
   if bases is None:
     return np.arange(records.layout.num_rows)
   return np.unique(bases, return_inverse=True)[1]
-
-
-def wrong(shard: Shard, k: int = 1) -> np.ndarray:
-  """Returns whether the true class is not among the k best, bool [n, v]."""
-  return shard['rank'] >= k
-
-
-def right(shard: Shard, k: int = 1) -> np.ndarray:
-  """Returns whether the true class is among the k best, bool [n, v]."""
-  return shard['rank'] < k
 
 
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:

@@ -25,6 +25,8 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
 from robustness.estimates.means import arrays, means
+from robustness.estimates.of_means import of_means
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.outcomes import BASE, Recorded, num_images, versions
@@ -175,14 +177,24 @@ class Study(Part):
     """What the study's table of results is of, in the order in which a reader wants them."""
     return ()
 
-  @property
-  def means(self) -> Callable[..., pd.DataFrame]:
-    """The function `robustness.estimates.means.means`, with intervals of the study's confidence."""
-    return functools.partial(means, confidence=self.confidence)
+  def means(
+    self, quantity: Quantity, of: Recorded | Outcomes, by: Sequence[str] = (), **given: Any
+  ) -> pd.DataFrame:
+    """Returns estimates of a quantity by facets, with intervals of the study's confidence.
+
+    Args:
+      quantity: a mean of its statistic, or with a function of means.
+      of: records, of which the statistic is taken, or outcomes that it was taken of.
+      by: facets of views; () is over all.
+      **given: see `robustness.estimates.means.means`, or `of_means` with a function.
+    """
+    outcomes = of.outcomes(quantity) if isinstance(of, Recorded) else of
+    estimate = of_means if quantity.function else means
+    return estimate(quantity, outcomes, by, confidence=self.confidence, **given)
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """The function `robustness.estimates.means.arrays`, likewise."""
+    """The function `robustness.estimates.means.arrays`, with the study's confidence."""
     return functools.partial(arrays, confidence=self.confidence)
 
   def needed_rows(self, rows: Rows) -> Rows:

@@ -10,9 +10,8 @@ import pandas as pd
 
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
-from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation import one_view
-from robustness.evaluation.outcomes import Recorded, right, wrong
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier.filters import KINDS, bandwidths, half
@@ -105,10 +104,9 @@ class BandStudy(Study):
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
     """Yields the share of wrong, or right, rows in the clean view and by kind and bandwidth."""
     in_bands, when_clean = self.quantities[:2]
-    outcomes = recorded.outcomes(right if in_bands is ACCURACY else wrong)
     clean = recorded.views.band.isna().to_numpy()
-    yield self.means(when_clean, outcomes, where=clean, test=True)
-    yield self.means(in_bands, outcomes, ('band', 'bandwidth'), test=True)
+    yield self.means(when_clean, recorded, where=clean, test=True)
+    yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default pictures and the samples, high-passed ones also normalised."""

@@ -1,7 +1,6 @@
 """The smallest study: top-1 and top-k accuracy on the images as they are (the identity view)."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -9,14 +8,15 @@ import pandas as pd
 
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
-from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation.outcomes import Recorded, right
+from robustness.estimates.quantity import ACCURACY, Quantity, Right
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
   """Returns the top-k accuracy."""
-  return Quantity(f'top{k}_accuracy', f'top-{k} accuracy', better='higher', headline=k == 1)
+  words = f'top-{k} accuracy'
+  return Quantity(f'top{k}_accuracy', words, better='higher', headline=k == 1, statistic=Right(k))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,5 +45,4 @@ class Accuracy(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""
     for k in recorded.top_k(self.top_k):
-      outcomes = recorded.outcomes(functools.partial(right, k=k))
-      yield self.means(accuracy_at(k), outcomes, test=True)
+      yield self.means(accuracy_at(k), recorded, test=True)

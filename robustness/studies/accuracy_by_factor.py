@@ -25,10 +25,10 @@ from robustness.core.settings import choice, require
 from robustness.estimates.means import part, row
 from robustness.estimates.of_means import units
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, RATIO, Quantity
+from robustness.estimates.quantity import ACCURACY, RATIO, Quantity, Right, Wrong
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
-from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import RecordsReader, is_of_views
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable, identity
@@ -38,10 +38,16 @@ Measure = Callable[..., np.ndarray]
 MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
 ALL = 'all images'
-OVERALL = Quantity('overall_accuracy', 'top-1 accuracy on all images', better='higher')
+OVERALL = Quantity(
+  'overall_accuracy', 'top-1 accuracy on all images', better='higher', statistic=Right()
+)
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
-  'error_ratio', 'top-1 error relative to that on all images', kind=RATIO, better='lower'
+  'error_ratio',
+  'top-1 error relative to that on all images',
+  kind=RATIO,
+  better='lower',
+  statistic=Wrong(),
 )
 
 
@@ -130,10 +136,12 @@ class AccuracyByFactor(Study):
       name: self._levels(name, records.column('label' if name == CLASS else name), classes)
       for name in self.factors
     }
-    outcomes = Recorded(evaluations).outcomes(right)
+    recorded = Recorded(evaluations)
+    right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
     if self.clusters:
-      outcomes = dataclasses.replace(outcomes, clusters=self.by_row(records, image_shape).units)
-    return Findings(estimates=list(self._estimates(outcomes, columns)))
+      units = self.by_row(records, image_shape).units
+      right, wrong = (dataclasses.replace(each, clusters=units) for each in (right, wrong))
+    return Findings(estimates=list(self._estimates(right, wrong, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; images of one cluster depend on one another."""
@@ -189,15 +197,14 @@ class AccuracyByFactor(Study):
     return large
 
   def _estimates(
-    self, outcomes: Outcomes, columns: dict[str, np.ndarray]
+    self, right: Outcomes, wrong: Outcomes, columns: dict[str, np.ndarray]
   ) -> Iterator[pd.DataFrame]:
-    yield self.means(OVERALL, outcomes, test=True)
+    yield self.means(OVERALL, right, test=True)
     for name in self.factors:
-      grouped = self._grouped(outcomes, columns, (name,))
-      yield self.means(BY_FACTOR, grouped, by=(name,), test=True)
-      yield self._error_ratios(outcomes, grouped, name)
+      yield self.means(BY_FACTOR, self._grouped(right, columns, (name,)), by=(name,), test=True)
+      yield self._error_ratios(wrong, self._grouped(wrong, columns, (name,)), name)
     for pair in itertools.combinations(self.factors, 2) if self.pairs else ():
-      yield self.means(BY_FACTOR, self._grouped(outcomes, columns, pair), by=pair)
+      yield self.means(BY_FACTOR, self._grouped(right, columns, pair), by=pair)
 
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
@@ -219,7 +226,7 @@ class AccuracyByFactor(Study):
     """Returns the error of each group relative to that on all images, and its differences."""
     levels = grouped.views[name]
     assert grouped.shown is not None
-    wrong = {k: ~np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
+    wrong = {k: np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
     everywhere = np.ones((len(outcomes.values[outcomes.labels[0]]), 1), bool)
     whole = dataclasses.replace(
       grouped,

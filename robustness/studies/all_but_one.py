@@ -19,10 +19,9 @@ from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES, spelt_out
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALL_BUT_ONE, TABLE_3
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
-from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Recipes
 
 COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
@@ -82,20 +81,20 @@ class AllButOne(StoredOrMade):
     ones."""
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
     cells, views = self.cells(facts), recorded.views
-    errors = recorded.outcomes(wrong).values
+    outcomes = recorded.outcomes(ERROR)
+    errors = outcomes.values
     shown = list(zip(views.corruption, views.severity, strict=True))
     clean = np.flatnonzero(views.corruption.isna())
     table = pd.DataFrame(list(cells), columns=['corruption', 'severity'])
 
     own = np.stack([errors[label][:, shown.index(cell)] for cell, label in cells.items()], 1)
-    outcomes = Outcomes({COMPOSED: own}, table, clusters=recorded.clusters)
-    yield self.means(ERROR, outcomes, ('corruption', 'severity'))
+    composed = dataclasses.replace(outcomes, values={COMPOSED: own}, views=table)
+    yield self.means(ERROR, composed, ('corruption', 'severity'))
     whole = table.groupby('corruption').severity.transform('size') == len(self.severities)
-    yield self.means(ERROR, outcomes, ('corruption',), where=whole.to_numpy())
+    yield self.means(ERROR, composed, ('corruption',), where=whole.to_numpy())
     if len(clean):
       of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
-      outcomes = Outcomes({COMPOSED: of_clean}, table, clusters=recorded.clusters)
-      yield self.means(CLEAN_ERROR, outcomes)
+      yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: of_clean}))
     rows, n = [], TABLE_3.images
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():

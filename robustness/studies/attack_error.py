@@ -25,10 +25,10 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
-from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
+from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import (
   Figures,
@@ -51,6 +51,7 @@ ATTACK_ERROR = Quantity(
   better='lower',
   headline=True,
   reference='clean_error',
+  statistic=Wrong(),
 )
 ERROR_AFTER = Quantity(
   'error_after',
@@ -64,13 +65,20 @@ HIGH_FREQUENCY = Quantity(
   'share of high frequency in changes that leave an image wrong',
   drawn=True,
   reference='clean_high_frequency',
+  statistic=energy_fraction,
 )
-CLEAN_HIGH_FREQUENCY = Quantity('clean_high_frequency', 'share of high frequency in clean images')
+CLEAN_HIGH_FREQUENCY = Quantity(
+  'clean_high_frequency', 'share of high frequency in clean images', statistic=energy_fraction
+)
 _amount = functools.partial(Quantity, kind='amount', low=0)
-CHANGE_NORM = _amount('change_norm', 'ℓ2 norm of changes that leave an image wrong')
+CHANGE_NORM = _amount(
+  'change_norm', 'ℓ2 norm of changes that leave an image wrong', statistic=np.sqrt
+)
 LARGEST_CHANGE = _amount('largest_change', 'largest change of a pixel')
-RADIAL = _amount('radial_amplitude', 'mean |F| of changes that leave an image wrong')
-CLEAN_RADIAL = _amount('clean_radial_amplitude', 'mean |F| of clean images')
+_radial = functools.partial(_amount, statistic=np.positive)
+RADIAL = _radial('radial_amplitude', 'mean |F| of changes that leave an image wrong')
+CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of clean images')
+FLAGGED = Quantity('flagged', 'share of images that raise a flag of AutoAttack')
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -313,28 +321,29 @@ class AttackError(Study):
     """
     views, by = recorded.views, ('attack', 'epsilon')
     clean = views.attack.isna().to_numpy()
-    errors = recorded.outcomes(wrong)
-    yield self.means(CLEAN_ERROR, errors, where=clean, test=True)
-    yield self.means(ERROR, errors, by, test=True)
+    yield self.means(CLEAN_ERROR, recorded, where=clean, test=True)
+    yield self.means(ERROR, recorded, by, test=True)
     for name, attack in self._ensembles.items():
       own = (views.attack == name).to_numpy()
       for number, stage in enumerate(attack.stages, 1):
-        fell = recorded.outcomes(functools.partial(_fell_by, number))
+        after = dataclasses.replace(ERROR_AFTER, statistic=functools.partial(_fell_by, number))
         facets = {'stage': stage}
-        yield self.means(ERROR_AFTER, fell, ('epsilon',), where=own, facets=facets, test=True)
-    worst = self.means(ATTACK_ERROR, self._worst(errors), ('epsilon',), test=True)
+        yield self.means(after, recorded, ('epsilon',), where=own, facets=facets, test=True)
+    under_worst = recorded.outcomes(ATTACK_ERROR)
+    if len(self.runs) > 1:
+      under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
+    worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
     shortened = filter(None, (attack.shortcoming for attack in self._ensembles.values()))
     if note := ' and '.join(shortened):
       worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
-    rows = recorded.clusters
-    fractions = {k: energy_fraction(high[k], energy[k]) for k in energy}
-    shares = Outcomes(fractions, views, clusters=rows)
+    energies, given = {k: (high[k], energy[k]) for k in energy}, {'clusters': recorded.clusters}
+    shares = Outcomes.of(HIGH_FREQUENCY, energies, views, **given)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
     yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
-    norms = {label: np.sqrt(values) for label, values in energy.items()}
-    yield self.means(CHANGE_NORM, Outcomes(norms, views, clusters=rows), by, paired=False)
+    norms = Outcomes.of(CHANGE_NORM, energy, views, **given)
+    yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
       value = largest.max(0)[~clean].astype(float)
@@ -346,7 +355,8 @@ class AttackError(Study):
     for name, attack in self._ensembles.items():
       of_attack = (recorded.views.attack == name).to_numpy()
       for words, flag in attack.flags.items():
-        outcomes = recorded.outcomes(functools.partial(_shows, flag))
+        flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_shows, flag))
+        outcomes = recorded.outcomes(flagged)
         for group in outcomes.groups(('epsilon',), of_attack):
           for label in outcomes.labels:
             sums = outcomes.sums(label, group)
@@ -356,18 +366,6 @@ class AttackError(Study):
               shown = label, epsilon, count, sums.n, words
               logging.warning('%s, ε = %.4g: %d of %d images %s', *shown)
     return {'flags of auto_attack': Table(FLAG_COLUMNS, rows)} if rows else {}
-
-  def _worst(self, errors: Outcomes) -> Outcomes:
-    """Returns whether images are wrong under any of the attacks, a view a radius."""
-    if len(self.runs) == 1:
-      return errors
-    own, radii = errors.common, pd.DataFrame({'epsilon': self.radii})
-    at = [(own.views.epsilon == epsilon).to_numpy() for epsilon in self.radii]
-    values = {
-      label: np.stack([wrongs[:, views].any(1) for views in at], 1)
-      for label, wrongs in own.values.items()
-    }
-    return dataclasses.replace(own, values=values, views=radii)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
@@ -380,8 +378,7 @@ class AttackError(Study):
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     views = recorded.views.merge(pd.DataFrame({'radius': radii}), how='cross')
     rings = _of_changes(recorded, 'measure/rings')
-    flat = {k: v.reshape(len(v), -1) for k, v in rings.items()}
-    of_rings = Outcomes(flat, views, clusters=recorded.clusters)
+    of_rings = Outcomes.of(RADIAL, rings, views, clusters=recorded.clusters)
     clean = views.attack.isna().to_numpy()
     amplitudes = (
       self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),

@@ -9,7 +9,6 @@ is, whose columns tell corruption, severity and base image.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -25,18 +24,11 @@ from robustness.corruptions.names import SEVERITIES, whole_sets
 from robustness.corruptions.released import RELEASED
 from robustness.corruptions.stored import StoredOrMade
 from robustness.corruptions.views import check_between, gallery_figure
-from robustness.estimates.corruption_error import (
-  MCE,
-  RELATIVE_MCE,
-  failure_points,
-  mce,
-  relative_mce,
-)
-from robustness.estimates.means import means
+from robustness.estimates.corruption_error import MCE, RELATIVE_MCE, failure_points
 from robustness.estimates.published import BASELINES, PublishedErrors
-from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, errors_at
+from robustness.estimates.quantity import AMOUNT, CLEAN_ERROR, ERROR, Quantity, Right, errors_at
 from robustness.estimates.table import select
-from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape
 from robustness.evaluation.views import Views
 from robustness.present import charts
@@ -44,7 +36,14 @@ from robustness.results import Results
 
 FIRST = 'first'
 FAILURE_SEVERITY = Quantity(
-  'failure_severity', 'severity at which accuracy falls', AMOUNT, 'higher', 'severity', 1, 5
+  'failure_severity',
+  'severity at which accuracy falls',
+  AMOUNT,
+  'higher',
+  'severity',
+  low=1,
+  high=5,
+  statistic=Right(),
 )
 
 
@@ -157,27 +156,28 @@ class CorruptionError(StoredOrMade):
     """Yields top-1 and top-k errors by corruption and severity with paired tests, their means by
     corruption and by set of corruptions (`whole_sets`), mCE and relative mCE, failure severities.
     """
-    views = recorded.views
+    views, published = recorded.views, self.published
     clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
     for k in recorded.top_k(self.top_k):
-      error, of_clean = errors_at(k)
-      outcomes = recorded.outcomes(functools.partial(wrong, k=k))
+      error, clean_error = errors_at(k)
       if clean.any():
-        yield self.means(of_clean, outcomes, where=clean, test=True, decides=k == 1)
+        yield self.means(clean_error, recorded, where=clean, test=True, decides=k == 1)
       by_view = ('corruption', 'severity')
-      yield self.means(error, outcomes, by_view, test=True, decides=k == 1)
-      single = len(self.severities) == 1  # whose errors by corruption are those by both
-      given = {'where': counted, 'test': single, 'decides': k == 1}
-      yield self.means(error, outcomes, ('corruption',), **given)
+      yield self.means(error, recorded, by_view, test=True, decides=k == 1)
+      is_single = len(self.severities) == 1  # errors by corruption are then those by both facets
+      by_corruption = {'where': counted, 'test': is_single, 'decides': k == 1}
+      yield self.means(error, recorded, ('corruption',), **by_corruption)
       for label, members in whole_sets(self.names).items():
         of_set = (counted & views.corruption.isin(members)).to_numpy()
-        own: dict[str, Any] = {'facets': {'corruption_set': label}, 'confidence': self.confidence}
-        yield means(error, outcomes, where=of_set, decides=k == 1, **own)
-        if k == 1 and (not self.published or set(members) <= set(self.published.corrupted)):
-          yield mce(outcomes, of_set, self.published, **own)
-          if clean.any() and not (self.published and np.isnan(self.published.clean)):
-            yield relative_mce(outcomes, of_set, self.published, **own)
+        facets = {'corruption_set': label}
+        yield self.means(error, recorded, where=of_set, facets=facets, decides=k == 1)
+        if k == 1 and (not published or set(members) <= set(published.corrupted)):
+          has_excess = clean.any() and not (published and np.isnan(published.clean))
+          baseline = published.means if published else None
+          for quantity in (MCE, RELATIVE_MCE) if has_excess else (MCE,):
+            yield self.means(quantity, recorded, where=of_set, baseline=baseline, facets=facets)
       if k == 1 and clean.any() and self.failure_share:
+        outcomes = recorded.outcomes(FAILURE_SEVERITY)
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:

@@ -7,6 +7,7 @@ measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -42,15 +43,27 @@ SHARE_OF_HIGH = Quantity(
   'share of high frequency in the energy that a corruption adds',
   headline=True,
   reference='clean_high_frequency_fraction',
+  statistic=energy_fraction,
 )
 CLEAN_SHARE = Quantity(
-  'clean_high_frequency_fraction', 'share of high frequency in the energy of the images'
+  'clean_high_frequency_fraction',
+  'share of high frequency in the energy of the images',
+  statistic=energy_fraction,
 )
-RMS = Quantity('rms', 'root mean square change of pixels', AMOUNT, low=0, headline=True)
-CLEAN_RMS = Quantity('clean_rms', 'root mean square of the pixels', AMOUNT, low=0)
-RADIAL = Quantity('radial_amplitude', 'mean |F| of the change', AMOUNT, low=0, headline=True)
-CLEAN_RADIAL = Quantity('clean_radial_amplitude', 'mean |F| of the images', AMOUNT, low=0)
-CHANGES, IMAGES_THEMSELVES = (SHARE_OF_HIGH, RMS, RADIAL), (CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
+
+
+def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
+  """Returns the root mean square of pixels whose squares have the sum `energy`."""
+  return np.sqrt(energy / pixels)
+
+
+_amount = functools.partial(Quantity, kind=AMOUNT, low=0)
+_rms = functools.partial(_amount, statistic=root_mean_square)
+_radial = functools.partial(_amount, statistic=np.multiply)
+RMS = _rms('rms', 'root mean square change of pixels', headline=True)
+CLEAN_RMS = _rms('clean_rms', 'root mean square of the pixels')
+RADIAL = _radial('radial_amplitude', 'mean |F| of the change', headline=True)
+CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of the images')
 BY_RADIUS = f'{RADIAL.name}_corruption_radius'
 HIGH_PASS = 'high pass'
 SLOTS = 'slots'
@@ -75,7 +88,7 @@ class CorruptionSpectrum(StoredOrMade):
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
   needs_classifier: ClassVar[bool] = False
   needs_clean: ClassVar[bool] = True
-  quantities = (*CHANGES, *IMAGES_THEMSELVES)
+  quantities = (SHARE_OF_HIGH, RMS, RADIAL, CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
 
   channels: str = word('each', spectrum.CHANNELS)
   normalisation: str = word('orthonormal', NORMALISATIONS)
@@ -150,18 +163,18 @@ class CorruptionSpectrum(StoredOrMade):
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     images = versions(records)
-    share = energy_fraction(records.table('measure/high_energy'), energy)
-    for k, values in enumerate((share, np.sqrt(energy / pixels))):
-      by_view = Outcomes({IMAGES: values}, views, clusters=images)
-      yield self.means(IMAGES_THEMSELVES[k], by_view, where=clean)
-      own_means = known_mean(self.by_corruption(values))
-      of_names = pd.DataFrame({'corruption': self.names})
-      by_name = Outcomes({IMAGES: own_means}, of_names, clusters=images)
-      yield self.means(CHANGES[k], by_name, ('corruption',))
-      yield self.means(CHANGES[k], by_view, ('corruption', 'severity'))
-    rings = scale * records.table('measure/rings').astype(float)
+    energies, mean_square = (records.table('measure/high_energy'), energy), (energy, pixels)
+    for of_change, of_image, fields in (
+      (SHARE_OF_HIGH, CLEAN_SHARE, energies),
+      (RMS, CLEAN_RMS, mean_square),
+    ):
+      by_view = Outcomes.of(of_change, {IMAGES: fields}, views, clusters=images)
+      yield self.means(of_image, by_view, where=clean)
+      yield self.means(of_change, by_view.combined(('corruption',), known_mean), ('corruption',))
+      yield self.means(of_change, by_view, ('corruption', 'severity'))
+    rings = records.table('measure/rings').astype(float), scale
     of_rings = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes({IMAGES: rings.reshape(len(rings), -1)}, of_rings, clusters=images)
+    by_ring = Outcomes.of(RADIAL, {IMAGES: rings}, of_rings, clusters=images)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)

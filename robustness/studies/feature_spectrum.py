@@ -28,10 +28,17 @@ from robustness.evaluation.study import Study
 OUTPUT = 'output/'
 FLOOR = 1e-6
 RELATIVE = Quantity(
-  'relative_log_amplitude', 'log-amplitude minus that of zero frequency', AMOUNT, drawn=True
+  'relative_log_amplitude',
+  'log-amplitude minus that of zero frequency',
+  AMOUNT,
+  drawn=True,
+  statistic=np.subtract,
 )
 HIGHEST = Quantity(
-  'high_frequency_log_amplitude', 'log-amplitude of the highest frequency, relative', AMOUNT
+  'high_frequency_log_amplitude',
+  'log-amplitude of the highest frequency, relative',
+  AMOUNT,
+  statistic=np.subtract,
 )
 
 
@@ -98,8 +105,8 @@ class FeatureSpectrum(Study):
         values = evaluation.records.column(name).astype(float)
         count = values.shape[1]
         places = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
-        change = {evaluation.label: values - values[:, :1]}
-        relative = Outcomes(change, places, clusters=recorded.clusters)
+        of_zero = {evaluation.label: (values, values[:, :1])}
+        relative = Outcomes.of(RELATIVE, of_zero, places, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         last = np.arange(count) == count - 1

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import pandas as pd
 
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
-from robustness.evaluation.outcomes import Recorded, right
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity, Right
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Figures
 from robustness.evaluation.views import Arrays
 from robustness.fourier.band_study import BandStudy
@@ -26,6 +26,7 @@ TRAINED = Quantity(
   'top-1 accuracy of a network behind a filter, on images through it',
   better='higher',
   drawn=True,
+  statistic=Right(),
 )
 
 
@@ -60,6 +61,6 @@ class FilteredAccuracy(BandStudy):
     for evaluation in recorded.evaluations:
       input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
       if input_filter.get('name') in self.kinds:
-        own = Recorded([evaluation], recorded.views).outcomes(right)
+        own = Recorded([evaluation], recorded.views)
         facets = {'band': input_filter['name'], 'bandwidth': input_filter['bandwidth']}
         yield self.means(TRAINED, own, where=clean, facets=facets)

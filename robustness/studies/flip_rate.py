@@ -27,7 +27,7 @@ from robustness.corruptions.catalog import (
   refuse_stored,
 )
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
-from robustness.estimates.corruption_error import relative_to_baseline
+from robustness.estimates.of_means import MeanRatio
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import RATIO, Quantity
 from robustness.evaluation.outcomes import Recorded
@@ -36,13 +36,19 @@ from robustness.evaluation.study import ImageShape, Study
 from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 
 FLIP_RATE = Quantity(
-  'flip_rate', 'share of frames that change the prediction', better='lower', headline=True
+  'flip_rate',
+  'share of frames that change the prediction',
+  better='lower',
+  headline=True,
+  statistic=np.not_equal,
 )
 FLIP_RATIO = Quantity(
   'flip_ratio',
   'flip rate relative to the first classifier, mean over corruptions',
   kind=RATIO,
   better='lower',
+  statistic=np.not_equal,
+  function=MeanRatio('corruption'),
 )
 LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
 """Options with which like severities have like draws."""
@@ -138,13 +144,13 @@ class FlipRate(Study):
     and by place in the sequence, and the mean over corruptions of its ratio to the first
     classifier's (the mFR of the paper)."""
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
-    flips = {}
+    pairs = {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       shown = records.table('prediction').reshape(-1, len(self.names), self.frames)
-      flips[label] = (shown[..., 1:] != shown[..., :-1]).reshape(len(shown), -1)
+      pairs[label] = shown[..., 1:], shown[..., :-1]
     views = pd.DataFrame(places, columns=['corruption', 'frame'])
-    outcomes = Outcomes(flips, views, clusters=recorded.clusters)
+    outcomes = Outcomes.of(FLIP_RATE, pairs, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)
-    yield relative_to_baseline(FLIP_RATIO, outcomes, 'corruption', confidence=self.confidence)
+    yield self.means(FLIP_RATIO, outcomes)

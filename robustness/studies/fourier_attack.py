@@ -16,8 +16,7 @@ from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
-from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, image_numbers
@@ -30,7 +29,9 @@ from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts
 from robustness.results import Results
 
-WAVE_ERROR = Quantity('wave_error', 'top-1 error under the wave of one query alone', better='lower')
+WAVE_ERROR = Quantity(
+  'wave_error', 'top-1 error under the wave of one query alone', better='lower', statistic=Wrong()
+)
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}
 SHOWN = 4
@@ -152,9 +153,8 @@ class FourierAttack(BeginsWithMap):
     number = range(1, self.queries + 1)
     answers, of_waves = {}, []
     measured = self._measured(evaluations[0].records)
-    clusters = Recorded(evaluations).clusters
-    for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
-      wrong = records.table('rank') > 0
+    outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
+    for label, wrong in outcomes.values.items():
       if self._map is None:
         chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
       else:
@@ -163,12 +163,12 @@ class FourierAttack(BeginsWithMap):
       fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
       alone = wrong[:, CLEAN + 1 + chosen]
-      single = Outcomes({label: alone}, waves, clusters=clusters).of_rows(measured)
-      of_waves.append(self.means(WAVE_ERROR, single, tuple(waves)))
+      single = dataclasses.replace(outcomes, values={label: alone}, views=waves)
+      of_waves.append(self.means(WAVE_ERROR, single.of_rows(measured), tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
       answers[label] = np.concatenate([wrong[:, CLEAN, None], any_of], 1)
     views = pd.DataFrame({'queries': [None, *number]})
-    attacked = Outcomes(answers, views, clusters=clusters).of_rows(measured)
+    attacked = dataclasses.replace(outcomes, values=answers, views=views).of_rows(measured)
     clean = np.arange(1 + self.queries) == CLEAN
     errors = [
       self.means(CLEAN_ERROR, attacked, where=clean, test=True),

@@ -5,7 +5,6 @@ distinct frequency and once clean. Conventions are those of `robustness.fourier.
 """
 
 import dataclasses
-import functools
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +20,10 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity, errors_at
+from robustness.estimates.quantity import Quantity, Wrong, errors_at
 from robustness.estimates.simultaneous import significant
 from robustness.evaluation import one_view
-from robustness.evaluation.outcomes import Recorded, wrong
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import set_differences
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
@@ -52,12 +51,15 @@ LAYER_CHANGE = Quantity(
   low=0,
   drawn=True,
 )
-CLASS_ERROR = Quantity('class_error', 'top-1 error on a class {waves}', better='lower', drawn=True)
+CLASS_ERROR = Quantity(
+  'class_error', 'top-1 error on a class {waves}', better='lower', drawn=True, statistic=Wrong()
+)
 IN_BAND = Quantity(
   'class_error_in_band',
   'top-1 error on a class {waves}, mean over a band',
   better='lower',
   drawn=True,
+  statistic=Wrong(),
 )
 SIGNIFICANT = Quantity(
   'significant_frequencies',
@@ -224,8 +226,8 @@ class FourierHeatmap(Study):
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
     for k in recorded.top_k(self.top_k):
-      missed = recorded.outcomes(functools.partial(wrong, k=k), weight)
-      estimates += self._of_errors(k, missed, cells)
+      wrong = dataclasses.replace(recorded.outcomes(self._errors(k)[0]), weight=weight)
+      estimates += self._of_errors(k, wrong, cells)
     estimates += self._by_class(recorded, weight)
     counts = [[name, *shown_and_whole] for name, shown_and_whole in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
@@ -269,7 +271,8 @@ class FourierHeatmap(Study):
     """Yields top-1 errors on the images of each class by frequency, and by band."""
     if not self.classes:
       return
-    missed, records = recorded.outcomes(wrong, weight), recorded.evaluations[0].records
+    missed = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
+    records = recorded.evaluations[0].records
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
@@ -289,8 +292,9 @@ class FourierHeatmap(Study):
       for name in evaluation.records.read(0, 0).arrays:
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
-          own = Recorded([evaluation], recorded.views).outcomes(operator.itemgetter(name))
-          yield self.means(LAYER_CHANGE, own, FREQUENCY, facets={'layer': layer})
+          own = Recorded([evaluation], recorded.views)
+          change = dataclasses.replace(LAYER_CHANGE, statistic=operator.itemgetter(name))
+          yield self.means(change, own, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns, for 'all' and each band, its cells in the window and in the whole map."""

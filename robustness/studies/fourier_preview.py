@@ -20,8 +20,7 @@ from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.evaluation.outcomes import Evaluation, Recorded, wrong
-from robustness.evaluation.records import RecordsReader
+from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
 from robustness.evaluation.views import Arrays, Views, identity
 from robustness.fourier import spectrum
@@ -30,11 +29,26 @@ from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, band_map
 
 BAND_ENERGY = 'band_energy'
 
+
+def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
+  """Returns the mean energy of the cells of each band ÷ that of all cells, [N, bands]; NaN of an
+  image without energy.
+
+  Args:
+    energy: of each band, [N, bands].
+    cells: of each band.
+  """
+  total = energy.sum(1, keepdims=True)
+  share = energy / np.where(total > 0, total, np.nan)
+  return np.asarray(share * (sum(cells) / np.maximum(cells, 1)))
+
+
 SENSITIVITY_PER_CELL = Quantity(
   'sensitivity_per_cell',
   'squared sensitivity of a frequency of a band, relative to the mean frequency',
   kind='ratio',
   headline=True,
+  statistic=energy_per_cell,
 )
 SENSITIVITY = Quantity(
   'sensitivity',
@@ -100,12 +114,14 @@ class FourierPreview(BeginsWithMap):
     maps and has no interval: neighbouring frequencies are no independent draws.
     """
     recorded = Recorded(evaluations)
-    missed = recorded.outcomes(wrong)
-    estimates = [self.means(CLEAN_ERROR, missed, test=True)]
+    estimates = [self.means(CLEAN_ERROR, recorded, test=True)]
     cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
-    per_cell = {e.label: _per_cell(e.records, list(cells.values())) for e in evaluations}
+    energies = {
+      e.label: (e.records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float), [*cells.values()])
+      for e in evaluations
+    }
     views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
-    of_bands = Outcomes(per_cell, views, clusters=recorded.clusters)
+    of_bands = Outcomes.of(SENSITIVITY_PER_CELL, energies, views, clusters=recorded.clusters)
     estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
@@ -135,14 +151,6 @@ class FourierPreview(BeginsWithMap):
     rho = scipy.stats.spearmanr(values, error).statistic if known else np.nan
     one = pd.DataFrame(index=range(1))
     return [*parts, self.arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
-
-
-def _per_cell(records: RecordsReader, cells: Sequence[int]) -> np.ndarray:
-  """Returns each image's mean over the cells of a band ÷ that over all cells, [N, bands]."""
-  energy = records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float)
-  total = energy.sum(1, keepdims=True)
-  share = energy / np.where(total > 0, total, np.nan)
-  return share * (sum(cells) / np.maximum(cells, 1))
 
 
 def _squares(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> jax.Array:

@@ -17,8 +17,8 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
-from robustness.evaluation.outcomes import BASE, ONE_VIEW, Recorded, image_numbers, right
+from robustness.estimates.quantity import Quantity, Right
+from robustness.evaluation.outcomes import BASE, ONE_VIEW, Recorded, image_numbers
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable
@@ -28,7 +28,10 @@ from robustness.present import charts, images
 from robustness.results import Results
 
 TAKEN = Quantity(
-  'taken_for_class', 'share of others taken for the class through its set', drawn=True
+  'taken_for_class',
+  'share of others taken for the class through its set',
+  drawn=True,
+  statistic=np.equal,
 )
 THROUGH = Quantity(
   'accuracy_through_set',
@@ -36,9 +39,12 @@ THROUGH = Quantity(
   headline=True,
   extreme='highest',
   reference=TAKEN.name,
+  statistic=Right(),
 )
 """A shortcut is a set through which a class is recognised and others are not taken for it."""
-WHOLE = Quantity('accuracy_when_whole', 'accuracy on whole images', better='higher', drawn=True)
+WHOLE = Quantity(
+  'accuracy_when_whole', 'accuracy on whole images', better='higher', drawn=True, statistic=Right()
+)
 SMALLEST = 1e-12  # of a probability, in a loss
 
 
@@ -150,7 +156,7 @@ class FrequencyShortcuts(Study):
   def _by_class(
     self, recorded: Recorded, chosen: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    first, outcomes = recorded.evaluations[0], recorded.outcomes(right).values
+    first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
     predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
     own_labels = {e.label: e.records.column('label') for e in recorded.evaluations}
@@ -160,13 +166,18 @@ class FrequencyShortcuts(Study):
       scored = halves[number]
       others = np.concatenate([own for other, own in halves.items() if other != number])
       view = {k: [1 + own[number]] for k, own in chosen.items()}
-      through = {k: x[:, view[k]] for k, x in outcomes.items()}
-      whole = {k: x[:, :1] for k, x in outcomes.items()}
-      taken = {k: x[:, view[k]] == own_labels[k][scored[0]] for k, x in predicted.items()}
+      through, whole = (
+        dataclasses.replace(right, values=values, views=ONE_VIEW)
+        for values in (
+          {k: x[:, view[k]] for k, x in right.values.items()},
+          {k: x[:, :1] for k, x in right.values.items()},
+        )
+      )
+      pairs = {k: (x[:, view[k]], own_labels[k][scored[0]]) for k, x in predicted.items()}
+      taken = Outcomes.of(TAKEN, pairs, ONE_VIEW, clusters=recorded.clusters)
       each = (THROUGH, through, scored), (WHOLE, whole, scored), (TAKEN, taken, others)
-      for quantity, values, shown in each:
-        own = Outcomes(values, ONE_VIEW, clusters=recorded.clusters).of_rows(shown)
-        yield self.means(quantity, own, facets={'class': name}, test=True)
+      for quantity, outcomes, shown in each:
+        yield self.means(quantity, outcomes.of_rows(shown), facets={'class': name}, test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, and the set of each class, zero frequency in the centre."""

@@ -25,7 +25,7 @@ from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.means import part, row
 from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
-from robustness.evaluation.outcomes import Evaluation, Recorded, right, versions
+from robustness.evaluation.outcomes import Evaluation, Recorded, versions
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.study import Findings, Scored, ScoresPredictions
 from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
@@ -34,7 +34,14 @@ _by_score = functools.partial(Quantity, headline=True, by=('id_set', 'ood_set', 
 AUROC = _by_score('auroc', 'area under the ROC curve', SHARE, 'higher')
 AUPR = _by_score('aupr', 'area under the precision-recall curve', SHARE, 'higher')
 FPR95 = _by_score('fpr95', 'false positives at 95 % recall', SHARE, 'lower')
-CONFIDENCE = Quantity('mean_confidence', 'mean confidence', AMOUNT, low=0, high=1)
+CONFIDENCE = Quantity(
+  'mean_confidence',
+  'mean confidence',
+  AMOUNT,
+  low=0,
+  high=1,
+  statistic=lambda fields: fields['confidence'].astype(float),
+)
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
 MOST_ALIKE = 0.02  # of images: data sets have some twice, and a few digests are equal by chance
@@ -97,8 +104,8 @@ class OodScores(ScoresPredictions):
     """Yields the mean confidence, and the accuracy on images of known classes."""
     data = recorded.evaluations[0].records.identity['data']
     if data.get('labels') != UNKNOWN_CLASSES:
-      yield self.means(ACCURACY, recorded.outcomes(right))
-    yield self.means(CONFIDENCE, recorded.outcomes(lambda shard: shard['confidence'].astype(float)))
+      yield self.means(ACCURACY, recorded)
+    yield self.means(CONFIDENCE, recorded)
 
   def score_predictions(self, given: Workdirs, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`; the predictions are records already."""

@@ -18,7 +18,8 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Iterator
 from typing import ClassVar
 
 import jax
@@ -30,7 +31,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, with_facts
 from robustness.corruptions.names import PERTURBATION_SETS, PERTURBATIONS
-from robustness.estimates.corruption_error import relative_to_baseline
+from robustness.estimates.of_means import MeanRatio
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import ALEXNET_FLIPS, ALEXNET_TOP5_DISTANCES
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity
@@ -41,11 +42,25 @@ from robustness.evaluation.study import ImageShape, Recipes, Study
 FIRST, ALEXNET = 'first', 'alexnet'
 COLUMNS = ('perturbation', 'base_id', 'frame')
 NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
-FLIP_PROBABILITY = Quantity('flip_probability', 'flip probability', better='lower', headline=True)
-MFR = Quantity('mFR', 'mean flip rate', RATIO, 'lower')
-TOP5_DISTANCE = Quantity('top5_distance', 'top-5 distance', AMOUNT, 'lower', low=0, high=15)
-MT5D = Quantity('mT5D', 'mean top-5 distance relative to a baseline', RATIO, 'lower')
-PUBLISHED = {FLIP_PROBABILITY.name: ALEXNET_FLIPS, TOP5_DISTANCE.name: ALEXNET_TOP5_DISTANCES}
+
+
+def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
+  """Returns Σ_i |i - min(place of the i-th class, 5)| of the five best classes [..., 5], i and
+  places from 0; a class that is no longer among the best has the place 5."""
+  same = reference[..., :, None] == best[..., None, :]
+  place = np.where(same.any(-1), same.argmax(-1), 5)
+  return np.abs(np.arange(5) - place).sum(-1).astype(float)
+
+
+_flips = functools.partial(Quantity, better='lower', statistic=np.not_equal)
+_distances = functools.partial(Quantity, better='lower', statistic=top5_distance)
+OVER_PERTURBATIONS = MeanRatio('perturbation')
+FLIP_PROBABILITY = _flips('flip_probability', 'flip probability', headline=True)
+MFR = _flips('mFR', 'mean flip rate', RATIO, function=OVER_PERTURBATIONS)
+TOP5_DISTANCE = _distances('top5_distance', 'top-5 distance', AMOUNT, low=0, high=15)
+MT5D = _distances(
+  'mT5D', 'mean top-5 distance relative to a baseline', RATIO, function=OVER_PERTURBATIONS
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,13 +144,14 @@ class PerturbationStability(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
     five classes a classifier has no T5D, and the first of the config none to divide by."""
-    flips, distances = {}, {}
+    predictions, best_classes = {}, {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       places = [compared(records, name) for name in self.names]
+      reference, frame = (np.concatenate([own[k] for own in places], 1) for k in (0, 1))
       prediction, best = records.column('prediction'), records.column('output/logits')
-      flips[label] = _by_frame(prediction, places, np.not_equal)
+      predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:
-        distances[label] = _by_frame(best, places, top5_distance)
+        best_classes[label] = best[reference], best[frame]
     frames = [place.shape[-1] for place in places]
     views = pd.DataFrame(
       {
@@ -144,25 +160,20 @@ class PerturbationStability(Study):
       }
     )
     weight = np.repeat(1 / np.array(frames), frames)
-    yield from self._of_distance(FLIP_PROBABILITY, MFR, Outcomes(flips, views, weight=weight))
-    if distances:
-      first = recorded.evaluations[0].label in distances
-      own = Outcomes(distances, views, weight=weight)
-      yield from self._of_distance(TOP5_DISTANCE, MT5D, own, self.baseline == ALEXNET or first)
-
-  def _of_distance(
-    self, each: Quantity, ratio: Quantity, outcomes: Outcomes, divided: bool = True
-  ) -> Iterator[pd.DataFrame]:
-    """Yields a distance between frames over all, by perturbation and by frame, and, where it is
-    `divided`, the mean over perturbations of its ratio to the baseline's."""
-    yield self.means(each, outcomes)
-    yield self.means(each, outcomes, ('perturbation',))
-    yield self.means(each, outcomes, ('perturbation', 'frame'), paired=False)
-    published = PUBLISHED[each.name] if self.baseline == ALEXNET else None
-    if divided:
-      yield relative_to_baseline(
-        ratio, outcomes, 'perturbation', published, confidence=self.confidence
-      )
+    first = recorded.evaluations[0].label
+    for quantity, ratio, fields, published in (
+      (FLIP_PROBABILITY, MFR, predictions, ALEXNET_FLIPS),
+      (TOP5_DISTANCE, MT5D, best_classes, ALEXNET_TOP5_DISTANCES),
+    ):
+      if not fields:
+        continue
+      outcomes = Outcomes.of(quantity, fields, views, weight=weight)
+      yield self.means(quantity, outcomes)
+      yield self.means(quantity, outcomes, ('perturbation',))
+      yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
+      if self.baseline == ALEXNET or first in fields:
+        baseline = published if self.baseline == ALEXNET else None
+        yield self.means(ratio, outcomes, baseline=baseline)
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:
@@ -181,20 +192,3 @@ def compared(records: RecordsReader, name: str) -> np.ndarray:
     raise InputError(f'sequences of {name} have different frames: all must be there once.')
   reference = table[:, :1] if 'noise' in name else table[:, :-1]
   return np.stack(np.broadcast_arrays(reference, table[:, 1:]))
-
-
-def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
-  """Returns Σ_i |i - min(place of the i-th class, 5)| of the five best classes [..., 5], i and
-  places from 0; a class that is no longer among the best has the place 5."""
-  same = reference[..., :, None] == best[..., None, :]
-  place = np.where(same.any(-1), same.argmax(-1), 5)
-  return np.abs(np.arange(5) - place).sum(-1).astype(float)
-
-
-def _by_frame(
-  values: np.ndarray,
-  places: Sequence[np.ndarray],
-  distance: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:
-  """Returns the distance of each later frame to its reference, [sequences, all later frames]."""
-  return np.concatenate([distance(*values[place]) for place in places], axis=1)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,16 +49,36 @@ ECE = Quantity(
   biased=True,
   by=('view', 'scaling'),
 )
-LIKELIHOOD = Quantity('nll', 'negative log-likelihood', AMOUNT, 'lower', 'nats', 0)
-RIGHT = dataclasses.replace(ACCURACY, headline=False, reference='')
+LIKELIHOOD = Quantity(
+  'nll',
+  'negative log-likelihood',
+  AMOUNT,
+  'lower',
+  'nats',
+  low=0,
+  statistic=operator.itemgetter('nll'),
+)
+RIGHT = dataclasses.replace(
+  ACCURACY, headline=False, reference='', statistic=lambda fields: fields['right'] > 0
+)
 COVERED = Quantity(
   'set_coverage',
   'share of images whose prediction set holds the class ({promised} promised)',
   headline=True,
   by=('view', 'score'),
   extreme='lowest',
+  statistic=lambda fields: fields['covered'] > 0,
 )
-SIZE = Quantity('set_size', 'classes in a prediction set', AMOUNT, '', 'classes', 0, drawn=True)
+SIZE = Quantity(
+  'set_size',
+  'classes in a prediction set',
+  AMOUNT,
+  '',
+  'classes',
+  low=0,
+  drawn=True,
+  statistic=lambda fields: fields['size'].astype(float),
+)
 STRATIFIED = Quantity(
   'size_stratified_violation', 'largest gap of coverage over strata of set size', better='lower'
 )
@@ -154,39 +175,32 @@ class Recalibration(StoredOrMade):
     }
     labels = {e.label: _single(e.records.column('label'))[split[2]] for e in recorded.evaluations}
     draws = Draws.of(len(split[2]), self.resamples, SEED)
-    fields = {
-      field: {label: x[..., place] for label, x in measured.items()}
-      for place, field in enumerate(self._fields)
-    }
     for name in (NONE, *self.scalings):
-      nll, confidence, right = (fields[field, name] for field in OF_SCALING)
-      own_facets = {'scaling': name}
+      fields, own_facets = self._of(measured, name, OF_SCALING), {'scaling': name}
+      losses, right = (Outcomes.of(quantity, fields, views) for quantity in (LIKELIHOOD, RIGHT))
       for by in GROUPS:
-        likelihood = self.means(LIKELIHOOD, Outcomes(nll, views), by, facets=own_facets)
+        likelihood = self.means(LIKELIHOOD, losses, by, facets=own_facets)
         likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
         yield likelihood
-        is_right = Outcomes({label: x > 0 for label, x in right.items()}, views)
-        yield self.means(RIGHT, is_right, by, facets=own_facets)
-      yield self._calibration(confidence, right, views, draws, own_facets)
+        yield self.means(RIGHT, right, by, facets=own_facets)
+      yield self._calibration(fields, views, draws, own_facets)
     for name in self.scores:
-      covered = {label: x > 0 for label, x in fields['covered', name].items()}
-      size = {label: x.astype(float) for label, x in fields['size', name].items()}
       own_facets = {'score': name}
+      at = [self._of(measured, name, OF_SETS, end) for end in ENDS]
+      covered, sizes = (
+        [Outcomes.of(quantity, fields, views) for fields in at] for quantity in (COVERED, SIZE)
+      )
       decided = np.stack([fit.decided[name] for fit in fits.values()]).astype(float)
       correlations = [_correlation(decided[0], values) for values in decided]
       for by in GROUPS:
-        for quantity, field in ((COVERED, 'covered'), (SIZE, 'size')):
-          at_q, *at_ends = (
-            self.means(
-              quantity, self._of_sets(fields, field + end, name, views), by, facets=own_facets
-            )
-            for end in ENDS
-          )
+        for quantity, of_sets in ((COVERED, covered), (SIZE, sizes)):
+          at_q, *at_ends = (self.means(quantity, each, by, facets=own_facets) for each in of_sets)
           ends = [estimates.value.to_numpy() for estimates in at_ends]
           yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
       of_views = shown.assign(**own_facets)
-      for label, inside in covered.items():
-        gap = prediction_sets.size_stratified_violation(inside, size[label], self.alpha)
+      for label, inside in covered[0].values.items():
+        size = sizes[0].values[label]
+        gap = prediction_sets.size_stratified_violation(inside, size, self.alpha)
         yield self.arrays(STRATIFIED, label, of_views, gap, n=len(split[2]))
         gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
         yield self.arrays(BY_CLASS, label, of_views, gap, n=len(split[2]))
@@ -208,17 +222,15 @@ class Recalibration(StoredOrMade):
     of_sets = [field + end for end in ENDS for field in OF_SETS]
     return [*of_scalings, *((field, name) for name in self.scores for field in of_sets)]
 
-  @staticmethod
-  def _of_sets(
-    fields: Mapping[tuple[str, str], Mapping[str, np.ndarray]],
-    field: str,
-    name: str,
-    views: pd.DataFrame,
-  ) -> Outcomes:
-    """Returns the outcomes of a score's sets: booleans of coverage, numbers of sizes."""
-    is_share = field.startswith('covered')
-    values = fields[field, name].items()
-    return Outcomes({k: x > 0 if is_share else x.astype(float) for k, x in values}, views)
+  def _of(
+    self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
+  ) -> dict[str, dict[str, np.ndarray]]:
+    """Returns by classifier the fields of a scaling, or of a score's sets at q or at an end of its
+    interval, from the `_fields` [N, V, F]."""
+    return {
+      label: {field: x[..., self._fields.index((field + end, name))] for field in fields}
+      for label, x in measured.items()
+    }
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the images that scalings are fitted on, those that decide thresholds, and the others:
@@ -279,8 +291,7 @@ class Recalibration(StoredOrMade):
 
   def _calibration(
     self,
-    confidence: Mapping[str, np.ndarray],
-    right: Mapping[str, np.ndarray],
+    fields: Mapping[str, Mapping[str, np.ndarray]],
     views: pd.DataFrame,
     draws: Draws,
     facets: Mapping[str, object],
@@ -288,11 +299,12 @@ class Recalibration(StoredOrMade):
     """Returns ECE by group, and differences from the first classifier's."""
     rows: list[Row] = []
     base: dict[int, tuple[str, Scores]] = {}
-    groups = [g for by in GROUPS for g in Outcomes(confidence, views).groups(by)]
-    for label in confidence:
+    right = Outcomes.of(RIGHT, fields, views)
+    groups = [group for by in GROUPS for group in right.groups(by)]
+    for label, is_right in right.values.items():
       by_view = [
-        calibration.scores(Predictions.of(p, y > 0), draws, self.bins)
-        for p, y in zip(confidence[label].T, right[label].T, strict=True)
+        calibration.scores(Predictions.of(*pair), draws, self.bins)
+        for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
       for place, group in enumerate(groups):
         own = Scores.mean([by_view[view] for view in group.views])

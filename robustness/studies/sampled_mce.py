@@ -148,7 +148,7 @@ class SampledMCE(CorruptionViews):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
     recorded.require_distinct()
-    wrong = {e.label: e.records.column('rank') > 0 for e in recorded.evaluations}
+    wrong = {k: values[:, 0] for k, values in recorded.outcomes(ERRORS).values.items()}
     drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
     strata = next(iter(drawn.values()))
     if other := [label for label, own in drawn.items() if not np.array_equal(own, strata)]:

@@ -27,9 +27,9 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.means import Row, known_mean, part, row
-from robustness.estimates.of_means import bootstrap, of_means, units
+from robustness.estimates.of_means import bootstrap, units
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import Quantity, Right
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
@@ -48,16 +48,18 @@ CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
 """Share of the pairs that a place must have to be on the balanced and the normalised map; few have
 corners."""
-SCENE_ACCURACY = Quantity('accuracy', 'accuracy on scenes', better='higher', headline=True)
-_drawn = functools.partial(Quantity, better='higher', drawn=True)
+_accuracy = functools.partial(Quantity, better='higher', statistic=Right())
+_drawn = functools.partial(_accuracy, drawn=True)
+_normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
+SCENE_ACCURACY = _accuracy('accuracy', 'accuracy on scenes', headline=True)
 BALANCED_ACCURACY = _drawn(
   'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
 )
 GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
-NORMALISED_ACCURACY = _drawn('normalised_accuracy', 'accuracy as a share of its largest')
+NORMALISED_ACCURACY = _normalised('normalised_accuracy', 'accuracy as a share of its largest')
 ANY_SHARE = ', however little of the object is inside'
 ACCURACY_OF_ALL = _drawn('accuracy_of_all_scenes', f'accuracy on all scenes{ANY_SHARE}')
-NORMALISED_OF_ALL = _drawn(
+NORMALISED_OF_ALL = _normalised(
   'normalised_accuracy_of_all_scenes',
   f'accuracy on all scenes as a share of its largest{ANY_SHARE}',
 )
@@ -270,13 +272,13 @@ class SiScore(Study):
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     assert first.table.counted is not None
-    right = {label: own.records.table('rank') == 0 for label, own in pairs.items()}
-    shown = dict.fromkeys(right, first.table.counted)
+    ranks = {label: {'rank': own.records.table('rank')} for label, own in pairs.items()}
+    shown = dict.fromkeys(ranks, first.table.counted)
     views = designs.levels_of(first.design)
-    outcomes = Outcomes(right, views, shown, first.table.units)
+    outcomes = Outcomes.of(SCENE_ACCURACY, ranks, views, shown=shown, clusters=first.table.units)
     if not first.table.counted.any():
       raise self._no_scene()
-    of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(right, first.is_visible))
+    of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(ranks, first.is_visible))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     own = first.records.identity.get('classes', ()) if self.stored else ()
     of_imagenet = len(own) in (0, len(NAMES))
@@ -291,25 +293,7 @@ class SiScore(Study):
     varies = designs.LOCATION in designs.varying(of_all.views)
     if varies and (_shown(of_all) & ~_shown(published)).any():
       yield self.means(ACCURACY_OF_ALL, of_all, keys)
-      yield self._normalised(NORMALISED_OF_ALL, of_all, keys)
-
-  def _normalised(
-    self,
-    quantity: Quantity,
-    outcomes: Outcomes,
-    keys: Sequence[str],
-    where: np.ndarray | None = None,
-  ) -> pd.DataFrame:
-    """Returns accuracies by the keys as shares of the largest of a classifier."""
-    return of_means(
-      quantity,
-      outcomes,
-      lambda accuracies, _: designs.normalised(accuracies),
-      keys,
-      each=True,
-      where=where,
-      confidence=self.confidence,
-    )
+      yield self.means(NORMALISED_OF_ALL, of_all, keys, each=True)
 
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
@@ -331,7 +315,7 @@ class SiScore(Study):
         own = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
       where = _common(published, keys) if factor == designs.LOCATION else None
-      yield self._normalised(NORMALISED_ACCURACY, published, keys, where)
+      yield self.means(NORMALISED_ACCURACY, published, keys, where=where, each=True)
     for index in np.unique(classes).tolist():
       facets = {'class': named[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)

@@ -18,7 +18,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.table import select
 from robustness.estimates.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
-from robustness.evaluation.outcomes import Recorded, right
+from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import IMAGES, Figures
 from robustness.fourier.filters import lowest_kept
 from robustness.present import charts
@@ -27,7 +27,9 @@ from robustness.present.notation import Notation
 from robustness.results import Results
 
 HIGH_FREQUENCY_FRACTION = Quantity(
-  'high_frequency_fraction', 'share of high frequency in the energy that a corruption adds'
+  'high_frequency_fraction',
+  'share of high frequency in the energy that a corruption adds',
+  statistic=energy_fraction,
 )
 
 
@@ -50,18 +52,19 @@ class Tradeoff(StoredOrMade):
     """Yields accuracies with their changes from the first classifier, shares of high frequency in
     the energy of each corruption, and the lines through these."""
     recorded.require_distinct()
-    correct = recorded.outcomes(right)
-    yield self.means(CLEAN_ACCURACY, correct, where=recorded.views.corruption.isna().to_numpy())
-    yield self.means(ACCURACY, correct, ('corruption',))
+    yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())
+    yield self.means(ACCURACY, recorded, ('corruption',))
     records = recorded.evaluations[0].records
-    energies = (records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
-    shares = known_mean(self.by_corruption(energy_fraction(*energies)))  # [images, corruptions]
-    of_images = Outcomes({IMAGES: shares}, pd.DataFrame({'corruption': self.names}))
-    yield self.means(HIGH_FREQUENCY_FRACTION, of_images, ('corruption',))
-    errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in correct.values.items()}
+    energies = tuple(records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
+    by_view = Outcomes.of(HIGH_FREQUENCY_FRACTION, {IMAGES: energies}, recorded.views)
+    shares = by_view.combined(('corruption',), known_mean)
+    yield self.means(HIGH_FREQUENCY_FRACTION, shares, ('corruption',))
+    right = recorded.outcomes(ACCURACY).values
+    errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in right.items()}
     first, *others = errors
     for label in others:
-      yield trade_off(label, first, shares, errors[first], errors[label], self.confidence)
+      pair = errors[first], errors[label]
+      yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
 
   def figures(self, results: Results) -> Figures:
     """Returns the changes of accuracy against the shares, with the lines, and the default ones."""

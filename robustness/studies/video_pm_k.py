@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -29,8 +30,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.intervals import EXACT
 from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.of_means import of_means
-from robustness.estimates.outcomes import Outcomes as Values
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.estimates.tradeoff import linear_fit
@@ -57,28 +57,66 @@ from robustness.video.neighbor_estimates import SetOutcomes, distances, right_wi
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
 
+
+def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
+  """Returns whether all frames within some distances from the anchor are right, bool [A, D]."""
+  return right_within(right, max(distances), include_anchor)[..., np.asarray(distances)]
+
+
+def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
+  """Returns whether the anchor is right and a frame within a distance wrong, [A, 1]; without the
+  anchor among these frames, the difference of both, -1 to 1."""
+  of_worst, anchor = worst(right, distances, include_anchor), right.anchor[..., None]
+  return anchor & ~of_worst if include_anchor else anchor.astype(float) - of_worst
+
+
 _headline = functools.partial(Quantity, headline=True)
 _drawn = functools.partial(Quantity, drawn=True, better='higher')
 _error = functools.partial(Quantity, drawn=True, better='lower')
-ANCHOR = _headline('accuracy_anchor', 'accuracy on anchor frames', better='higher')
+ANCHOR = _headline(
+  'accuracy_anchor',
+  'accuracy on anchor frames',
+  better='higher',
+  statistic=operator.attrgetter('anchor'),
+)
 PM_K = _headline(
-  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', better='higher'
+  'accuracy_pm_k',
+  'accuracy on the worst frame within k frames (pm-k)',
+  better='higher',
+  statistic=worst,
 )
 DROP = _headline(
-  'drop_pm_k', 'drop from the anchor to the worst frame within k frames', better='lower', low=-1
+  'drop_pm_k',
+  'drop from the anchor to the worst frame within k frames',
+  better='lower',
+  low=-1,
+  statistic=drop,
 )
 MEDIAN_DROP = Quantity('median_drop', 'median over classes of the drop', better='lower', low=-1)
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
+  statistic=functools.partial(worst, include_anchor=False),
 )
-OFFSET_ERROR = _error('error', 'error of the frame')
+OFFSET_ERROR = _error(
+  'error',
+  'error of the frame',
+  statistic=lambda right: metrics.by_offset(right, ~right.neighbor, ~right.anchor),
+)
 TURNED = _error(
-  'turned_wrong', 'share of sets with a right anchor and a wrong frame so far from it'
+  'turned_wrong',
+  'share of sets with a right anchor and a wrong frame so far from it',
+  statistic=lambda right: metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor)),
 )
-CONDITIONAL = _drawn('conditional_accuracy', 'accuracy k frames from an anchor that is right')
+CONDITIONAL = _drawn(
+  'conditional_accuracy',
+  'accuracy k frames from an anchor that is right',
+  statistic=lambda right, near: metrics.by_offset(right, right.neighbor, right.anchor)[..., near],
+)
 STATIC = _drawn(
-  'accuracy_static', 'accuracy on the frame of each set on which most classifiers err'
+  'accuracy_static',
+  'accuracy on the frame of each set on which most classifiers err',
+  statistic=metrics.static_right,
 )
 SLOPE = Quantity(
   'fit_slope', 'slope of accuracy pm-k over accuracy on anchors, across classifiers', 'amount'
@@ -86,20 +124,48 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-WITHIN = Quantity('pairs_within', 'share of pairs at most this far apart (ℓ∞)', drawn=True)
-WITHIN_RMS = Quantity(
-  'pairs_within_rms', 'share of pairs at most this far apart (root mean square)', drawn=True
+
+
+DISTANCES = np.linspace(0, 1, 101).round(2)
+
+
+def _is_within(distances: np.ndarray) -> np.ndarray:
+  """Returns whether pairs with these distances [P] are at most `DISTANCES` apart, bool [P, D]."""
+  return distances[:, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
+
+
+WITHIN = Quantity(
+  'pairs_within',
+  'share of pairs at most this far apart (ℓ∞)',
+  drawn=True,
+  statistic=lambda distances: _is_within(distances[:, 0]),
 )
-REVIEW_ANCHOR = Quantity('review_anchor', 'change by review of accuracy on anchor frames', low=-1)
-REVIEW_WORST = Quantity('review_worst', 'change by review of accuracy pm-k', low=-1)
-REVIEW_DROP = Quantity('review_drop', 'change by review of the drop pm-k', low=-2, high=2)
+WITHIN_RMS = Quantity(
+  'pairs_within_rms',
+  'share of pairs at most this far apart (root mean square)',
+  drawn=True,
+  statistic=lambda distances: _is_within(distances[:, 1]),
+)
+
+
+def _review(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
+  """Returns a change by review: anchors and worst frames before it, then after it, by `signs`."""
+  weights = np.array(signs)
+  declared = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
+  return declared(function=lambda means, _: means @ weights)
+
+
+REVIEW_ANCHOR = _review(
+  'review_anchor', 'change by review of accuracy on anchor frames', (-1, 0, 1, 0)
+)
+REVIEW_WORST = _review('review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1))
+REVIEW_DROP = _review('review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), 2)
 
 EVERY_CLASSIFIER = 'all classifiers'
 """What stands for a classifier where an estimate is across them."""
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
 FAILURES, AUTO = 'failures', 'auto'
-DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +308,7 @@ class VideoPmK(ScoresPredictions):
   def _parts(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
     yield from self._accuracies(right)
-    yield self._means(PM_K, right, self._worst(right), test=True)  # over all distances: at k
+    yield self._means(PM_K, right, self._at_k, test=True)  # over all distances: at k
     yield from self._curves(right)
     yield from self._by_offset(right)
     if len(right.models) > 1:
@@ -275,52 +341,55 @@ class VideoPmK(ScoresPredictions):
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
-    anchor, worst = right.anchor[..., None], self._worst(right)
-    drop = anchor & ~worst if self.include_anchor else anchor.astype(float) - worst
     at_k = {**(facets or {}), 'k': self.k}
-    yield self._means(ANCHOR, right, anchor, test=True, facets=facets)
-    yield self._means(PM_K, right, worst, test=True, facets=at_k)
-    yield self._means(DROP, right, drop, facets=at_k)
+    yield self._means(ANCHOR, right, test=True, facets=facets)
+    yield self._means(PM_K, right, self._at_k, test=True, facets=at_k)
+    yield self._means(DROP, right, self._at_k, facets=at_k)
+
+  @property
+  def _at_k(self) -> tuple[Sequence[int], bool]:
+    """What `worst` takes beside outcomes, for all frames within k."""
+    return [self.k], self.include_anchor
 
   def _worst(self, right: SetOutcomes) -> np.ndarray:
-    """Returns whether all frames within k are right, [M, A, 1]."""
-    return right_within(right, self.k, self.include_anchor)[..., -1:]
+    """Returns whether all frames within k are right, [M, A]."""
+    return worst(right, *self._at_k)[..., 0]
 
   def _means(
     self,
     quantity: Quantity,
     right: SetOutcomes,
-    values: np.ndarray,
+    settings: tuple[Any, ...] = (),
     views: pd.DataFrame = ONE_VIEW,
     shown: np.ndarray | None = None,
     test: bool = False,
     facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
-    """Returns means of values [M, A, V] of the models by the facets of the views, of those that are
-    `shown`, [A, V]; videos are the units. See `estimates.means.means`."""
-    where = None if shown is None else dict.fromkeys(right.models, shown)
-    of_models = dict(zip(right.models, values, strict=True))
-    given = Values(of_models, views, where, right.videos)
-    return self.means(quantity, given, tuple(views.columns), test=test, facets=facets)
+    """Returns means of a quantity by the facets of the views, of those that are `shown`, [A, V].
+
+    `settings` are what its statistic takes beside outcomes. See `estimates.means.means`.
+    """
+    outcomes = _measured(quantity, right, settings, views, shown)
+    return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
     k frames from a right anchor, over both directions."""
-    for quantity, with_anchor, count in (
-      (PM_K, self.include_anchor, self.k),
-      (NEIGHBORS_ONLY, False, self.k + 1),
+    for quantity, settings, count in (
+      (PM_K, (self.include_anchor,), self.k),
+      (NEIGHBORS_ONLY, (), self.k + 1),
     ):
-      within = right_within(right, self.k, with_anchor)[..., :count]
-      yield self._means(quantity, right, within, pd.DataFrame({'k': range(count)}))
+      distances = range(count)
+      views = pd.DataFrame({'k': distances})
+      yield self._means(quantity, right, (distances, *settings), views)
     offsets = np.unique(np.append(right.offset, 0))
     nearest = np.argsort(np.abs(offsets), kind='stable')  # the anchor first
     near = nearest[1 : (np.abs(offsets) <= self.k).sum()]
-    hit = metrics.by_offset(right, right.neighbor, right.anchor)[..., near]
     there = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
-    for label, own, shown in zip(right.models, hit, there, strict=True):
-      alone = dataclasses.replace(right, models=(label,))
-      yield self._means(CONDITIONAL, alone, own[None], views, shown)
+    for place, (label, shown) in enumerate(zip(right.models, there, strict=True)):
+      alone = SetOutcomes.stacked({label: right.of_model(place)})
+      yield self._means(CONDITIONAL, alone, (near,), views, shown)
 
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
@@ -335,28 +404,26 @@ class VideoPmK(ScoresPredictions):
     every = np.ones(right.num_anchors, bool)
     there = metrics.by_offset(right, np.ones_like(right.group, bool), every)
     views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
-    wrong = metrics.by_offset(right, ~right.neighbor, ~right.anchor)
-    turned = metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor))
-    yield self._means(OFFSET_ERROR, right, wrong, views, there, facets=facets)
-    yield _exact_at_anchor(self._means(TURNED, right, turned, views, there, facets=facets))
-    if len(turned) > 1:
-      every_set = np.tile(np.arange(right.num_anchors), len(turned))
-      together = Values(
-        {EVERY_CLASSIFIER: turned.reshape(-1, len(views))},
-        views,
-        {EVERY_CLASSIFIER: there[every_set]},
+    yield self._means(OFFSET_ERROR, right, (), views, there, facets=facets)
+    turned = _measured(TURNED, right, (), views, there)
+    yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
+    if len(right.models) > 1:
+      every_set = np.tile(np.arange(right.num_anchors), len(right.models))
+      together = dataclasses.replace(
+        turned,
+        values={EVERY_CLASSIFIER: np.concatenate([*turned.values.values()])},
+        shown={EVERY_CLASSIFIER: there[every_set]},
         clusters=every_set if right.videos is None else right.videos[every_set],
       )
       yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
 
   def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
-    static = metrics.static_right(right.of_pairs(np.abs(right.offset) <= self.k))
-    yield self._means(STATIC, right, static[..., None])
+    near = right.of_pairs(np.abs(right.offset) <= self.k)
+    yield self._means(STATIC, near, (metrics.static_pairs(near),))
     anchor = right.anchor.mean(1)
     if len(anchor) >= 3 and np.ptp(anchor) > 0:
-      worst = self._worst(right)[..., 0].mean(1)
-      fit = linear_fit(anchor, worst, [], self.confidence)
+      fit = linear_fit(anchor, self._worst(right).mean(1), [], self.confidence)
       yield part(
         [
           row(EVERY_CLASSIFIER, '', quantity, {'k': self.k}, estimate, self.confidence)
@@ -382,26 +449,16 @@ class VideoPmK(ScoresPredictions):
       yield from within._by_offset(right, {'frames': frames})
     shown = np.ones((len(sets[0].anchors), 4), bool)
     shown[:, 2:] = np.isin(np.arange(len(shown)), place)[:, None]
-    both_of = [np.stack([o.anchor, within._worst(o)[..., 0]], -1) for o in (before, after)]
+    both_of = [np.stack([o.anchor, within._worst(o)], -1) for o in (before, after)]
     values = np.zeros((len(before.models), *shown.shape), bool)
     values[..., :2], values[:, place, 2:] = both_of
     by_label = dict(zip(before.models, values, strict=True))
     views = pd.DataFrame({'view': range(4)})
-    table = Values(by_label, views, dict.fromkeys(by_label, shown), before.videos)
-    changes: tuple[tuple[Quantity, list[int], dict[str, int]], ...] = (
-      (REVIEW_ANCHOR, [-1, 0, 1, 0], {}),
-      (REVIEW_WORST, [0, -1, 0, 1], {'k': within.k}),
-      (REVIEW_DROP, [-1, 1, 1, -1], {'k': within.k}),
-    )
-    for quantity, signs, facets in changes:
-      yield of_means(
-        quantity,
-        table,
-        functools.partial(lambda signs, own, _: own @ signs, np.array(signs)),
-        ('view',),
-        confidence=self.confidence,
-        facets=facets,
-      )
+    given = {'shown': dict.fromkeys(by_label, shown), 'clusters': before.videos}
+    table = Outcomes.of(REVIEW_ANCHOR, by_label, views, **given)
+    at_k = {'k': within.k}
+    for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
+      yield self.means(quantity, table, ('view',), facets=facets)
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields with `distances` the cumulative distributions of distances (the paper's figure 10).
@@ -422,8 +479,7 @@ class VideoPmK(ScoresPredictions):
     shown = None if self.frames or rows is None else metrics.row_images(rows)
     image_of = shown or metrics.stored_images(self.frames, sets.frames)
     far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
-    near = far[..., None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
-    every = np.ones(len(near), bool)
+    every = np.ones(len(far), bool)
     known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
     chosen = {(IMAGES, 'all pairs'): every}
     units = pairs.group if sets.videos is None else sets.videos[pairs.group]
@@ -434,8 +490,8 @@ class VideoPmK(ScoresPredictions):
       chosen[label, 'mistakes'] = mistakes & known
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), some in chosen.items():
-      for column, quantity in enumerate((WITHIN, WITHIN_RMS)):
-        table = Values({label: near[some, column]}, views, clusters=units[some])
+      for quantity in (WITHIN, WITHIN_RMS):
+        table = Outcomes.of(quantity, {label: far[some]}, views, clusters=units[some])
         shares = self.means(quantity, table, ('distance',), facets={'pairs': name})
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
         certain = (shares.distance == 1) & (shares.n > 0)
@@ -492,6 +548,19 @@ class VideoPmK(ScoresPredictions):
       **testbed.draw(results, self._published),
       **_galleries(results),
     }
+
+
+def _measured(
+  quantity: Quantity,
+  right: SetOutcomes,
+  settings: tuple[Any, ...],
+  views: pd.DataFrame,
+  shown: np.ndarray | None,
+) -> Outcomes:
+  """Returns the outcomes of a quantity for every model; videos are the units."""
+  fields = {label: (right.of_model(place), *settings) for place, label in enumerate(right.models)}
+  where = None if shown is None else dict.fromkeys(right.models, shown)
+  return Outcomes.of(quantity, fields, views, shown=where, clusters=right.videos)
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:

@@ -62,6 +62,11 @@ class SetOutcomes:
     """Whether the neighbor is wrong and its anchor right, bool [..., P]."""
     return self.anchor[..., self.group] & ~self.neighbor
 
+  def of_model(self, place: int) -> SetOutcomes:
+    """Returns the outcomes of one of the models, without the leading axis."""
+    anchor, neighbor = self.anchor[place], self.neighbor[place]
+    return dataclasses.replace(self, anchor=anchor, neighbor=neighbor, models=())
+
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
     """Returns the outcomes of the anchors at ascending positions, with all of their pairs."""
     selected = self.of_pairs(np.isin(self.group, positions))
@@ -194,19 +199,24 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   return np.array([place[name] for name in names])
 
 
-def static_right(outcomes: SetOutcomes) -> np.ndarray:
-  """Returns whether M models are right on the static set (the paper's appendix C), bool [M, A].
+def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
+  """Returns the pairs of the static set (the paper's appendix C), one of each set with neighbors.
 
-  The static set holds the neighbor of each anchor that most models get wrong; ties go to the frame
-  nearest to the anchor, then to the earlier one. A set without neighbors contributes its anchor.
+  They hold the neighbor of each anchor that most models get wrong; ties go to the frame nearest to
+  the anchor, then to the earlier one.
   """
-  if not len(outcomes.group):
-    return outcomes.anchor
   wrong = (~outcomes.neighbor).sum(0)
   order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
-  first = order[np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))]
+  return order[np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))]
+
+
+def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
+  """Returns whether models are right on the static set, bool [..., A].
+
+  A set with one of the pairs contributes the neighbor of the pair, and any other set its anchor.
+  """
   right = outcomes.anchor.copy()
-  right[:, outcomes.group[first]] = outcomes.neighbor[:, first]
+  right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]
   return right
 
 

@@ -1,5 +1,7 @@
 """Shares and differences of trials that come in clusters, such as scenes of one object."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +17,8 @@ from robustness.scenes.designs import normalised
 from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 from tests.refusals import refused
+
+NORMALISED = dataclasses.replace(ACCURACY, function=lambda means, _: normalised(means))
 
 ONE = pd.DataFrame(index=range(1))
 SIX = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
@@ -134,7 +138,7 @@ def test_a_normalised_difference_takes_each_maximum_anew():
 
   def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
     of = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
-    found = of_means(ACCURACY, of, lambda own, base: normalised(own), ('level',), each=True)
+    found = of_means(NORMALISED, of, ('level',), each=True)
     return found[found.versus != '']
 
   found = table(outcomes.values)

@@ -9,7 +9,7 @@ import pytest
 
 from robustness.corruptions.names import SETS
 from robustness.estimates.corruption_error import (
-  excess_ratio,
+  RELATIVE_MCE,
   failure_point,
   failure_severity,
   mean_corruption_error,
@@ -35,9 +35,10 @@ def test_published_errors_give_the_published_mce():
 def test_severities_are_summed_before_the_ratio_and_relative_mce_subtracts_the_clean_errors():
   error, baseline = np.array([[0.1, 0.5], [0.2, 0.2]]), np.array([[0.2, 0.2], [0.1, 0.3]])
   assert mean_corruption_error(error, baseline) == pytest.approx((0.6 / 0.4 + 0.4 / 0.4) / 2)
-  value = excess_ratio(np.array([0.1, 0.5, 0.3]), np.array([0.2, 0.6, 0.5]))
+  relative = RELATIVE_MCE.function
+  value = relative(np.array([0.1, 0.5, 0.3]), np.array([0.2, 0.6, 0.5]))
   assert value == pytest.approx((0.4 / 0.4 + 0.2 / 0.3) / 2)
-  assert math.isnan(excess_ratio(np.array([0.1, 0.5]), np.array([0.2, 0.2])))
+  assert math.isnan(relative(np.array([0.1, 0.5]), np.array([0.2, 0.2])))
   counts = 'errors of 1 corruptions against a baseline of 2'
   refused(counts, mean_corruption_error, [0.1], [0.1, 0.2])
   refused('no error under corruption 1', mean_corruption_error, [0.1, 0.2], [0.1, 0])

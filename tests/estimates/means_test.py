@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.estimates import quantity
 from robustness.estimates.comparison import mcnemar, paired_difference
+from robustness.estimates.corruption_error import MCE
 from robustness.estimates.intervals import (
   CLOPPER_PEARSON,
   clopper_pearson,
@@ -12,8 +14,9 @@ from robustness.estimates.intervals import (
   korn_graubard,
 )
 from robustness.estimates.means import means, share, share_difference
+from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Group, Outcomes, Sums
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, Quantity, errors_at
 from tests.refusals import refused
 
 ERROR = Quantity('error', 'top-1 error', better='lower')
@@ -154,3 +157,25 @@ def test_outcomes_of_other_rows_or_views_than_the_first_classifiers_are_refused(
   for shape in ((3, 6), (2, 7), (3,)):
     values = {'first': np.zeros((3, 7)), 'second': np.zeros(shape)}
     refused(r'outcomes of second have shape .*give \[3 rows, 7 views\]', Outcomes, values, VIEWS)
+
+
+def test_a_quantity_is_refused_with_outcomes_of_another_statistic():
+  ranks = {'first': {'rank': np.arange(12).reshape(3, 4)}, 'second': {'rank': np.ones((3, 4), int)}}
+  views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow']})
+  wrong = Outcomes.of(CLEAN_ERROR, ranks, views)
+  assert means(quantity.ERROR, wrong).value.tolist()[:2] == pytest.approx([11 / 12, 1])
+  assert len(of_means(MCE, wrong)) == 3
+  top5, _ = errors_at(5)
+  for other in (ACCURACY, top5, Quantity('gap', 'gap')):
+    refused(f'{other.name} is of the statistic .*Wrong', means, other, wrong)
+  refused('mCE is of the statistic', of_means, MCE, Outcomes.of(ACCURACY, ranks, views))
+  refused('gap has no statistic', Outcomes.of, Quantity('gap', 'gap'), ranks, views)
+  refused('error has no function of means', of_means, quantity.ERROR, wrong)
+
+
+def test_views_are_combined_before_the_mean():
+  wrong = {'net': np.array([[0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 1]], bool)}
+  outcomes = Outcomes(wrong, pd.DataFrame({'epsilon': [1, 1, 2, np.nan], 'attack': [*'abab']}))
+  under_any = outcomes.combined(('epsilon',), lambda values: values.any(1))
+  assert under_any.views.epsilon.tolist() == [1, 2]
+  assert means(ERROR, under_any, ('epsilon',)).value.tolist() == pytest.approx([2 / 3, 0])

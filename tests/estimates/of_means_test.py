@@ -1,18 +1,21 @@
 """Functions of means: ratio and bootstrap agree with the same by hand."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.estimates.corruption_error import excess_ratio, mean_ratio
-from robustness.estimates.intervals import LOG_RATIO, percentile_interval
-from robustness.estimates.of_means import Units, bootstrap, log_ratio, of_means
+from robustness.estimates.corruption_error import MCE, RELATIVE_MCE
+from robustness.estimates.intervals import percentile_interval
+from robustness.estimates.of_means import MeanRatio, Units, bootstrap, log_ratio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from tests.estimates.means_test import made
 
-MCE = Quantity('mCE', 'mean corruption error', kind='ratio', better='lower')
+GAP = Quantity('gap', 'gap', low=-1, function=lambda means, _: means[..., 0] - means[..., 1])
+mean_ratio, excess_ratio = MCE.function, RELATIVE_MCE.function
 
 
 def of_parts(own: np.ndarray, base: np.ndarray) -> tuple[Units, Units]:
@@ -35,8 +38,7 @@ def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
 def test_mce_against_a_classifier_is_the_linearised_ratio_and_without_its_errors_undefined():
   outcomes = made(n=60)
   where = outcomes.views.corruption != 'clean'
-  common = {'against': 'first', 'method': LOG_RATIO}
-  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), where=where, **common)
+  table = of_means(MCE, outcomes, where=where)
   second, first = outcomes.values['second'], outcomes.values['first']
   own, base = (wrong[:, 1:].reshape(60, 2, 3).mean(2) for wrong in (second, first))
   row = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
@@ -48,7 +50,7 @@ def test_mce_against_a_classifier_is_the_linearised_ratio_and_without_its_errors
   assert (first.value, first.low, first.high, first.method) == (1, 1, 1, 'exact')
   outcomes = made()
   outcomes.values['first'][:, 4:] = False
-  table = of_means(MCE, outcomes, mean_ratio, ('corruption',), against='first', method=LOG_RATIO)
+  table = of_means(MCE, outcomes)
   row = table[table.classifier == 'second'].iloc[0]
   assert np.isnan([row.value, row.low, row.high]).all() and 'undefined' in row.note
 
@@ -76,12 +78,8 @@ def test_a_ratio_over_clusters_adds_half_an_image_and_counts_their_effective_num
   views, site = pd.DataFrame({'x': ['a']}), np.repeat(np.arange(6), sizes)
   rows = {
     k: of_means(
-      MCE,
+      dataclasses.replace(MCE, function=MeanRatio('x')),
       Outcomes({'first': right[:, :1], 'second': right[:, 1:]}, views, clusters=clusters),
-      mean_ratio,
-      ('x',),
-      against='first',
-      method=LOG_RATIO,
     ).iloc[1]
     for k, clusters in {'images': None, 'singles': np.arange(100), 'sites': site}.items()
   }
@@ -99,7 +97,8 @@ def test_a_ratio_over_clusters_adds_half_an_image_and_counts_their_effective_num
 
 def test_relative_mce_has_the_bootstrap_of_all_parts_together():
   outcomes = made(n=200)
-  table = of_means(MCE, outcomes, excess_ratio, ('corruption',), against='first')
+  views = outcomes.views.assign(corruption=outcomes.views.corruption.replace('clean', np.nan))
+  table = of_means(RELATIVE_MCE, dataclasses.replace(outcomes, views=views))
   first, second = (
     np.column_stack([wrong[:, 0], wrong[:, 1:].reshape(200, 2, 3).mean(2)])
     for wrong in outcomes.values.values()
@@ -129,8 +128,7 @@ def test_units_are_clusters():
   right = {'a': generator.random((30, 2)) < 0.5}
   views = pd.DataFrame({'x': [0, 1]})
   outcomes = Outcomes(right, views, clusters=np.repeat(np.arange(6), 5))
-  gap = Quantity('gap', 'gap', low=-1)
-  row = of_means(gap, outcomes, lambda own, base: own[..., 0] - own[..., 1], ('x',)).iloc[0]
+  row = of_means(GAP, outcomes, ('x',)).iloc[0]
   assert (row.n, row.clusters) == (60, 6)
   assert row.value == pytest.approx(right['a'][:, 0].mean() - right['a'][:, 1].mean())
   assert row.low < row.value < row.high
@@ -146,11 +144,8 @@ def test_what_counts_in_no_view_of_the_groups_is_no_unit(clusters):
   outcomes = Outcomes(right, views, dict.fromkeys(right, shown), clusters)
   of_some = {k: v[:8] for k, v in right.items()}
   alone = Outcomes(of_some, views, clusters=None if clusters is None else clusters[:8])
-  given = Quantity('gap', 'gap', low=-1), lambda own, _: own[..., 0] - own[..., 1], ('x',)
-  tables = [
-    of_means(given[0], of, *given[1:], where=np.array([False, True, True]))
-    for of in (outcomes, alone)
-  ]
+  where = np.array([False, True, True])
+  tables = [of_means(GAP, of, ('x',), where=where) for of in (outcomes, alone)]
   pd.testing.assert_frame_equal(*tables)
   assert set(tables[0].n) == {8 if clusters is None else 16}
   assert set(tables[0].clusters) == {8 if clusters is None else 4}

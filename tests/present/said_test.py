@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from robustness.estimates.means import means
-from robustness.estimates.of_means import of_means
+from robustness.estimates.of_means import MeanRatio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
@@ -17,8 +17,21 @@ from tests import said
 from tests.present.made_results import made_results
 
 CHANGE = Quantity('change', 'relative change', 'amount', 'lower', low=0, headline=True)
-RATIO = Quantity('ratio', 'error relative to the first', 'ratio', 'lower', headline=True)
-GAP = Quantity('gap', 'gap of two groups', low=-1, headline=True)
+RATIO = Quantity(
+  'ratio',
+  'error relative to the first',
+  'ratio',
+  'lower',
+  headline=True,
+  function=MeanRatio('corruption'),
+)
+GAP = Quantity(
+  'gap',
+  'gap of two groups',
+  low=-1,
+  headline=True,
+  function=lambda own, _: own[..., 0] - own[..., 1],
+)
 
 
 def of_many_kinds(seed: int, n: int = 60) -> Results:
@@ -36,10 +49,8 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
       means(ERROR, errors, ('corruption', 'severity'), test=True),
       means(ACCURACY, right, ('corruption',)),
       means(CHANGE, Outcomes(sizes, views), ('severity',)),
-      of_means(
-        RATIO, errors, lambda own, base: (own / base).mean(-1), ('corruption',), against='first'
-      ),
-      of_means(GAP, errors, lambda own, _: own[..., 0] - own[..., 1], ('corruption',)),
+      of_means(RATIO, errors),
+      of_means(GAP, errors, ('corruption',)),
     ]
   )
   described = [{'label': label} for label in labels]

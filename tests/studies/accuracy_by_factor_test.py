@@ -10,6 +10,7 @@ import pytest
 from robustness.core.rows import ArrayRows, as_float32
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import ACCURACY, ERROR
 from robustness.evaluation import failures
 from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy_by_factor import AccuracyByFactor
@@ -87,9 +88,10 @@ def test_numbers_of_any_size_have_groups_and_a_frequent_one_its_own(values, size
 
 def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   pose, wrong = np.repeat(['front', 'side'], [10, 190]), np.repeat([0, 1, 0], [10, 19, 171])
-  outcomes = Outcomes(dict.fromkeys('ab', wrong[:, None] == 0), pd.DataFrame(index=range(1)))
+  ranks, view = dict.fromkeys('ab', {'rank': wrong[:, None]}), pd.DataFrame(index=range(1))
+  outcomes = (Outcomes.of(quantity, ranks, view) for quantity in (ACCURACY, ERROR))
   study = AccuracyByFactor(factors=('pose',))
-  found = pd.concat(study._estimates(outcomes, {'pose': pose}))
+  found = pd.concat(study._estimates(*outcomes, {'pose': pose}))
   own, paired = (
     found[(found['quantity'] == 'error_ratio') & (found.versus == of)].iloc[0] for of in ('', 'a')
   )

@@ -97,7 +97,8 @@ def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
   empty = np.zeros(0, int)
   alone = SetOutcomes(np.array([True, False]), empty.astype(bool), empty, empty)
   assert right_within(alone, 2).sum(0).tolist() == [1, 1, 1]
-  assert metrics.static_right(SetOutcomes.stacked({'net': alone})).tolist() == [[True, False]]
+  one = SetOutcomes.stacked({'net': alone})
+  assert metrics.static_right(one, metrics.static_pairs(one)).tolist() == [[True, False]]
   # gaps count by distance and not by position
   outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
   assert right_within(outcomes, 10)[0].tolist() == [1] * 9 + [0, 0]
@@ -120,12 +121,13 @@ def test_the_static_set_is_what_most_models_get_wrong_and_frames_have_a_place_by
   anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
   first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
   second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
-  right = metrics.static_right(made(anchors, [*first, *second]))
+  sets = made(anchors, [*first, *second])
+  right = metrics.static_right(sets, metrics.static_pairs(sets))
   # of equals the nearest, then the earlier; without neighbors the anchor
   assert right.tolist() == [[False, False, True], [False, True, True], [True] * 3]
   outcomes = random_outcomes(4)  # never worse than each model's own
   of_models = right_within(outcomes, 10, include_anchor=False)[..., 10]
-  assert (metrics.static_right(outcomes) >= of_models).all()
+  assert (metrics.static_right(outcomes, metrics.static_pairs(outcomes)) >= of_models).all()
   # frames by anchor and offset
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
   table = metrics.by_offset(outcomes, outcomes.neighbor, outcomes.anchor)
