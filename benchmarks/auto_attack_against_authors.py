@@ -5,11 +5,11 @@ python -m benchmarks.auto_attack_against_authors --weights FILE.th --data FILE.n
 python -m benchmarks.auto_attack_against_authors --weights WORKDIR/checkpoints/LABEL --data FILE.npz
 
 The weights are a published file of a ResNet for CIFAR, or the checkpoint of a training of this
-project, whose arrays the PyTorch twin is given. The first table has the error after each attack, of
+project, from which the PyTorch twin is filled. The first table has the error after each attack, of
 all attacks so far, on the same images, the interval of the paired difference, and how many images
 only one side makes wrong. The second has images a second of both in one run, ours after
-compilation; on a busy machine `--clock processor` counts processor time. Theirs runs attack by
-attack as the package does, each on what is still right, and 'seconds' is by attack.
+compilation; on a busy machine `--clock processor` counts processor time. The package runs
+attack by attack, each on the images that are still right, and 'seconds' has its time by attack.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from flax.traverse_util import flatten_dict
 
 from benchmarks import subject, timing
 from benchmarks.heatmap_against_loops import NETWORK, networks
-from benchmarks.pgd_against_foolbox import ours, paired
+from robustness import parallel
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS, AutoAttack
+from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
+from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
 from robustness.models import catalog
 from robustness.models.classifier import Classifier
@@ -58,16 +60,35 @@ def trained(folder: str) -> tuple[Any, Classifier]:
   return twin, subject.classifier(NETWORK, variables=variables)
 
 
-def own_errors(runner: Evaluator, data: ArrayRows) -> np.ndarray:
-  """Returns the number of the attack that each image falls to, 0 for none needed, int [N]."""
+def evaluator_of_attack(network: Classifier, study: AttackError) -> Evaluator:
+  """Returns the evaluator of the attacked view without the clean one."""
+  views = study.views(network.input_shape)
+  key = random_keys.stream(0, study.name)
+  return Evaluator(network, views, key, parallel.create('jit')).of_views(np.array([1]))
+
+
+def paired(ours: np.ndarray, theirs: np.ndarray) -> list[str]:
+  """Returns how two errors of the same images, bool [N], differ.
+
+  The cells are the interval of the paired difference, the images that only one side makes wrong,
+  and the p value of McNemar's test.
+  """
+  only_theirs, only_ours = int((theirs & ~ours).sum()), int((ours & ~theirs).sum())
+  difference, low, high = paired_difference(only_theirs, only_ours, len(ours))
+  interval = f'{difference:+.4f} ({low:+.4f} to {high:+.4f})'
+  return [interval, f'{only_theirs}, {only_ours}', f'{float(mcnemar(only_theirs, only_ours)):.3g}']
+
+
+def our_stages(runner: Evaluator, data: ArrayRows) -> np.ndarray:
+  """Returns the number of the attack that makes each image wrong, 0 without any, int [N]."""
   shards = runner.shards(data, runner.layout(data.num_examples))
   return np.concatenate([shard['measure/stage'][:, 0] for _, _, shard in shards])
 
 
-def their_errors(
+def their_stages(
   twin: Any, data: ArrayRows, attack: AutoAttack, clock: timing.Clock
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """Returns the same of the authors' package, and seconds by attack."""
+  """Returns the same numbers from the authors' package, and seconds by attack."""
   import autoattack
   import torch
 
@@ -95,44 +116,46 @@ def their_errors(
   stages = VERSIONS[attack.version]
   stage, seconds = np.where(wrong, 0, len(stages) + 1), {}
   for number, name in enumerate(stages, 1):
-    left, begin = np.flatnonzero(stage > len(stages)), clock()
+    right, begin = np.flatnonzero(stage > len(stages)), clock()
     package.attacks_to_run = [THEIRS.get(name, name)]
-    shown = package.run_standard_evaluation(images[left], labels[left]) if len(left) else images[:0]
+    attacked = images[:0]
+    if len(right):
+      attacked = package.run_standard_evaluation(images[right], labels[right])
     with torch.no_grad():
-      fell = left[(package.get_logits(shown).argmax(1) != labels[left]).numpy()]
-    stage[fell] = number
+      wrong = (package.get_logits(attacked).argmax(1) != labels[right]).numpy()
+    stage[right[wrong]] = number
     seconds[name] = clock() - begin
   return stage, seconds
 
 
-def measure(given: Any) -> None:
+def measure(args: Any) -> None:
   """Prints both tables."""
-  settings = {key: getattr(given, key) for key in ('version', 'iterations', 'queries')}
-  attack = AutoAttack(given.norm, given.epsilon, **settings)
+  settings = {key: getattr(args, key) for key in ('version', 'iterations', 'queries')}
+  attack = AutoAttack(args.norm, args.epsilon, **settings)
   study = AttackError(
     attacks=(attack.name,), attack={attack.name: settings}, norm=attack.norm, epsilon=attack.epsilon
   )
-  from_here = pathlib.Path(given.weights).is_dir() and given.weights
-  twin, network = trained(given.weights) if from_here else networks(given.weights)
-  data = subject.rows(network.input_shape, given.images, given.data)
-  runner = ours(network, study)
+  is_checkpoint = args.weights and pathlib.Path(args.weights).is_dir()
+  twin, network = (trained if is_checkpoint else networks)(args.weights)
+  data = subject.rows(network.input_shape, args.images, args.data)
+  runner = evaluator_of_attack(network, study)
   answers = network.predict(data.images).argmax(1)
   missed = ArrayRows(data.images, ((answers + 1) % 10).astype(np.int32), subject.CLASSES)
-  own_errors(runner, missed)  # compiles, and has no image to attack
-  clock = timing.CLOCKS[given.clock]
+  our_stages(runner, missed)  # compiles, and has no image to attack
+  clock = timing.CLOCKS[args.clock]
   begin = clock()
-  own = own_errors(runner, data)
+  ours = our_stages(runner, data)
   taken = clock() - begin
-  other, seconds = their_errors(twin, data, attack, clock)
+  theirs, seconds = their_stages(twin, data, attack, clock)
   lines = []
   for number, name in enumerate(('clean', *VERSIONS[attack.version])):
-    a, b = own <= number, other <= number
+    a, b = ours <= number, theirs <= number
     lines.append([name, f'{a.mean():.4f}', f'{b.mean():.4f}', *paired(a, b)])
   timing.print_table(ERRORS, lines)
-  rate, their_rate = given.images / taken, given.images / sum(seconds.values())
+  rate, their_rate = args.images / taken, args.images / sum(seconds.values())
   by_attack = ', '.join(f'{name} {value:.1f}' for name, value in seconds.items())
   rates = [f'{rate:.3g}', f'{their_rate:.3g}', f'{rate / their_rate:.2f}']
-  timing.print_table(RATES, [[NETWORK, given.images, *rates, by_attack]])
+  timing.print_table(RATES, [[NETWORK, args.images, *rates, by_attack]])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-r"""The battery of CIFAR-10 ÷ as many plain passes, and ÷ the same tasks run one by one.
+r"""The battery of CIFAR-10 ÷ the same number of plain passes, and ÷ its tasks run one by one.
 
 python -m benchmarks.battery
 python -m benchmarks.battery --weights FILE --data IMAGES.npz --images 1000 --heat_map_images 1000
@@ -8,8 +8,8 @@ The reference of a task is what its views take of the network alone: a forward p
 and view, and for an attack a gradient by the image for each step, both by `lax.map` over batches of
 ready images inside one jit, at the best of several batch sizes. `task` is its evaluation, records
 written, with its program compiled; `battery` is the whole run in a new workdir, from the config to
-the report, with programs from the compilation cache, where the tasks before have left them, so
-that it is timed from the first call on. The goal is 0.9 for both.
+the report. Its programs come from the compilation cache, which the tasks before have filled, so it
+is timed from the first call on. The goal is 0.9 for both.
 
 `one by one` is a run of each task alone, in this process: a command each would add its imports.
 """
@@ -46,7 +46,7 @@ BATTERY, ONE_BY_ONE, FORWARD, GRADIENT = 'battery', 'one by one', 'forward', 'gr
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-  """What some evaluation takes of the network alone.
+  """The computations of the network that an evaluation needs.
 
   Attributes:
     forwards: forward passes of one image.
@@ -60,7 +60,7 @@ class Work:
     return Work(self.forwards + other.forwards, self.gradients + other.gradients)
 
   def ratio(self, timings: timing.Timings, name: str) -> timing.Ratio:
-    """Returns the seconds of plain passes ÷ those of a candidate, within each round."""
+    """Returns the seconds of plain passes ÷ the seconds of a candidate, within each round."""
     alone = self.forwards / timings.rates(FORWARD)
     if self.gradients:
       alone = alone + self.gradients / timings.rates(GRADIENT)
@@ -68,21 +68,21 @@ class Work:
 
 
 def work_of(study: Study, rows: Rows) -> Work:
-  """Returns what a study takes of the network alone on some rows."""
+  """Returns the computations of the network that a study of these rows needs."""
   views = len(study.views(rows.image_shape))
   runs = study.runs.values() if isinstance(study, attack_error.AttackError) else ()
-  each = sum(vars(run)['steps'] * study.restarts * len(study.radii) for run in runs)
-  return Work(rows.num_examples * views, rows.num_examples * each)
+  steps = sum(vars(run)['steps'] * study.restarts * len(study.radii) for run in runs)
+  return Work(rows.num_examples * views, rows.num_examples * steps)
 
 
-def config_of(folder: pathlib.Path, given: Any, changes: Sequence[str]) -> dict[str, Any]:
-  """Returns the config of the battery on given or made images and weights, plain values."""
-  [network] = given.networks
-  images = subject.rows((32, 32, 3), given.images, given.data)
+def config_of(folder: pathlib.Path, args: Any, changes: Sequence[str]) -> dict[str, Any]:
+  """Returns the battery's config, plain values, on the images and weights of files or on noise."""
+  [network] = args.networks
+  images = subject.rows((32, 32, 3), args.images, args.data)
   data = folder / 'images.npz'
   stored = np.rint(images.images * 255).astype(np.uint8)
   np.savez(data, images=stored, labels=images.labels, class_names=np.array(subject.CLASSES))
-  weights = given.weights
+  weights = args.weights
   if not weights:
     weights = str(folder / 'weights.safetensors')
     weight_files.save_variables(weights, subject.classifier(network).variables, {})
@@ -93,7 +93,7 @@ def config_of(folder: pathlib.Path, given: Any, changes: Sequence[str]) -> dict[
       '--config.data.source=npz',
       f'--config.data.path={data}',
       '--config.data.num_images=0',
-      f'--config.battery.heat_map.data.num_images={given.heat_map_images}',
+      f'--config.battery.heat_map.data.num_images={args.heat_map_images}',
       f'--config.classifier.name={network}',
       f'--config.classifier.weights={weights}',
       *changes,
@@ -112,14 +112,11 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
   """Returns study and rows of each task that records; tasks that share a recording count once."""
-  known: dict[str, tuple[Study, Rows]] = {}
-  names = set()
+  recorded: dict[str, tuple[str, Study, Rows]] = {}
   for name, task in experiment.measurements.items():
     recording = measure.recording_name(task.study, rows[task.data])
-    if recording not in names:
-      known[name] = task.study, rows[task.data]
-    names.add(recording)
-  return known
+    recorded.setdefault(recording, (name, task.study, rows[task.data]))
+  return {name: (study, task_rows) for name, study, task_rows in recorded.values()}
 
 
 def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
@@ -136,17 +133,17 @@ def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
 def candidates(
   config: dict[str, Any], sizes: Sequence[int], folder: pathlib.Path
 ) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
-  """Returns what is timed, and what each task takes of the network alone."""
+  """Returns what is timed, and the computations of the network that each task needs."""
   experiment = experiments.from_config(config)
   rows = OpenedRows(experiment)
   classifier = builder_for(experiment, rows, folder).build()[0]
   recorded = recordings(experiment, rows)
-  works = {name: work_of(*each) for name, each in recorded.items()}
+  works = {name: work_of(*recording) for name, recording in recorded.items()}
   total = sum(works.values(), Work(0, 0))
-  ways = parallel.create(experiment.execution.parallel)
+  devices = parallel.create(experiment.execution.parallel)
   evaluators = {
-    name: measure.evaluator_for(experiment.execution, study, classifier, own, ways)
-    for name, (study, own) in recorded.items()
+    name: measure.evaluator_for(experiment.execution, study, classifier, task_rows, devices)
+    for name, (study, task_rows) in recorded.items()
   }
   images = rows[experiment.data].in_memory(2**31)
   assert isinstance(images, ArrayRows)
@@ -157,10 +154,12 @@ def candidates(
   plain = {FORWARD: subject.forward(runner, images, best, passes)}
   if total.gradients:
     plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
-  evaluated = {name: subject.written(evaluators[name], own) for name, (_, own) in recorded.items()}
+  evaluated = {
+    name: subject.written(evaluators[name], task_rows) for name, (_, task_rows) in recorded.items()
+  }
   tasks = [alone(config, name) for name in config['battery']['tasks']]
-  whole = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(tasks, total.forwards)}
-  return {**plain, **evaluated, **whole}, {**works, BATTERY: total}
+  runs = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(tasks, total.forwards)}
+  return {**plain, **evaluated, **runs}, {**works, BATTERY: total}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -168,12 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=('resnet20',), images=200, rounds=3, clock=True)
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help='images a device')
   parser.add_argument('--heat_map_images', type=int, default=20)
-  given, changes = parser.parse_known_args(arguments)
+  args, changes = parser.parse_known_args(arguments)
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder)
-    timed, works = candidates(config_of(path, given, changes), given.sizes, path)
-    whole = (BATTERY, ONE_BY_ONE)
-    timings = timing.alternate(timed, given.rounds, timing.CLOCKS[given.clock], cold=whole)
+    timed, works = candidates(config_of(path, args, changes), args.sizes, path)
+    runs = (BATTERY, ONE_BY_ONE)
+    timings = timing.alternate(timed, args.rounds, timing.CLOCKS[args.clock], cold=runs)
   timing.print_table(
     ('task', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),
     [

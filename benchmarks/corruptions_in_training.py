@@ -33,25 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--set', default='extra', choices=list(corruptions.SETS))
   parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--steps', type=int, default=2)
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   page = functions_of_the_page()
-  page['names'] = corruptions.SETS[given.set]  # which both functions draw from
+  page['names'] = corruptions.SETS[args.set]  # which both functions draw from
   candidates: dict[str, subject.Candidate] = {}
   for framework, steps in (('jax', jax_steps), ('torch', torch_steps)):
-    plain, with_corruptions = steps(page, given.batch, given.steps)
-    candidates[framework] = (plain, given.batch * given.steps)
-    candidates[f'{framework}, corrupted'] = (with_corruptions, given.batch * given.steps)
-  timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
+    plain, with_corruptions = steps(page, args.batch, args.steps)
+    candidates[framework] = (plain, args.batch * args.steps)
+    candidates[f'{framework}, corrupted'] = (with_corruptions, args.batch * args.steps)
+  timings = timing.alternate(candidates, args.rounds, timing.CLOCKS[args.clock])
   timing.print_table(
-    (f'{NETWORK}, batch {given.batch}', 'images/s', 'ratio (range)'),
-    ((name, f'{timings.rate(name):.4g}', describe(timings, name)) for name in candidates),
+    (f'{NETWORK}, batch {args.batch}', 'images/s', 'ratio (range)'),
+    (
+      (name, f'{timings.rate(name):.4g}', timing.describe_ratio(timings.ratio(name, plain)))
+      for name, plain in ((name, name.partition(',')[0]) for name in candidates)
+    ),
   )
-
-
-def describe(timings: timing.Timings, name: str) -> str:
-  """Returns the rate of a framework with corruptions ÷ its rate without."""
-  plain = name.partition(',')[0]
-  return timing.describe_ratio(timings.ratio(name, plain)) if plain != name else '1'
 
 
 def functions_of_the_page() -> dict[str, Any]:
@@ -117,9 +114,9 @@ def torch_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, 
 
   def run(corrupts: bool) -> None:
     for number, (batch, label) in enumerate(loader):
-      shown = page['corrupted'](batch, seed=0, step=number) if corrupts else batch
+      images = page['corrupted'](batch, seed=0, step=number) if corrupts else batch
       optimizer.zero_grad()
-      functional.cross_entropy(network(shown.contiguous()), label).backward()
+      functional.cross_entropy(network(images.contiguous()), label).backward()
       optimizer.step()
 
   return lambda: run(False), lambda: run(True)

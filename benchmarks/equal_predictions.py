@@ -6,8 +6,8 @@
 The first command writes each network's probabilities and the images' digest; the second predicts
 the same images with the same weights and prints the share of equal top-1 classes and the largest
 difference of a probability. Without --data and --weights images and weights are noise that NumPy
-draws, the same everywhere; whether classes are equal says little then, for few images lie near a
-boundary or all do.
+draws, the same on every machine. Equal classes then mean little, because either few images or all
+are near a boundary.
 """
 
 from __future__ import annotations
@@ -28,53 +28,50 @@ from robustness.models.weights import digest
 SEPARATOR = '|'
 
 
-def probabilities(name: str, precision: str, given: argparse.Namespace) -> tuple[np.ndarray, str]:
-  """Returns the probabilities of all images, float32 [N, classes], and a digest of what fixes them.
-
-  The digest is that of the weights and the images.
-  """
+def probabilities(name: str, precision: str, args: argparse.Namespace) -> tuple[np.ndarray, str]:
+  """Returns all images' probabilities, float32 [N, classes], and a digest of weights and images."""
   with computing_in(precision) as dtype:
-    network = subject.classifier(name, given.weights, precision=dtype)
-    images = subject.rows(network.input_shape, given.images, given.data).images
+    network = subject.classifier(name, args.weights, precision=dtype)
+    images = subject.rows(network.input_shape, args.images, args.data).images
     predict = jax.jit(lambda w, x: jax.nn.softmax(network.forward(w, x, ())[0]))
     parts = [
-      np.asarray(predict(network.variables, images[first : first + given.batch]))
-      for first in range(0, len(images), given.batch)
+      np.asarray(predict(network.variables, images[first : first + args.batch]))
+      for first in range(0, len(images), args.batch)
     ]
-  shown = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
-  return np.concatenate(parts), f'{digest(network.variables)} {shown}'
+  image_digest = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+  return np.concatenate(parts), f'{digest(network.variables)} {image_digest}'
 
 
-def save(given: argparse.Namespace) -> None:
+def save(args: argparse.Namespace) -> None:
   """Writes the probabilities of every network in every precision."""
   arrays = {}
-  for name in given.networks:
-    for precision in given.precisions:
-      values, identity = probabilities(name, precision, given)
+  for name in args.networks:
+    for precision in args.precisions:
+      values, identity = probabilities(name, precision, args)
       arrays[SEPARATOR.join((name, precision))] = values
       arrays[SEPARATOR.join((name, precision, 'identity'))] = np.array(identity)
-  np.savez(given.save, device=np.array(jax.devices()[0].device_kind), **arrays)
-  print(f'{given.save}: {", ".join(given.networks)} on {jax.devices()[0].device_kind}')
+  np.savez(args.save, device=np.array(jax.devices()[0].device_kind), **arrays)
+  print(f'{args.save}: {", ".join(args.networks)} on {jax.devices()[0].device_kind}')
 
 
-def compare(given: argparse.Namespace) -> None:
+def compare(args: argparse.Namespace) -> None:
   """Prints a line for each saved network and precision, computed here in each of --precisions.
 
   Raises:
-    InputError: weights or images are not those of the file.
+    InputError: weights or images differ from the file.
   """
   table = []
-  with np.load(given.compare, allow_pickle=False) as file:
+  with np.load(args.compare, allow_pickle=False) as file:
     stored = {key: file[key] for key in file.files}
-  there, here = str(stored.pop('device')), jax.devices()[0].device_kind
+  saved_on, device = str(stored.pop('device')), jax.devices()[0].device_kind
   for key in [key for key in stored if key.count(SEPARATOR) == 1]:
     name, saved_in = key.split(SEPARATOR)
-    given.images = len(stored[key])
-    for precision in given.precisions:
-      values, identity = probabilities(name, precision, given)
+    args.images = len(stored[key])
+    for precision in args.precisions:
+      values, identity = probabilities(name, precision, args)
       if identity != str(stored[f'{key}{SEPARATOR}identity']):
         raise InputError(
-          f'{given.compare} has predictions of {name} with other weights or images: give the '
+          f'{args.compare} has predictions of {name} with other weights or images: give the '
           '--weights and --data that it was saved with.'
         )
       equal = values.argmax(1) == stored[key].argmax(1)
@@ -82,8 +79,8 @@ def compare(given: argparse.Namespace) -> None:
       table.append(
         [
           name,
-          f'{saved_in}, {there}',
-          f'{precision}, {here}',
+          f'{saved_in}, {saved_on}',
+          f'{precision}, {device}',
           len(equal),
           f'{equal.mean():.6f}',
           f'{difference.max():.2g}',
@@ -108,14 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
   """Saves or compares."""
   names = ('resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16')
   parser = subject.options(__doc__, networks=names, images=256)
-  way = parser.add_mutually_exclusive_group(required=True)
-  way.add_argument('--save', type=pathlib.Path, help='.npz file to write')
-  way.add_argument('--compare', type=pathlib.Path, help='file that --save wrote')
+  action = parser.add_mutually_exclusive_group(required=True)
+  action.add_argument('--save', type=pathlib.Path, help='.npz file to write')
+  action.add_argument('--compare', type=pathlib.Path, help='file that --save wrote')
   precisions = list(PRECISIONS)
   parser.add_argument('--precisions', nargs='+', default=['float32'], choices=precisions)
   parser.add_argument('--batch', type=int, default=64)
-  given = parser.parse_args(arguments)
-  (save if given.save else compare)(given)
+  args = parser.parse_args(arguments)
+  (save if args.save else compare)(args)
 
 
 if __name__ == '__main__':

@@ -5,14 +5,11 @@ python -m benchmarks.forward_against_pytorch --networks vit_b16 bit_r101x3 --ima
 
 Ours is one jit over all devices (one a core on a CPU); PyTorch gets all cores and the better of its
 two memory formats. Both get the same batch, of `--images` pictures of the architecture's size, and
-take turns. The second table gives import time and peak memory, each in a process of its own, the
-memory from a file with PyTorch's weights of the largest network to its prediction of one picture;
-`--largest ''` leaves it out.
-On a machine with other work,
+take turns. On a machine with other work,
 `taskset -c 0 python -m benchmarks.forward_against_pytorch --clock processor` compares the seconds
 that one core computes.
 
-Peers are those of `tests.models.peer_networks`: timm's networks, torchvision's SqueezeNets and
+The peers are in `tests.models.peer_networks`: timm's networks, torchvision's SqueezeNets and
 VGGs, open_clip's image towers with a linear head (extra `parity`), and CIFAR ResNets written in
 PyTorch for the tests; `small_cnn` has no peer and is left out.
 """
@@ -20,9 +17,6 @@ PyTorch for the tests; `small_cnn` has no peer and is left out.
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +29,6 @@ from robustness.models import catalog
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 NETWORKS = tuple(catalog.ARCHITECTURES)
-LARGEST = 'bit_r101x3'
 
 
 def peer(name: str) -> Any | None:
@@ -48,9 +41,9 @@ def peer(name: str) -> Any | None:
   return PEERS[name].build(len(subject.CLASSES), height).eval()
 
 
-def ours(name: str, images: np.ndarray, file: str = '') -> Callable[[], object]:
-  """Returns a forward pass of our network on all devices, with the weights of a file or random."""
-  network = subject.classifier(name, file)
+def ours(name: str, images: np.ndarray) -> Callable[[], object]:
+  """Returns a forward pass of our network on all devices, with random weights."""
+  network = subject.classifier(name)
   devices = parallel.create('jit', len(images))
   predict = devices.compile(
     lambda variables, batch: network.forward(variables, batch, ())[0], (REPLICATED, BATCH), BATCH
@@ -82,12 +75,14 @@ def measure(
     return None
   shape = catalog.get(name).input_shape
   images = np.random.default_rng(0).random((count, *shape), np.float32)
-  ways = {
+  formats = {
     label: (theirs(network, images, last), count)
     for label, last in (('contiguous', False), ('channels last', True))
   }
-  best = timing.fastest(ways, 1, clock)
-  timings = timing.alternate({'ours': (ours(name, images), count), best: ways[best]}, rounds, clock)
+  best = timing.fastest(formats, 1, clock)
+  timings = timing.alternate(
+    {'ours': (ours(name, images), count), best: formats[best]}, rounds, clock
+  )
   return [
     name,
     f'{timings.rate("ours"):.3g}',
@@ -97,60 +92,16 @@ def measure(
   ]
 
 
-def in_process(code: str) -> tuple[float, float]:
-  """Returns what code in a new process prints last: seconds of its own and peak MB."""
-  begin = 'import time; start = time.perf_counter()\n'
-  end = (
-    '\nstatus = open("/proc/self/status").read()\n'  # a new program's own peak, unlike rusage
-    'print(time.perf_counter() - start, int(status.split("VmHWM:")[1].split()[0]) / 1024)'
-  )
-  answer = subprocess.run(
-    [sys.executable, '-c', begin + code + end], capture_output=True, text=True, check=True
-  )
-  taken, peak = answer.stdout.split()[-2:]
-  return float(taken), float(peak)
-
-
-def footprint(largest: str) -> list[list[object]]:
-  """Returns the rows of the second table: ours, PyTorch's and their ratio."""
-  here = 'from benchmarks import forward_against_pytorch as b; import numpy as np\n'
-  images = f'images = np.zeros((1, *b.catalog.get({largest!r}).input_shape), np.float32)\n'
-  rows: list[list[object]] = []
-  with tempfile.TemporaryDirectory() as folder:
-    file = f'{folder}/weights.pt'
-    network = f'import torch; network = b.peer({largest!r})\n'
-    in_process(here + network + f'torch.save(network.state_dict(), {file!r})')
-    read = f'network.load_state_dict(torch.load({file!r}, weights_only=True))\n'
-    codes = {
-      'import, s': (
-        'from robustness.models import catalog, classifier, weights',
-        "from tests.models.peers import peer; peer('timm')",
-      ),
-      f'peak memory of {largest}, MB': (
-        here + images + f'b.ours({largest!r}, images, {file!r})()',
-        here + images + network + read + 'b.theirs(network, images, False)()',
-      ),
-    }
-    for what, pair in codes.items():
-      own, other = (in_process(code)[0 if what.startswith('import') else 1] for code in pair)
-      rows.append([what, f'{own:.4g}', f'{other:.4g}', f'{own / other:.3g}'])
-  return rows
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=NETWORKS, images=8, rounds=5, clock=True)
-  parser.add_argument('--largest', default=LARGEST, help='whose peak memory is measured')
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   row = functools.partial(
-    measure, count=given.images, rounds=given.rounds, clock=timing.CLOCKS[given.clock]
+    measure, count=args.images, rounds=args.rounds, clock=timing.CLOCKS[args.clock]
   )
   timing.print_table(
     ('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format", 'ratio'),
-    filter(None, map(row, given.networks)),
+    filter(None, map(row, args.networks)),
   )
-  if given.largest:
-    print()
-    timing.print_table(('', 'ours', 'PyTorch', 'ratio'), footprint(given.largest))
 
 
 if __name__ == '__main__':

@@ -91,8 +91,8 @@ def bits(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
     return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
 
   kinds = ('threefry2x32', 'rbg')
-  ours, others = (call(draws, jax.random.key(0, impl=kind)) for kind in kinds)
-  return ours, others
+  threefry, rbg = (call(draws, jax.random.key(0, impl=kind)) for kind in kinds)
+  return threefry, rbg
 
 
 def transfer(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
@@ -113,17 +113,17 @@ KINDS = {
   'bits': (bits, SHAPES, 'Threefry', 'rbg'),
   'transfer': (transfer, SHAPES, 'uint8', 'float32'),
 }
-"""Of each kind: the pair, the sizes, what the first and the second are called."""
+"""The kinds, each with its pair, the sizes, and the names of the first and the second function."""
 ONE_PRECISION = ('bits', 'transfer')
 
 
-def measure(kind: str, size: tuple[int, ...], precision: str, given: Any) -> dict[str, Any]:
+def measure(kind: str, size: tuple[int, ...], precision: str, args: Any) -> dict[str, Any]:
   """Returns the times of a pair, microseconds a row, and how many times as fast the first is."""
   pair, _, *names = KINDS[kind]
   with computing_in(precision) as dtype:
-    ways = dict(zip(names, pair(size, jnp.dtype(dtype), given.batch), strict=True))
+    calls = dict(zip(names, pair(size, jnp.dtype(dtype), args.batch), strict=True))
     timings = timing.alternate(
-      {name: (way, given.batch) for name, way in ways.items()}, given.rounds
+      {name: (call, args.batch) for name, call in calls.items()}, args.rounds
     )
   return {
     'kind': kind,
@@ -141,21 +141,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--precisions', nargs='+', default=precisions, choices=precisions)
   parser.add_argument('--batch', type=int, default=128)
   parser.add_argument('--json', default='', help='file to which a line is added for each row')
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   device = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__}
   print(f'{device["device"]}, JAX {device["jax"]}', flush=True)
   table = []
   for kind in KINDS:
     for size in KINDS[kind][1]:
-      for precision in given.precisions[: 1 if kind in ONE_PRECISION else None]:
-        line = measure(kind, size, precision, given)
+      for precision in args.precisions[: 1 if kind in ONE_PRECISION else None]:
+        line = measure(kind, size, precision, args)
         (first, quick), (second, slow) = line['microseconds'].items()
         times = (f'{first}: {quick:.4g}', f'{second}: {slow:.4g}')
         ratio = timing.describe_ratio(line['ratio'])
         table.append([kind, ' × '.join(map(str, size)), precision, *times, ratio])
         print(*table[-1], flush=True)
-        if given.json:
-          with open(given.json, 'a') as file:
+        if args.json:
+          with open(args.json, 'a') as file:
             file.write(f'{json.dumps({**device, **line})}\n')
   timing.print_table(
     ('kind', 'size', 'precision', 'ours, µs a row', 'other, µs a row', 'ratio'), table

@@ -16,8 +16,9 @@ network and precision, and a line of JSON with all their numbers:
 
 `training` takes compiled steps at several batches, three forward passes counted an image. float32
 is without TF32 (`jax_default_matmul_precision`), tf32 with it, which JAX takes on its own; bfloat16
-is `config.precision`. Every size, step and batch is a program of its own, for which XLA tries
-convolutions for 5 to 30 seconds on a GPU: fewer of them, or of the networks, end sooner. --trace
+is `config.precision`. Every size, step and batch is a separate program, for which XLA tries
+convolutions for 5 to 30 seconds on a GPU: with fewer of them, or fewer networks, the command ends
+sooner. --trace
 writes a profile of one evaluation, or of one round of steps, for each, to be opened in Perfetto or
 XProf. On a CPU, small: --studies heat_map --networks small_cnn --images 16 --views 3 --sizes 2
 --rows 4 --matrices 32 --rounds 1.
@@ -85,14 +86,14 @@ class Measured:
   rows: Callable[[tuple[int, int, int], int], ArrayRows] = subject.stored_rows
   attacks: bool = False
 
-  def evaluator(self, network: Classifier, given: argparse.Namespace) -> Evaluator:
+  def evaluator(self, network: Classifier, args: argparse.Namespace) -> Evaluator:
     """Returns the evaluator of some views of the study."""
-    evaluator = subject.evaluator(network, self.study(given), given.views)
+    evaluator = subject.evaluator(network, self.study(args), args.views)
     return evaluator.of_views(np.array([1])) if self.attacks else evaluator
 
-  def plain(self, given: argparse.Namespace) -> dict[str, int]:
+  def plain(self, args: argparse.Namespace) -> dict[str, int]:
     """Returns what a view of a row takes at least: how many passes of each kind of `PLAIN`."""
-    return {'forward': 1, **({'gradient': given.attack_steps} if self.attacks else {})}
+    return {'forward': 1, **({'gradient': args.attack_steps} if self.attacks else {})}
 
 
 PLAIN = {'forward': (subject.forward, 1), 'gradient': (subject.gradient, 2)}
@@ -106,7 +107,7 @@ STUDIES: Mapping[str, Measured] = {
     lambda _: si_score.SiScore(factor='cross', xs=PLACES, ys=PLACES), 0.9, scene_rows
   ),
   'pgd': Measured(
-    lambda given: attack_error.AttackError(attack={'pgd': {'steps': given.attack_steps}}),
+    lambda args: attack_error.AttackError(attack={'pgd': {'steps': args.attack_steps}}),
     0.9,
     attacks=True,
   ),
@@ -124,18 +125,18 @@ def evaluation(
     step: rows a device, views, and views at once; by default as a run takes them.
   """
   rows_at_once, views, at_once = step
-  chosen = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
+  evaluator = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
   block = min(rows.num_examples, rows_at_once * evaluator.parallel.num_devices)
-  return subject.discarded(chosen, rows, block, views)
+  return subject.discarded(evaluator, rows, block, views)
 
 
-def steps(evaluator: Evaluator, given: argparse.Namespace) -> dict[str, tuple[int, int, int]]:
+def steps(evaluator: Evaluator, args: argparse.Namespace) -> dict[str, tuple[int, int, int]]:
   """Returns the steps that are tried, by what the table calls them."""
   return {
     f'{rows} × {views} views, {at_once} at once': (rows, views, at_once)
-    for rows in given.rows
-    for views in sorted({min(views, len(evaluator.views)) for views in given.chunks})
-    for at_once in sorted({min(at_once, views) for at_once in given.at_once})
+    for rows in args.rows
+    for views in sorted({min(views, len(evaluator.views)) for views in args.chunks})
+    for at_once in sorted({min(at_once, views) for at_once in args.at_once})
   }
 
 
@@ -144,54 +145,55 @@ def quickest(candidates: Mapping[str, subject.Candidate]) -> subject.Candidate:
   return candidates[timing.fastest(candidates)]
 
 
-def matrices(dtype: str, given: argparse.Namespace) -> subject.Candidate:
-  """Returns the products whose rate is highest, of one device, and their operations."""
-  return quickest({str(size): product(size, dtype) for size in given.matrices})
+def matrices(dtype: str, args: argparse.Namespace) -> subject.Candidate:
+  """Returns the matrix products with the highest rate on one device, and their operations."""
+  return quickest({str(size): product(size, dtype) for size in args.matrices})
 
 
-def measure(name: str, network: str, precision: str, given: argparse.Namespace) -> Line:
+def measure(study_name: str, network: str, precision: str, args: argparse.Namespace) -> Line:
   """Returns all numbers of one study, network and precision."""
-  measured = STUDIES[name]
+  measured = STUDIES[study_name]
   with computing_in(precision) as dtype:
-    classifier = subject.classifier(network, given.weights, precision=dtype)
-    rows = measured.rows(classifier.input_shape, given.images)
-    evaluator = measured.evaluator(classifier, given)
+    classifier = subject.classifier(network, args.weights, precision=dtype)
+    rows = measured.rows(classifier.input_shape, args.images)
+    evaluator = measured.evaluator(classifier, args)
     as_run, passes = evaluation(evaluator, rows)
     plain = {
       kind: quickest(
-        {str(n): PLAIN[kind][0](evaluator, rows, n, min(passes, given.passes)) for n in given.sizes}
+        {str(n): PLAIN[kind][0](evaluator, rows, n, min(passes, args.passes)) for n in args.sizes}
       )
-      for kind in measured.plain(given)
+      for kind in measured.plain(args)
     }
-    ways = {step: evaluation(evaluator, rows, n) for step, n in steps(evaluator, given).items()}
-    tried = timing.alternate(ways, 2)
-    best = max(ways, key=tried.rate)
-    others = {
+    tries = {step: evaluation(evaluator, rows, n) for step, n in steps(evaluator, args).items()}
+    tried = timing.alternate(tries, 2)
+    best = max(tries, key=tried.rate)
+    candidates = {
+      **plain,
       'study': (as_run, passes),
       'written': subject.written(evaluator, rows),
-      'best': ways[best],
-      'matrices': matrices(dtype, given),
+      'best': tries[best],
+      'matrices': matrices(dtype, args),
     }
-    timings = timing.alternate({**plain, **others}, given.rounds)
-    with traced(given, f'{name}-{network}-{precision}'):
+    timings = timing.alternate(candidates, args.rounds)
+    with traced(args, f'{study_name}-{network}-{precision}'):
       as_run()
-    parts = step_parts.microseconds(evaluator, rows, given.rounds)
+    parts = step_parts.microseconds(evaluator, rows, args.rounds)
     flop = operations(classifier)
-  needed = measured.plain(given)
+  needed = measured.plain(args)
   least = sum(needed[kind] / timings.rates(kind) for kind in plain)
   flop_a_view = flop * sum(needed[kind] * PLAIN[kind][1] for kind in plain)
   peak = timings.rate('matrices') * devices()
   return {
-    'study': name,
+    'study': study_name,
     'network': network,
     'precision': precision,
-    'images_per_second': {way: timings.rate(way) for way in (*plain, 'study', 'best')},
+    'images_per_second': {name: timings.rate(name) for name in (*plain, 'study', 'best')},
     'ratio': {
-      way: timing.spread(timings.rates(way) * least) for way in ('study', 'written', 'best')
+      name: timing.spread(timings.rates(name) * least) for name in ('study', 'written', 'best')
     },
     'goal': measured.goal,
     'best_step': best,
-    'steps': {step: tried.rate(step) for step in ways},
+    'steps': {step: tried.rate(step) for step in tries},
     'parts_microseconds': parts,
     'flop_a_pass': flop,
     'matrix_flop_per_second': peak,
@@ -202,15 +204,15 @@ def measure(name: str, network: str, precision: str, given: argparse.Namespace) 
   }
 
 
-def measure_training(network: str, precision: str, batch: int, given: argparse.Namespace) -> Line:
+def measure_training(network: str, precision: str, batch: int, args: argparse.Namespace) -> Line:
   """Returns the numbers of the compiled training step at one batch size."""
   with computing_in(precision) as dtype:
     rows = subject.stored_rows(catalog.get(network).input_shape, batch)
-    task = subject.training(network, rows, batch, given.training_steps, dtype)
-    step = subject.bare_steps(task, given.training_steps)
-    candidates = {'step': step, 'matrices': matrices(dtype, given)}
-    timings = timing.alternate(candidates, given.rounds)
-    with traced(given, f'{TRAINING}-{network}-{precision}-{batch}'):
+    task = subject.training(network, rows, batch, args.training_steps, dtype)
+    step = subject.bare_steps(task, args.training_steps)
+    candidates = {'step': step, 'matrices': matrices(dtype, args)}
+    timings = timing.alternate(candidates, args.rounds)
+    with traced(args, f'{TRAINING}-{network}-{precision}-{batch}'):
       step[0]()
     flop = 3 * operations(subject.classifier(network, precision=dtype))
   shares = timings.rates('step') * flop / (timings.rates('matrices') * devices())
@@ -227,12 +229,12 @@ def measure_training(network: str, precision: str, batch: int, given: argparse.N
 
 
 @contextlib.contextmanager
-def traced(given: argparse.Namespace, name: str) -> Iterator[None]:
+def traced(args: argparse.Namespace, name: str) -> Iterator[None]:
   """Writes a profile of what happens inside to a folder of `--trace`, if that is given."""
-  if not given.trace:
+  if not args.trace:
     yield
     return
-  with jax.profiler.trace(str(pathlib.Path(given.trace) / name)):
+  with jax.profiler.trace(str(pathlib.Path(args.trace) / name)):
     yield
 
 
@@ -244,7 +246,7 @@ def print_studies(lines: Sequence[Line]) -> None:
       *(line[key] for key in about),
       f'{line["images_per_second"]["forward"]:.0f}',
       f'{line["images_per_second"]["study"]:.0f}',
-      *(timing.describe_ratio(line['ratio'][way]) for way in ('study', 'written')),
+      *(timing.describe_ratio(line['ratio'][name]) for name in ('study', 'written')),
       f'{timing.describe_ratio(line["ratio"]["best"])} at {line["best_step"]}',
       line['goal'],
       f'{line["flop_a_pass"] / 1e6:.1f}',
@@ -334,23 +336,23 @@ def options() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Measures, writes lines of JSON as they come, and prints the tables."""
-  given = options().parse_args(arguments)
+  args = options().parse_args(arguments)
   device = ', '.join(sorted({device.device_kind for device in jax.devices()}))
   print(f'{device}, {jax.device_count()} devices, JAX {jax.__version__}', flush=True)
   lines: list[Line] = []
-  for study in given.studies:
-    for network in given.networks:
-      for precision in given.precisions:
+  for study in args.studies:
+    for network in args.networks:
+      for precision in args.precisions:
         print(f'{study}, {network}, {precision} …', flush=True)
         if study == TRAINING:
-          own = [measure_training(network, precision, batch, given) for batch in given.batches]
+          measured = [measure_training(network, precision, batch, args) for batch in args.batches]
         else:
-          own = [measure(study, network, precision, given)]
-        lines += own
-        if given.json:
+          measured = [measure(study, network, precision, args)]
+        lines += measured
+        if args.json:
           facts = {'device': device, 'devices': jax.device_count(), 'jax': jax.__version__}
-          with open(given.json, 'a') as file:
-            file.writelines(f'{json.dumps({**facts, **line})}\n' for line in own)
+          with open(args.json, 'a') as file:
+            file.writelines(f'{json.dumps({**facts, **line})}\n' for line in measured)
   trainings = [line for line in lines if line['study'] == TRAINING]
   if studies := [line for line in lines if line['study'] != TRAINING]:
     print_studies(studies)

@@ -1,9 +1,9 @@
-"""Heat map ÷ loops over frequencies, in float32: in JAX, and in PyTorch as it is used and at best.
+"""Heat map ÷ loops over frequencies, in float32, in JAX and in PyTorch.
 
 python -m benchmarks.heatmap_against_loops --weights FILE --data IMAGES.npz
 python -m benchmarks.heatmap_against_loops --networks small_cnn resnet20 resnet56
 
-All get the same weights, images, waves, clipping and signs and must give the same predictions. Ours
+All use the same weights, images, waves, clipping and signs and must make the same predictions. Ours
 computes the distinct frequencies (514 of 32 × 32) and the clean view. The time of a whole map is
 the time for each frequency of a few × their number. The goal is 2.
 
@@ -14,21 +14,17 @@ PyTorch, for ResNets for CIFAR and where it is installed, takes the half-plane o
 bases, and for each a fresh DataLoader pass: add the cosine wave with a random sign for each image
 and channel, clip to [0, 1], normalise, predict.
 
-`package`: as the public package does it, image by image in the data set's transform, with the
-better of its batch size (512) and 128, in this process (on two cores workers only cost); without
-the files that it reads anew for every basis. `best`: noise and normalisation a batch at a time, the
-best of several batch sizes and of two memory formats.
+`torch`: noise and normalisation a batch at a time, the best of several batch sizes and of two
+memory formats.
 
-What bounds the ratio to `best` on a CPU: both spend nearly all their time in the same convolutions,
-so it is (544 / 515) × (our forward rate ÷ PyTorch's), and PyTorch's channels-last convolutions of
-this network (oneDNN) are the faster ones on some processors. Symmetry alone gives 1.06. What
-`package` loses beyond that it loses to Python, for every image of every basis.
+On a CPU both spend nearly all their time in the same convolutions, so the ratio to `torch` is
+(544 / 515) × (our forward rate ÷ PyTorch's), and PyTorch's channels-last convolutions of this
+network (oneDNN) are the faster ones on some processors. Symmetry alone is a factor of 1.06.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import itertools
 import os
@@ -39,7 +35,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from PIL import Image
 
 from benchmarks import subject, timing
 from robustness.core import random_keys
@@ -60,9 +55,8 @@ except ImportError:
 
 NETWORK, NETWORKS = 'resnet20', ('small_cnn', 'resnet20')
 SIZES = (64, 128, 256, 500)
-PACKAGE_SIZES = (128, 512)
 TOLERATED = 0.002
-"""Share of predictions that may differ: two ways of rounding turn a tie the other way."""
+"""Share of predictions that may differ, because rounding decides ties."""
 
 
 Predict = Callable[[Any, jax.Array], jax.Array]
@@ -97,10 +91,10 @@ def loop(
   """Returns predictions [rows, bases], a batch and a frequency at a time."""
   variables, answers = jax.device_put(runner.classifier.variables), []
   parts = [slice(at, at + batch_size) for at in range(0, rows.num_examples, batch_size)]
-  for noise, own in zip(waves(runner, rows)[..., None], signs[1:], strict=True):
-    shown = (np.clip(rows.images[p] + noise * own[p][:, None, None, :], 0, 1) for p in parts)
-    answers.append([np.asarray(predict(variables, jax.device_put(x))) for x in shown])
-  return np.stack([np.concatenate(own) for own in answers], 1)
+  for noise, sign in zip(waves(runner, rows)[..., None], signs[1:], strict=True):
+    noisy = (np.clip(rows.images[p] + noise * sign[p][:, None, None, :], 0, 1) for p in parts)
+    answers.append([np.asarray(predict(variables, jax.device_put(x))) for x in noisy])
+  return np.stack([np.concatenate(batches) for batches in answers], 1)
 
 
 def heat_map(evaluator: Evaluator, rows: ArrayRows) -> np.ndarray:
@@ -140,7 +134,7 @@ def networks(file: str, name: str = NETWORK) -> tuple[Any, Any]:
 def torch_map(
   network: Any, runner: Evaluator, rows: ArrayRows, signs: np.ndarray
 ) -> Callable[..., np.ndarray]:
-  """Returns the loop over bases in PyTorch, which gives predictions [rows, bases].
+  """Returns the loop over bases in PyTorch, which returns predictions [rows, bases].
 
   Args:
     network: takes normalised images [B, C, H, W].
@@ -150,105 +144,71 @@ def torch_map(
   architecture = catalog.get(runner.classifier.name)
   mean, std = (torch.tensor(x)[:, None, None] for x in (architecture.mean, architecture.std))
   images = torch.from_numpy(rows.images.transpose(0, 3, 1, 2).copy())
-  labels, pictures = torch.from_numpy(rows.labels), np.round(rows.images * 255).astype(np.uint8)
   bases = torch.from_numpy(waves(runner, rows)), torch.from_numpy(signs[1:].copy())
 
-  def predict(batch_size: int, channels_last: bool = False, by_image: bool = False) -> np.ndarray:
-    """With `by_image` the work on an image is done in the data set, one image at a time."""
+  def predict(batch_size: int, channels_last: bool) -> np.ndarray:
     layout, answers = torch.channels_last if channels_last else torch.contiguous_format, []
     formatted = network.to(memory_format=layout)
 
-    def shown(wave: Any, own: Any) -> Iterator[Any]:
-      if by_image:
-        data = Transformed(pictures, labels, wave, own, mean, std)
-        yield from (batch for batch, _ in DataLoader(data, batch_size))
-        return
-      for batch, _, sign in DataLoader(TensorDataset(images, labels, own), batch_size):
+    def noisy_batches(wave: Any, signs: Any) -> Iterator[Any]:
+      for batch, sign in DataLoader(TensorDataset(images, signs), batch_size):
         noisy = (batch + wave * sign[:, :, None, None]).clamp(0, 1)
         yield ((noisy - mean) / std).contiguous(memory_format=layout)
 
     with torch.inference_mode():
       for pair in zip(*bases, strict=True):
-        answers.append(np.concatenate([formatted(x).argmax(1).numpy() for x in shown(*pair)]))
+        batches = noisy_batches(*pair)
+        answers.append(np.concatenate([formatted(x).argmax(1).numpy() for x in batches]))
     return np.stack(answers, 1)
 
   return predict
 
 
-@dataclasses.dataclass(frozen=True)
-class Transformed:
-  """A data set of uint8 pictures [N, H, W, C] with the transforms: to a tensor, noise (a wave
-  [H, W] times signs [N, C]), clip, normalise."""
-
-  pictures: np.ndarray
-  labels: Any
-  wave: Any
-  signs: Any
-  mean: Any
-  std: Any
-
-  def __len__(self) -> int:
-    return len(self.pictures)
-
-  def __getitem__(self, index: int) -> tuple[Any, Any]:
-    picture = Image.fromarray(self.pictures[index])
-    image = torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous().float().div(255)
-    noise = self.wave[None].repeat(len(image), 1, 1)
-    for channel, sign in enumerate(self.signs[index]):
-      noise[channel] *= sign
-    shown = torch.clamp(image + noise, 0.0, 1.0)
-    return shown.sub(self.mean).div(self.std), self.labels[index]
-
-
-def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
+def measure(name: str, args: argparse.Namespace) -> list[list[object]]:
   """Returns the rows of one network."""
   with_torch = torch is not None and name in subject.CIFAR_RESNETS
   if with_torch:
-    torch_network, network = networks(given.weights, name)
+    torch_network, network = networks(args.weights, name)
   else:
-    network = subject.classifier(name, given.weights)
-  rows = subject.rows(network.input_shape, given.images, given.data)
-  runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), given.frequencies)
+    network = subject.classifier(name, args.weights)
+  rows = subject.rows(network.input_shape, args.images, args.data)
+  runner = subject.evaluator(network, FourierHeatmap(phase='cosine', clip=True), args.frequencies)
   signs, timed = draw_signs(runner, rows), len(runner.views) - 1
   predict = jax.jit(lambda variables, x: network.forward(variables, x, ())[0].argmax(-1))
   groups: list[dict[str, subject.Candidate]] = [
     {
       f'loop: {size}': (functools.partial(loop, runner, rows, signs, predict, size), timed)
-      for size in given.sizes
+      for size in args.sizes
     }
   ]
   if with_torch:
     theirs = torch_map(torch_network, runner, rows, signs)
     groups += [
       {
-        f'package: {size}': (functools.partial(theirs, size, by_image=True), timed)
-        for size in PACKAGE_SIZES
-      },
-      {
-        f'best: {size}{", channels last" if last else ""}': (
+        f'torch: {size}{", channels last" if last else ""}': (
           functools.partial(theirs, size, last),
           timed,
         )
-        for size, last in itertools.product(given.sizes, (False, True))
-      },
+        for size, last in itertools.product(args.sizes, (False, True))
+      }
     ]
-  ways = {name: group[name] for group in groups for name in [timing.fastest(group, 1)]}
+  peers = {name: group[name] for group in groups for name in [timing.fastest(group, 1)]}
   timings = timing.alternate(
-    {**ways, 'ours': (subject.written(runner, rows)[0], timed + 1)}, given.rounds
+    {**peers, 'ours': (subject.written(runner, rows)[0], timed + 1)}, args.rounds
   )
   height, width, _ = rows.image_shape
   views = len(distinct_frequencies(height, width)) + 1
   table: list[list[object]] = []
   ours = heat_map(runner, rows)
-  for way, (predicted, _) in ways.items():
-    bases = height * (width if way.startswith('loop') else width // 2 + 1)
-    ratio = timings.ratio('ours', way)
+  for peer, (predicted, _) in peers.items():
+    bases = height * (width if peer.startswith('loop') else width // 2 + 1)
+    ratio = timings.ratio('ours', peer)
     difference = check(ours, predicted(), rows.labels)
     table.append(
       [
         name,
-        way,
-        f'{bases / timings.rate(way):.0f}',
+        peer,
+        f'{bases / timings.rate(peer):.0f}',
         f'{views / timings.rate("ours"):.0f}',
         timing.describe_ratio(timing.scaled(ratio, bases / views)),
         timing.describe_ratio(ratio),
@@ -261,7 +221,7 @@ def measure(name: str, given: argparse.Namespace) -> list[list[object]]:
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=NETWORKS, images=1000, frequencies=4, rounds=5)
   parser.add_argument('--sizes', type=int, nargs='+', default=list(SIZES), help="loops' batches")
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   timing.print_table(
     (
       'network',
@@ -272,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'ratio, each frequency',
       'largest difference of an error',
     ),
-    [row for name in given.networks for row in measure(name, given)],
+    [row for name in args.networks for row in measure(name, args)],
   )
 
 

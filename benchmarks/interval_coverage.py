@@ -1,13 +1,13 @@
 """How often intervals cover the true value, for few and many images, in simulations.
 
-Images of a made population are easy or hard for all views alike, and two classifiers err on much
-the same ones: a latent normal model of 15 corruptions at 5 severities. Samples of n images are
-drawn from it, and every interval that a study reports is computed from each with the study's own
-functions. Coverage is the fraction of samples whose interval holds the population's value; samples
-in which the value is undefined are left out and their fraction is given in brackets. Further tables
-have the mean fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of
-the same images, how often calibration errors are called different, and the coverage of lines
-through few classifiers, of means over few seeds, and of ratios and κ of images that come in sites.
+The population follows a latent normal model of 15 corruptions at 5 severities: an image is easy or
+hard for all views, and two classifiers err on similar images. Samples of n images are drawn from
+it, and the functions of the studies compute every interval that a study reports. Coverage is the
+fraction of samples with an interval that contains the population's value. Samples in which the
+value is undefined are left out; brackets contain their fraction. Further tables have the mean
+fraction of false discoveries of Benjamini and Hochberg's procedure over 75 tests of the same
+images, how often calibration errors are called different, and the coverage of lines through few
+classifiers, of means over few seeds, and of ratios and κ of images that come in sites.
 docs/intervals.md holds the output.
 """
 
@@ -44,7 +44,7 @@ LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 """Mean error of the second classifier, about, by the level of the latent variable."""
 SITES = (7, 15, 60)
 MEANS = (0.28, 0.5, 0.9)
-"""Of shares that seeds have."""
+"""Means of the values that seeds have."""
 
 RHO = Quantity('rho', 'ρ')
 ALEXNET = BASELINES['alexnet']
@@ -56,7 +56,7 @@ CORRUPTED = np.arange(len(VIEWS)) > 0
 
 
 class Errors(NamedTuple):
-  """What a classifier got wrong: bool [N, 15, 5], and [N] when clean."""
+  """The errors of a classifier: bool [N, 15, 5] for corrupted and [N] for clean images."""
 
   corrupted: np.ndarray
   clean: np.ndarray
@@ -77,19 +77,19 @@ class Sample:
   change: np.ndarray
   scenes: np.ndarray
 
-  def of(self, images: np.ndarray) -> Sample:
-    """Returns some images, by position."""
-    first, second = (Errors(e.corrupted[images], e.clean[images]) for e in self.errors)
-    return Sample(first, second, self.change[images], self.scenes[images])
+  def subset(self, indices: np.ndarray) -> Sample:
+    """Returns the images at these indices."""
+    first, second = (Errors(e.corrupted[indices], e.clean[indices]) for e in self.errors)
+    return Sample(first, second, self.change[indices], self.scenes[indices])
 
   @property
   def errors(self) -> tuple[Errors, Errors]:
-    """Both classifiers'."""
+    """The errors of the first and of the second classifier."""
     return self.first, self.second
 
   @property
   def wrong(self) -> Answers:
-    """The same as the studies have them."""
+    """The errors as the studies store them, over clean and corrupted views."""
     values = (
       np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
     )
@@ -105,7 +105,7 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
   """Returns images of a latent normal model.
 
   Args:
-    level: of the latent variable, above 0 of which a view is wrong.
+    level: mean of the latent variable; a view is wrong where the variable is above 0.
     seed: of all draws.
     size: number of images.
     shift: how much worse the second classifier is under the last five corruptions, and half of it
@@ -116,13 +116,13 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
   harder = np.linspace(-0.6, 0.6, CORRUPTIONS)[:, None] + np.linspace(-0.6, 0.6, SEVERITIES)
   worse = shift * (np.arange(CORRUPTIONS) >= 10)[:, None]
   errors = []
-  for own_shift in (0.0, 1.0):
+  for is_second in (0.0, 1.0):
     image = 0.85 * shared + 0.53 * generator.normal(size=(size, 1, 1))
     view = 0.5 * generator.normal(size=(size, CORRUPTIONS, 1))
     view = view + 0.6 * generator.normal(size=(size, CORRUPTIONS, SEVERITIES))
-    clean = image[:, 0, 0] + 0.6 * generator.normal(size=size) + own_shift * shift / 2
+    clean = image[:, 0, 0] + 0.6 * generator.normal(size=size) + is_second * shift / 2
     errors.append(
-      Errors(level + harder + own_shift * worse + image + view > 0, level - 1 + clean > 0)
+      Errors(level + harder + is_second * worse + image + view > 0, level - 1 + clean > 0)
     )
   change = np.exp(0.5 * shared[:, 0, 0] + 0.3 * generator.normal(size=size))
   scenes = generator.random((size, CORRUPTIONS * SEVERITIES)) < generator.uniform(
@@ -177,25 +177,27 @@ SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quanti
 
 
 def coverage(
-  quantity: Callable[[Sample], Any], whole: Sample, n: int, samples: int, seed: int = 1
+  quantity: Callable[[Sample], Any], images: Sample, n: int, samples: int, seed: int = 1
 ) -> tuple[float, float, float]:
   """Returns coverage, median width, and the fraction of samples without an interval.
 
   Args:
     quantity: from a sample to a number with its interval.
-    whole: the population, whose value is the true one.
+    images: the population; its value is the true one.
     n: images in a sample.
     samples: how many are drawn.
     seed: of the draws.
   """
-  truth = quantity(whole).value
+  truth = quantity(images).value
   generator = np.random.default_rng(seed)
-  drawn = [quantity(whole.of(generator.integers(0, len(whole.change), n))) for _ in range(samples)]
+  drawn = [
+    quantity(images.subset(generator.integers(0, len(images.change), n))) for _ in range(samples)
+  ]
   return _held(drawn, truth)
 
 
 def false_discoveries(
-  whole: Sample, n: int, samples: int, rate: float = 0.05
+  images: Sample, n: int, samples: int, rate: float = 0.05
 ) -> tuple[float, float]:
   """Returns the mean fraction of false discoveries, and the mean number of discoveries.
 
@@ -204,7 +206,7 @@ def false_discoveries(
   generator = np.random.default_rng(2)
   false, count = [], []
   for _ in range(samples):
-    sample = whole.of(generator.integers(0, len(whole.change), n))
+    sample = images.subset(generator.integers(0, len(images.change), n))
     pair = sample.first.corrupted, sample.second.corrupted
     p_value = mcnemar((~pair[0] & pair[1]).sum(0), (pair[0] & ~pair[1]).sum(0))
     significant = benjamini_hochberg(p_value, rate)
@@ -230,7 +232,7 @@ def called_different(
   """
   generator = np.random.default_rng(seed)
   draws = Draws.of(n, 200, 0)
-  shown = dict.fromkeys(calibration.BIASED, 0)
+  different = dict.fromkeys(calibration.BIASED, 0)
   for _ in range(samples):
     first, second = (
       [
@@ -240,17 +242,17 @@ def called_different(
       for a, b, power in ((19, 1, 1.0), (5.7, 4.3, exponent))
     )
     means = Scores.mean(first), Scores.mean(second)
-    for name in shown:
+    for name in different:
       difference = means[1].minus(means[0], name)
-      shown[name] += not difference.low <= 0 <= difference.high
-  return {name: count / samples for name, count in shown.items()}
+      different[name] += not difference.low <= 0 <= difference.high
+  return {name: count / samples for name, count in different.items()}
 
 
 def line_coverage(models: int, samples: int, seed: int = 4) -> tuple[float, float]:
   """Returns how often the intervals of slope and intercept of a line through models hold.
 
-  Accuracies on anchors are normal about .7 with deviation .09, those on the worst frames 1.1 times
-  as much less .2 with a deviation of .02, much as those of the published models.
+  Accuracies on anchors are normal with mean .7 and deviation .09. Accuracies on the worst frames
+  are 1.1 times as large minus .2, with a deviation of .02. The published models are similar.
   """
   generator, inside = np.random.default_rng(seed), np.zeros(2)
   for _ in range(samples):
@@ -275,10 +277,10 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
       [{'label': ''}],
       {},
       {},
-      table=arrays(RHO, '', facets, own, n=9, confidence=0.95),
+      table=arrays(RHO, '', facets, column, n=9, confidence=0.95),
       quantities=(RHO,),
     )
-    for k, own in enumerate(values.T)
+    for k, column in enumerate(values.T)
   }
   means = over_seeds(by_seed).over_seeds.table
   held = (means.low <= mean) & (mean <= means.high)
@@ -286,7 +288,7 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
 
 
 def _sites(clusters: int, rows: np.ndarray) -> Units:
-  """Returns what each site adds, of float [N, 1 + G]: the site, and G columns of each image."""
+  """Returns the sums over each site of G columns of images; `rows` [N, 1 + G] begin with a site."""
   site = rows[:, 0].astype(int)
   sums = np.stack([np.bincount(site, column, clusters) for column in rows.T[1:]], 1)
   total, weight = np.split(sums, 2, 1)
@@ -296,7 +298,7 @@ def _sites(clusters: int, rows: np.ndarray) -> Units:
 def site_coverage(
   clusters: int, correlation: float, share: float | None, samples: int, seed: int = 6
 ) -> tuple[float, float, float]:
-  """Returns coverage, median width and the fraction without an interval where images are of sites.
+  """Returns coverage, median width and the fraction without an interval for images in sites.
 
   Sites have sizes of about 20 images, log-normal with deviation 1, and each its difficulty, the
   quantile of a beta distribution with this correlation of images within a site.
@@ -304,9 +306,10 @@ def site_coverage(
   Args:
     clusters: sites.
     correlation: of images within a site.
-    share: of images in the group of which the error ratio is taken, with correlation .3; images of
-      the group are twice as often wrong as others, .3 on average. None is for κ of two classifiers
-      of accuracies .8 and .7 that agree on the site's difficulty and a fifth of images.
+    share: fraction of images in the group that has the error ratio, with correlation .3. Images of
+      the group are wrong twice as often as other images, .3 on average. None is for κ of two
+      classifiers with accuracies .8 and .7 that agree on the site's difficulty and a fifth of
+      images.
     samples: how many are drawn.
     seed: of the draws.
   """
@@ -315,9 +318,9 @@ def site_coverage(
   chances = (0.2, 0.3) if share is None else 0.3 * np.array([1, 2]) / (1 + share)
   levels = np.stack([betaincinv(p * scale, (1 - p) * scale, quantiles) for p in chances], 1)
   if share is None:
-    both = 0.2 * levels.min(1) + 0.8 * levels.prod(1)
+    both_wrong = 0.2 * levels.min(1) + 0.8 * levels.prod(1)
     p, q = 1 - levels.mean(0)
-    truth = float(error_consistency(p, q, 1 - levels.sum(1).mean() + 2 * both.mean()))
+    truth = float(error_consistency(p, q, 1 - levels.sum(1).mean() + 2 * both_wrong.mean()))
   else:
     truth = 2 / (1 + share)
   drawn = []
@@ -325,30 +328,30 @@ def site_coverage(
     sizes = np.maximum(np.round(20 * generator.lognormal(-0.5, 1, clusters)), 1).astype(int)
     site = np.repeat(np.arange(clusters), sizes)
     level = levels[generator.integers(0, len(levels), clusters)][site]
-    one = np.ones(len(site))
+    ones = np.ones(len(site))
     if share is None:
       first, second = generator.random((2, len(site)))
       second = np.where(generator.random(len(site)) < 0.2, first, second)
       right = first >= level[:, 0], second >= level[:, 1]
-      columns = [*right, right[0] == right[1], one, one, one]
+      columns = [*right, right[0] == right[1], ones, ones, ones]
       drawn += consistency.estimates(_sites(clusters, np.column_stack([site, *columns])), np.eye(1))
     else:
       shares = generator.beta(share * 7 / 3, (1 - share) * 7 / 3, clusters)
       group = generator.random(len(site)) < shares[site]
       wrong = generator.random(len(site)) < np.where(group, level[:, 1], level[:, 0])
-      columns = [wrong & group, wrong, group, one]
+      columns = [wrong & group, wrong, group, ones]
       drawn += relative_errors([_sites(clusters, np.column_stack([site, *columns]))])
   return _held(drawn, truth)
 
 
 def _held(drawn: Sequence[Any], truth: float) -> tuple[float, float, float]:
   """Returns coverage, median width, and the fraction of estimates without an interval."""
-  known = [number for number in drawn if np.isfinite(number.low)]
-  if not known:
+  finite = [number for number in drawn if np.isfinite(number.low)]
+  if not finite:
     return np.nan, np.nan, 1.0
-  held = np.mean([number.low <= truth <= number.high for number in known])
-  width = np.median([number.high - number.low for number in known])
-  return float(held), float(width), 1 - len(known) / len(drawn)
+  held = np.mean([number.low <= truth <= number.high for number in finite])
+  width = np.median([number.high - number.low for number in finite])
+  return float(held), float(width), 1 - len(finite) / len(drawn)
 
 
 def describe(result: tuple[float, float, float]) -> str:
@@ -360,51 +363,52 @@ def describe(result: tuple[float, float, float]) -> str:
   return f'{held:.3f} ({width:.2g}){left_out}'
 
 
+def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+  """Prints a table after an empty line."""
+  print()
+  timing.print_table(header, rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
   timing.options(__doc__).parse_args(arguments)
   rows = []
   for name, level in LEVELS.items():
-    whole = population(level)
+    images = population(level)
     for quantity, function in QUANTITIES.items():
       if quantity == WITHOUT_LEVEL and name != next(iter(LEVELS)):
         continue
       count = max(2, SAMPLES // 4) if quantity == SLOW else SAMPLES
-      cells = [describe(coverage(function, whole, n, count)) for n in SIZES]
+      cells = [describe(coverage(function, images, n, count)) for n in SIZES]
       rows.append([quantity, name, *cells])
   header = ('quantity', 'mean error', *(f'n = {n}' for n in SIZES))
   timing.print_table(header, rows)
-  whole = population(LEVELS['.2'])
-  tests = [false_discoveries(whole, n, SAMPLES) for n in SIZES]
-  print()
-  timing.print_table(
+  images = population(LEVELS['.2'])
+  tests = [false_discoveries(images, n, SAMPLES) for n in SIZES]
+  print_next_table(
     ('images', 'false-discovery rate', 'discoveries'),
     [[n, f'{false:.3f}', f'{count:.1f}'] for n, (false, count) in zip(SIZES, tests, strict=True)],
   )
-  print()
   cases = [(n, 1, power) for power in (1.0, 1.3) for n in (200, 1000, 5000)] + [(200, 15, 1.0)]
   rates = [called_different(*case, max(2, SAMPLES // 5)) for case in cases]
-  timing.print_table(
+  print_next_table(
     ('images', 'views', 'second right with', *calibration.BIASED),
     [
-      [n, views, f'p^{power:g}', *(f'{rate:.3f}' for rate in found.values())]
-      for (n, views, power), found in zip(cases, rates, strict=True)
+      [n, views, f'p^{power:g}', *(f'{rate:.3f}' for rate in case_rates.values())]
+      for (n, views, power), case_rates in zip(cases, rates, strict=True)
     ],
   )
-  print()
   lines = [(models, *line_coverage(models, SAMPLES)) for models in (3, 4, 5, 10, 45)]
-  timing.print_table(
+  print_next_table(
     ('classifiers', 'slope', 'intercept'),
-    [[models, *(f'{held:.3f}' for held in each)] for models, *each in lines],
+    [[models, *(f'{held:.3f}' for held in coverages)] for models, *coverages in lines],
   )
-  print()
   shares = [(k, *(seed_coverage(k, mean, SAMPLES) for mean in MEANS)) for k in (2, 3, 5)]
-  timing.print_table(
+  print_next_table(
     ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
-    [[k, *(f'{held:.3f} ({width:.2g})' for held, width in each)] for k, *each in shares],
+    [[k, *(f'{held:.3f} ({width:.2g})' for held, width in cells)] for k, *cells in shares],
   )
-  print()
   of_sites = [(correlation, share) for share in (0.25, 0.97, None) for correlation in (0.05, 0.3)]
-  timing.print_table(
+  print_next_table(
     (
       'sites',
       *(f'{f"ratio, {share:.0%}" if share else "κ"}, ICC {icc:g}' for icc, share in of_sites),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,11 +16,11 @@ CHAIN = 8
 
 
 class Precision(NamedTuple):
-  """What a network is computed in.
+  """A precision of a network's computation.
 
   Attributes:
-    dtype: `config.precision`, that of its arithmetic.
-    products: `jax_default_matmul_precision`, how products of float32 matrices are rounded.
+    dtype: `config.precision`, the type of the arithmetic.
+    products: `jax_default_matmul_precision`, the rounding of products of float32 matrices.
   """
 
   dtype: str
@@ -33,15 +32,15 @@ PRECISIONS: Mapping[str, Precision] = {
   'tf32': Precision('float32', 'tensorfloat32'),
   'bfloat16': Precision('bfloat16', 'default'),
 }
-"""float32 is without TF32, and tf32 with it, which JAX takes for float32 where a GPU has it."""
+"""float32 excludes TF32; tf32 is what JAX uses for float32 on a GPU with TF32."""
 
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[str]:
-  """Has everything that is traced inside computed in one of `PRECISIONS`; gives its dtype."""
-  chosen = PRECISIONS[precision]
-  with jax.default_matmul_precision(chosen.products):
-    yield chosen.dtype
+  """Yields the dtype of one of `PRECISIONS`; functions traced inside round products as it says."""
+  settings = PRECISIONS[precision]
+  with jax.default_matmul_precision(settings.products):
+    yield settings.dtype
 
 
 def product(size: int, dtype: str) -> subject.Candidate:
@@ -53,23 +52,19 @@ def product(size: int, dtype: str) -> subject.Candidate:
     step = lambda i, y: (x @ y) / size**0.5  # noqa: E731
     return jax.lax.fori_loop(0, CHAIN, step, x)
 
-  return functools.partial(_wait, chain, matrix), CHAIN * 2 * size**3
-
-
-def _wait(call: jax.stages.Wrapped, *arguments: jax.Array) -> None:
-  jax.block_until_ready(call(*arguments))
+  return lambda: jax.block_until_ready(chain(matrix)), CHAIN * 2 * size**3
 
 
 def devices() -> int:
-  """Returns by how many the rate of one `product` is multiplied for that of all devices."""
+  """Returns the factor from the rate of one `product` to the rate of all devices."""
   return jax.device_count() if jax.default_backend() != 'cpu' else 1
 
 
 def operations(network: Classifier) -> float:
   """Returns floating-point operations of one forward pass of one image (a multiply-add is two).
 
-  XLA counts them of the program for a CPU; of one for a GPU JAX gives no count before it is
-  compiled, and then without the convolutions that cuDNN runs.
+  XLA counts them in the program for a CPU. For a GPU, JAX has a count only after compilation, and
+  the count leaves out the convolutions that cuDNN runs.
   """
   shape = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)  # noqa: E731
   variables = jax.tree.map(shape, network.variables)

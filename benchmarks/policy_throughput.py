@@ -5,7 +5,8 @@
 
 A step is the whole of it: augmentation, forward and backward pass, update, on all devices. An
 adversarial step of n has n gradients by the image and one by the weights: the last column divides
-its time by that of n + 1 plain steps. Microseconds are those of the policy alone, for one image.
+its time by the time of n + 1 plain steps. Microseconds are the time of the policy alone for one
+image. `environment` is selective augmentation: four corruptions for a fifth of the classes each.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from benchmarks import subject, timing
 from robustness import parallel
 from robustness.attacks.pgd import PGD
 from robustness.augment import policy
-from robustness.core.rows import numeric_columns
+from robustness.core.rows import ArrayRows, numeric_columns
 from robustness.models import catalog
 from robustness.objectives.cross_entropy import JSD, CrossEntropy
 from robustness.parallel.mesh import BATCH
+from robustness.studies.systematic import Systematic
 from robustness.training.training import Pipeline
 
 PLAIN = 'flip, crop'
+ENVIRONMENTS = Systematic().environments
 PAPER = {'policy': 'cifar10_reference_95', 'without': ('Brightness', 'Contrast')}
 POLICIES: dict[str, dict[str, dict[str, Any]]] = {
   'gaussian': {'gaussian': {}},
@@ -38,6 +41,7 @@ POLICIES: dict[str, dict[str, dict[str, Any]]] = {
   'rand_augment': {'rand_augment': {}},
   'corruption': {'corruption': {'left_out': ('fog',)}},
   'augmix': {'augmix': {}},
+  'environment': {'environment': {'transforms': ENVIRONMENTS, 'share': 0.5}},
 }
 
 
@@ -48,29 +52,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--policies', nargs='*', default=list(POLICIES), choices=list(POLICIES))
   parser.add_argument('--steps', type=int, nargs='*', default=[1, 7], help='of PGD')
   parser.add_argument('--batch', type=int, default=128)
-  given = parser.parse_args(arguments)
-  rows = subject.stored_rows(catalog.get(given.network).input_shape, given.batch)
+  args = parser.parse_args(arguments)
+  rows = grouped_rows(catalog.get(args.network).input_shape, args.batch)
 
   def trains(**parts: Any) -> subject.Candidate:
-    task = subject.training(given.network, rows, given.batch, 1000, pipeline=Pipeline(**parts))
+    task = subject.training(args.network, rows, args.batch, 1000, pipeline=Pipeline(**parts))
     return subject.bare_steps(task, 1)
 
-  candidates = {PLAIN: trains(policy=chosen({}))}
-  for name in given.policies:
+  candidates = {PLAIN: trains(policy=after_flip_and_crop({}))}
+  for name in args.policies:
     objective = JSD() if name == 'augmix' else CrossEntropy()
-    candidates[name] = trains(policy=chosen(POLICIES[name]), objective=objective)
-  for steps in given.steps:
-    candidates[f'pgd {steps}'] = trains(policy=chosen({}), attack=PGD(steps=steps))
-  timings = timing.alternate(candidates, given.rounds, timing.CLOCKS[given.clock])
+    policies = after_flip_and_crop(POLICIES[name])
+    candidates[name] = trains(policy=policies, objective=objective)
+  for steps in args.steps:
+    attack = PGD(steps=steps)
+    candidates[f'pgd {steps}'] = trains(policy=after_flip_and_crop({}), attack=attack)
+  timings = timing.alternate(candidates, args.rounds, timing.CLOCKS[args.clock])
   header = ('images/s', 'ratio (range)', 'policy alone, µs', 'time ÷ (n + 1) plain steps')
   timing.print_table(
-    (f'{given.network}, batch {given.batch}', *header),
+    (f'{args.network}, batch {args.batch}', *header),
     (
       (
         name,
         f'{timings.rate(name):.4g}',
         timing.describe_ratio(timings.ratio(name, PLAIN)),
-        f'{alone(POLICIES[name], given.batch):.3g}' if name in POLICIES else '',
+        f'{alone(POLICIES[name], args.batch):.3g}' if name in POLICIES else '',
         passes(timings, name),
       )
       for name in candidates
@@ -79,26 +85,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def passes(timings: timing.Timings, name: str) -> str:
-  """Returns the time of a step with PGD ÷ that of n + 1 plain steps, in words."""
-  if not name.startswith('pgd'):
+  """Returns the time of a step with PGD ÷ the time of n + 1 plain steps, as text."""
+  attack, _, steps = name.partition(' ')
+  if attack != 'pgd':
     return ''
-  share = 1 / (int(name.split()[1]) + 1)
-  return timing.describe_ratio(timing.scaled(timings.ratio(PLAIN, name), share))
+  return timing.describe_ratio(timing.scaled(timings.ratio(PLAIN, name), 1 / (int(steps) + 1)))
 
 
-def chosen(further: dict[str, dict[str, Any]]) -> policy.Policy:
-  """Returns flip and crop, then the augmentations named."""
-  return policy.Policy.of(flip={}, crop={}, **further)
+def after_flip_and_crop(augmentations: dict[str, dict[str, Any]]) -> policy.Policy:
+  """Returns flip and crop, then these augmentations."""
+  return policy.Policy.of(flip={}, crop={}, **augmentations)
 
 
-def alone(further: dict[str, dict[str, Any]], size: int) -> float:
-  """Returns the microseconds that a policy takes for one image, on all devices; the least of 5."""
-  ways = parallel.create('jit', size)
-  batch = numeric_columns(next(subject.stored_rows((32, 32, 3), size).batches(size)))
-  rows = ways.put_batch({**batch, 'target': np.eye(10, dtype=np.float32)[batch['label']]})
-  augment = policy.Policy.of(**further)
-  apply: Callable[..., Any] = ways.compile(
-    lambda x: augment(x, 0, jnp.int32(0), ways)['image'], (BATCH,), BATCH
+def grouped_rows(shape: tuple[int, int, int], size: int) -> ArrayRows:
+  """Returns noise with class groups of equal size, from 0 to the number of `ENVIRONMENTS`."""
+  groups = (np.arange(size) % (1 + len(ENVIRONMENTS))).astype(np.int32)
+  return subject.stored_rows(shape, size, class_group=groups)
+
+
+def alone(augmentations: dict[str, dict[str, Any]], size: int) -> float:
+  """Returns the microseconds that a policy takes for one image on all devices, the least of 5."""
+  devices = parallel.create('jit', size)
+  batch = numeric_columns(next(grouped_rows((32, 32, 3), size).batches(size)))
+  rows = devices.put_batch({**batch, 'target': np.eye(10, dtype=np.float32)[batch['label']]})
+  augment = policy.Policy.of(**augmentations)
+  apply: Callable[..., Any] = devices.compile(
+    lambda x: augment(x, 0, jnp.int32(0), devices)['image'], (BATCH,), BATCH
   )
 
   def call() -> None:

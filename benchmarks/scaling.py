@@ -2,7 +2,7 @@
 
 python -m benchmarks.scaling
 
-Each size runs in a process of its own, records on disk and summed at the end; compilation is left
+Each size runs in a new process, records on disk and summed at the end; compilation is left
 out of the time (a first shard is computed before). Linear time is a constant time a forward pass;
 flat memory is a peak (resident set) that does not grow. Ratios are to the first size.
 """
@@ -46,18 +46,18 @@ def table(network: str, sizes: Sequence[str]) -> list[list[object]]:
   runs = [
     timing.in_fresh_process('scaling', '--networks', network, '--only', size) for size in sizes
   ]
-  each = [run['seconds'] / run['passes'] for run in runs]
+  times = [run['seconds'] / run['passes'] for run in runs]
   return [
     [
       network,
       int(run['passes']),
       f'{run["seconds"]:.2f}',
       f'{1e6 * t:.2f}',
-      f'{t / each[0]:.2f}',
+      f'{t / times[0]:.2f}',
       f'{run["megabytes"]:.0f}',
       f'{run["megabytes"] / runs[0]["megabytes"]:.2f}',
     ]
-    for run, t in zip(runs, each, strict=True)
+    for run, t in zip(runs, times, strict=True)
   ]
 
 
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=('small_cnn',), images=0)
   parser.add_argument('--sizes', nargs='+', default=list(SIZES), help='images x frequencies')
   parser.add_argument('--only', default='', help='one size, in this process; prints JSON')
-  given = parser.parse_args(arguments)
-  if given.only:
-    print(json.dumps(run_one(given.networks[0], *map(int, given.only.split('x')))))
+  args = parser.parse_args(arguments)
+  if args.only:
+    print(json.dumps(run_one(args.networks[0], *map(int, args.only.split('x')))))
     return
   timing.print_table(
     (
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
       'peak MB',
       'ratio of peak',
     ),
-    [line for network in given.networks for line in table(network, given.sizes)],
+    [line for network in args.networks for line in table(network, args.sizes)],
   )
 
 

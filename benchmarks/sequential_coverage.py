@@ -2,9 +2,9 @@
 
 python -m benchmarks.sequential_coverage [--half_widths .2 .1 .05 .03] [--confidences .95]
 
-For every half width and confidence: images of a round and at most, the least coverage over all
-proportions, and the expected images at an error of .02, .1, .25 and .5 as a share of those of the
-fixed design. Computed over all paths of the count, not simulated.
+Each line has a half width, a confidence, the images of a round times the largest number of rounds,
+the least coverage over all proportions, and the expected images at an error of .02, .1, .25 and .5
+as a share of the images of the fixed design. All are computed over every path of the count.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser = timing.options(__doc__)
   parser.add_argument('--half_widths', type=float, nargs='+', default=[0.2, 0.1, 0.07, 0.05, 0.03])
   parser.add_argument('--confidences', type=float, nargs='+', default=[0.9, 0.95, 0.99])
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   columns = ('±', 'confidence', 'fixed n', 'sequential n', 'least coverage')
   timing.print_table(
     (*columns, *(f'share at {error:g}' for error in ERRORS)),
-    (line(width, level) for level in given.confidences for width in given.half_widths),
+    (line(width, level) for level in args.confidences for width in args.half_widths),
   )
 
 

@@ -1,11 +1,12 @@
-"""Where the time of the default experiment goes, in its first run and in one in a new workdir.
+"""The time of each part of the default experiment, in a first and in a second run.
 
 python -m benchmarks.startup
 
-Each run is a process of its own; the first begins with an empty compilation cache, the second with
-what the first left there. `compiling` holds tracing and lowering too and is taken out of the parts
-in which it happens. `processor` counts the seconds of all threads, which other work on the machine
-lengthens little. Ratios are second run ÷ first. `--config.KEY=VALUE` changes the experiment.
+Each run is a new process with a new workdir. The first begins with an empty compilation cache,
+the second with the programs of the first. `compiling` includes tracing and lowering and is taken
+out of the parts in which it happens. `processor` counts the seconds of all threads, which other
+work on the machine lengthens little. Ratios are second run ÷ first. `--config.KEY=VALUE` changes
+the experiment.
 """
 
 from __future__ import annotations
@@ -20,16 +21,8 @@ from benchmarks import timing
 
 CONFIG = 'configs/fourier_heatmap.py'
 COMPILING = '/jax/core/compile/'
-ROWS = (
-  'imports',
-  'compiling',
-  'training',
-  'evaluation',
-  'report',
-  'first training step',
-  'whole run',
-  'processor',
-)
+PARTS = ('imports', 'compiling', 'training', 'evaluation', 'report')
+ROWS = (*PARTS, 'first training step', 'whole run', 'processor')
 
 
 class Stopwatch:
@@ -46,19 +39,19 @@ class Stopwatch:
   def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function, its time without compiling added to a part."""
 
-    def call(*arguments: Any, **more: Any) -> Any:
-      begun, compiling = time.time(), self.seconds['compiling']
+    def call(*arguments: Any, **keywords: Any) -> Any:
+      start, compiling = time.time(), self.seconds['compiling']
       try:
-        return function(*arguments, **more)
+        return function(*arguments, **keywords)
       finally:
         inside = self.seconds['compiling'] - compiling
-        self.seconds[part] += time.time() - begun - inside
+        self.seconds[part] += time.time() - start - inside
 
     return call
 
 
-def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> dict[str, float]:
-  """Runs the default experiment in this process, which was started at `begun`."""
+def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> dict[str, float]:
+  """Runs the default experiment in this process, which was started at the time `start`."""
   import jax
   from absl import logging
 
@@ -70,15 +63,15 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 
   logging.use_absl_handler()  # the run filters its lines, as in main.py
   watch = Stopwatch()
-  watch.seconds['imports'] = time.time() - begun
+  watch.seconds['imports'] = time.time() - start
   jax.monitoring.register_event_duration_secs_listener(watch.compiled)
   add = Meter.add
 
-  def first_step(*arguments: Any, **more: Any) -> None:
+  def first_step(*arguments: Any, **keywords: Any) -> None:
     watch.seconds['first training step'] = watch.seconds['first training step'] or (
-      time.time() - begun
+      time.time() - start
     )
-    add(*arguments, **more)
+    add(*arguments, **keywords)
 
   Meter.add = first_step  # type: ignore[method-assign]
   build = watch.timed('training', ClassifierBuilder.build)
@@ -87,7 +80,7 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   launch.write_results = watch.timed('report', launch.write_results)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
   assert running.run_command(config, workdir, 'benchmark', compiled=cache) == 0
-  watch.seconds['whole run'] = time.time() - begun
+  watch.seconds['whole run'] = time.time() - start
   watch.seconds['processor'] = time.process_time()
   return watch.seconds
 
@@ -95,10 +88,10 @@ def watched(begun: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = timing.options(__doc__)
   parser.add_argument('--only', nargs=3, help='one run in this process; prints JSON')
-  given, changes = parser.parse_known_args(arguments)
-  if given.only:
-    begun, workdir, cache = given.only
-    print(json.dumps(watched(float(begun), workdir, cache, changes)))
+  args, changes = parser.parse_known_args(arguments)
+  if args.only:
+    start, workdir, cache = args.only
+    print(json.dumps(watched(float(start), workdir, cache, changes)))
     return
   with tempfile.TemporaryDirectory() as folder:
     first, second = (

@@ -1,4 +1,4 @@
-"""What a step of an evaluation spends its time on: each of its parts alone."""
+"""The time that each part of an evaluation step takes alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED
 def microseconds(evaluator: Evaluator, rows: ArrayRows, rounds: int) -> dict[str, float]:
   """Returns the time of each part of a step, alone, and of the whole step, µs a pass (median).
 
-  The step is that of a run: its first rows, its first chunk of views. Where parts add up to less
-  than the step, what is left is dispatch and what they wait for; they add up to more where XLA
-  fuses them.
+  The step is the first of a run: its first rows and its first chunk of views. If the parts add up
+  to less than the step, the rest is dispatch and waiting. They add up to more where XLA fuses them.
   """
   candidates = parts(evaluator, rows)
   timings = timing.alternate(candidates, rounds)
@@ -30,7 +29,7 @@ def microseconds(evaluator: Evaluator, rows: ArrayRows, rounds: int) -> dict[str
 
 
 def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]:
-  """Returns each part by its name, and how many passes it serves."""
+  """Returns each part by its name, with the number of passes that it serves."""
   layout, devices = evaluator.layout(rows.num_examples), evaluator.parallel
   size = evaluator.step_rows(layout)
   batch = numeric_columns(next(rows.batches(size, [0], stored=True)))
@@ -40,8 +39,8 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   assert network is not None
   weights = devices.replicate(network.variables)
   passes = size * layout.chunk_views
-  shown = devices.compile(
-    lambda *given: _of_views(evaluator, *given), (REPLICATED, BATCH, REPLICATED), BATCH
+  show = devices.compile(
+    lambda *args: _of_views(evaluator, *args), (REPLICATED, BATCH, REPLICATED), BATCH
   )
   images = devices.put_batch(np.asarray(with_scaled_image(batch)['image']))
   drawn = np.random.default_rng(0).normal(size=(size, layout.chunk_views, network.num_classes))
@@ -54,7 +53,7 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   again = devices.compile(lambda tree: jax.tree.map(jnp.copy, tree), (BATCH,), BATCH)
   ready = jax.block_until_ready
   return {
-    'perturbation': (lambda: ready(shown(weights, placed, views)), passes),
+    'perturbation': (lambda: ready(show(weights, placed, views)), passes),
     'network': (lambda: ready(predict(weights, images)), size),
     'ranking': (lambda: ready(rank(logits, placed['label'])), passes),
     'rows to the device': (lambda: ready(devices.put_batch(batch)), size * layout.num_views),

@@ -1,4 +1,4 @@
-"""What the benchmarks measure: a network, its images, a study of some views, a training."""
+"""The things that benchmarks measure: a network, its images, a study's evaluation, a training."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def options(
   clock: bool = False,
   choices: Sequence[str] | None = None,
 ) -> argparse.ArgumentParser:
-  """Returns `timing.options` and those of networks and images.
+  """Returns `timing.options` with the options of networks and images.
 
   Args:
     doc: the benchmark's docstring.
@@ -74,7 +74,7 @@ def options(
     frequencies: default of `--frequencies`; 0 leaves the option out.
     rounds: see `timing.options`.
     clock: see `timing.options`.
-    choices: the only networks that are taken, if any are given.
+    choices: the allowed networks; all by default.
   """
   parser = timing.options(doc, rounds, clock)
   parser.add_argument(
@@ -95,7 +95,7 @@ def classifier(
   precision: str = 'float32',
   classes: Sequence[str] = CLASSES,
 ) -> Classifier:
-  """Returns a network of the catalog with the weights of a file, given ones, or random ones."""
+  """Returns a network of the catalog with the weights of a file, `variables`, or random ones."""
   architecture = catalog.get(name)
   module = architecture.build(len(classes), jnp.dtype(precision))
   if file:
@@ -133,9 +133,9 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   """Returns a study's evaluator for its first, clean view and evenly spread ones (0: all)."""
   views = study.views(network.input_shape)
   count = min(count or len(views), len(views) - 1)
-  chosen = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
+  indices = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
   key = random_keys.stream(0, study.name)
-  return Evaluator(network, views, key, parallel.create('jit')).of_views(chosen)
+  return Evaluator(network, views, key, parallel.create('jit')).of_views(indices)
 
 
 def delivered(data: Rows, block: int) -> Candidate:
@@ -149,7 +149,7 @@ def delivered(data: Rows, block: int) -> Candidate:
 
 
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:
-  """Returns an evaluation whose records are thrown away, and its number of forward passes."""
+  """Returns an evaluation that keeps no records, and its number of forward passes."""
   layout = runner.layout(data.num_examples, batch_size, views)
 
   def call() -> None:
@@ -201,7 +201,7 @@ def plain(
   """Returns a function of batches of ready images: `lax.map` inside one jit, on all devices.
 
   Args:
-    runner: gives the network and the devices.
+    runner: has the network and the devices.
     data: the images, repeated as often as needed.
     batch_size: images a device.
     passes: at least so many images a call.
@@ -266,15 +266,19 @@ def training(
 
 
 def bare_steps(task: Training, count: int, batches: Iterator[Any] | None = None) -> Candidate:
-  """Returns some compiled steps of a training, whose state goes on from call to call, and their
-  number of images; on placed batches, by default the first one again and again."""
+  """Returns a call of `count` compiled steps of a training, and their number of images.
+
+  Each call continues from the state of the call before. The steps take batches on the devices from
+  `batches`, by default the first batch of the rows every time.
+  """
   size = task.settings.batch_size
-  ways = parallel.create('jit', size)
-  step = ways.compile(
-    TrainStep(task, ways), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
+  devices = parallel.create('jit', size)
+  step = devices.compile(
+    TrainStep(task, devices), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
   )
-  state = [ways.replicate(task.initial_state())]
-  batches = batches or itertools.repeat(ways.put_batch(next(task.rows.training_batches(size, 0))))
+  state = [devices.replicate(task.initial_state())]
+  if batches is None:
+    batches = itertools.repeat(devices.put_batch(next(task.rows.training_batches(size, 0))))
 
   def call() -> None:
     for _ in range(count):

@@ -25,7 +25,7 @@ CLOCKS: Mapping[str, Clock] = {'wall': time.perf_counter, 'processor': time.proc
 
 
 def options(doc: str, rounds: int = 0, clock: bool = False) -> argparse.ArgumentParser:
-  """Returns a parser whose help is a benchmark's docstring.
+  """Returns a parser that prints a benchmark's docstring as its help.
 
   Args:
     doc: the docstring.
@@ -42,7 +42,7 @@ def options(doc: str, rounds: int = 0, clock: bool = False) -> argparse.Argument
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-  """What `alternate` measured.
+  """Times of all candidates in all rounds.
 
   Attributes:
     seconds: for each candidate, the time of every round.

@@ -1,8 +1,8 @@
 """The training step of a network in PyTorch, with this project's policy and optimizer.
 
-Flip and crop as `robustness.augment` has them, on a whole batch at once (faster than image by image
-in a DataLoader, whose workers need cores of their own); normalisation, cross-entropy, SGD with
-Nesterov's momentum, weight decay on kernels.
+The step flips, crops and normalises a batch at once, as `robustness.augment` does, which is faster
+than a DataLoader with worker processes. It minimises the cross-entropy by SGD with Nesterov's
+momentum and weight decay on kernels.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def torch_steps(
     torch.tensor(value)[:, None, None] for value in (training.inputs.mean, training.inputs.std)
   )
   kernels = [p for p in network.parameters() if p.ndim > 1]
-  others = [p for p in network.parameters() if p.ndim == 1]
+  vectors = [p for p in network.parameters() if p.ndim == 1]
   optimizer = torch.optim.SGD(
     [
       {'params': kernels, 'weight_decay': settings.weight_decay},
-      {'params': others, 'weight_decay': 0.0},
+      {'params': vectors, 'weight_decay': 0.0},
     ],
     lr=settings.learning_rate,
     momentum=settings.momentum,
@@ -49,10 +49,10 @@ def torch_steps(
     order = torch.randperm(len(images))
     for step in range(steps):
       positions = (step * settings.batch_size + torch.arange(settings.batch_size)) % len(order)
-      chosen = order[positions]
-      shown = (augmented(images[chosen].float() / 255) - mean) / std
-      logits = network(shown.contiguous(memory_format=layout))
-      loss = functional.cross_entropy(logits, labels[chosen])
+      drawn = order[positions]
+      inputs = (augmented(images[drawn].float() / 255) - mean) / std
+      logits = network(inputs.contiguous(memory_format=layout))
+      loss = functional.cross_entropy(logits, labels[drawn])
       optimizer.zero_grad()
       loss.backward()
       optimizer.step()
@@ -67,8 +67,8 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
   flip = torch.rand(count) < 0.5
   images = torch.where(flip[:, None, None, None], images.flip(3), images)
   padded = functional.pad(images, (PADDING,) * 4)
-  top, left = torch.randint(0, 2 * PADDING + 1, (2, count, 1))
-  rows, columns = top + torch.arange(height), left + torch.arange(width)
+  tops, lefts = torch.randint(0, 2 * PADDING + 1, (2, count, 1))
+  rows, columns = tops + torch.arange(height), lefts + torch.arange(width)
   index = torch.arange(count)
   cut = padded[index[:, None, None], :, rows[:, :, None], columns[:, None, :]]
   return cut.permute(0, 3, 1, 2)

@@ -2,9 +2,9 @@
 
 python -m benchmarks.training_throughput
 
-The bare step is the compiled step on one batch that lies on the devices. A training is the loop
+The bare step is the compiled step on one batch on the devices. A training is the loop
 that `main.py` runs, from its first finished step on: rows, checks, metrics and log lines, without
-evaluations and checkpoints. Its rows lie on the devices (`resident`), or are read with tf.data or
+evaluations and checkpoints. Its rows are on the devices (`resident`), or are read with tf.data or
 from arrays. PyTorch takes the steps of the same ResNet or airbench with the same batch, policy and
 optimizer on rows in memory, in the better of its memory formats, and is compared with the bare
 step. Its threads wait busily for each other: by the processor's clock compare on one core,
@@ -50,15 +50,15 @@ class Rate:
     self.images_per_second = scalars.get('train/images_per_second', self.images_per_second)
 
   def flush(self) -> None:
-    """Nothing waits."""
+    """Does nothing."""
 
 
-def whole(training: Training) -> float:
+def training_rate(training: Training) -> float:
   """Trains, and returns images a second from the first finished step on."""
   writer = Rate()
-  ways = parallel.create('jit', training.settings.batch_size)
+  devices = parallel.create('jit', training.settings.batch_size)
   with tempfile.TemporaryDirectory() as folder:
-    train(training, directory=folder, parallel=ways, writer=writer)
+    train(training, directory=folder, parallel=devices, writer=writer)
   return writer.images_per_second
 
 
@@ -103,7 +103,7 @@ def training_rates(
   for _ in range(rounds):
     seconds.setdefault('bare step', []).append(timing.seconds(step))
     for label, training in trainings.items():
-      seconds.setdefault(label, []).append(images / whole(training))
+      seconds.setdefault(label, []).append(images / training_rate(training))
     if through_tf:
       reading = timing.seconds(functools.partial(read, through_tf, batch, steps))
       seconds.setdefault('tf.data alone', []).append(reading)
@@ -124,15 +124,15 @@ def torch_rates(
   """Returns what bare steps and PyTorch's take by a clock, PyTorch in its better format."""
   rows = subject.stored_rows(catalog.get(name).input_shape, steps * batch)
   training = subject.training(name, rows, batch, steps)
-  ways = {
+  formats = {
     f'PyTorch{", channels last" if last else ""}': (
       functools.partial(torch_steps(torch_network(name), rows, training, last), steps),
       steps * batch,
     )
     for last in (False, True)
   }
-  best = timing.fastest(ways, 1, clock)
-  candidates = {best: ways[best], 'bare step': subject.bare_steps(training, steps)}
+  best = timing.fastest(formats, 1, clock)
+  candidates = {best: formats[best], 'bare step': subject.bare_steps(training, steps)}
   return timing.alternate(candidates, rounds, clock), [('bare step', best)]
 
 
@@ -162,15 +162,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
   parser.add_argument('--batches', type=int, nargs='+', default=[128], help='images a step')
   parser.add_argument('--steps', type=int, default=30)
   parser.add_argument('--only', default='', choices=('', 'loop', 'torch'), help='one comparison')
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   lines: list[list[object]] = []
-  for name in given.networks:
-    for batch in given.batches:
-      if given.only != 'torch':
-        lines += table(name, batch, training_rates(name, batch, given.steps, given.rounds))
-      if given.only != 'loop' and torch is not None and name in (*subject.CIFAR_RESNETS, *AIRBENCH):
-        clock = timing.CLOCKS[given.clock]
-        lines += table(name, batch, torch_rates(name, batch, given.steps, given.rounds, clock))
+  for name in args.networks:
+    for batch in args.batches:
+      if args.only != 'torch':
+        lines += table(name, batch, training_rates(name, batch, args.steps, args.rounds))
+      if args.only != 'loop' and torch is not None and name in (*subject.CIFAR_RESNETS, *AIRBENCH):
+        clock = timing.CLOCKS[args.clock]
+        lines += table(name, batch, torch_rates(name, batch, args.steps, args.rounds, clock))
   timing.print_table(HEADER, lines)
 
 
