@@ -52,7 +52,7 @@ class ClassifierBuilder:
   Attributes:
     experiment: the checked config.
     rows: what will be evaluated; fixes the image shape.
-    open_rows: returns the rows that a recipe trains on; their classes are those of its network.
+    open_rows: returns the rows that a recipe trains on; its network has their classes.
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
     opened: the rows of a battery's tasks by their settings; other tasks have `rows`.
@@ -256,7 +256,7 @@ class ClassifierBuilder:
     """Returns the evaluation of a training's weights.
 
     It shows held-out training rows to the network with all its classes. Without such rows it shows
-    those of the study to the classifier of the run, which adapts to no batch here.
+    the rows of the study to the classifier of the run, which adapts to no batch here.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)
@@ -270,7 +270,7 @@ class ClassifierBuilder:
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
-    """Returns how steps run: on as many devices as share a micro-batch evenly."""
+    """Returns how steps run: on the largest number of devices that divides a micro-batch."""
     kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
     processes = jax.process_count() if all_processes else 1
     if processes > 1 and training.batch_size % (processes * training.accumulate):

@@ -1,4 +1,4 @@
-"""What a run refuses before it trains or measures anything."""
+"""Checks of a run before it trains or measures."""
 
 from __future__ import annotations
 

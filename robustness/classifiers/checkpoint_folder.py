@@ -45,12 +45,12 @@ class CheckpointFolder(StoredNetwork):
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """See `ClassifierKind`; it takes images of the shape that it was trained on."""
     loaded, facts = self._newest()
-    here = self.input_filter.describe() if self.input_filter else None
-    if here != (trained_with := facts.get('input_filter')):
+    configured = self.input_filter.describe() if self.input_filter else None
+    if configured != (trained_with := facts.get('input_filter')):
       raise InputError(
         f'{expanded(self.weights)} was trained with the input filter {trained_with or "none"} '
-        f'({FACTS_NAME}); the config has {here or "none"}: set {KEYS.classifier.input_filter} as '
-        'it was.'
+        f'({FACTS_NAME}); the config has {configured or "none"}: set '
+        f'{KEYS.classifier.input_filter} as it was.'
       )
     self.warn(label, loaded)
     return self.classifier(label, loaded, precision)

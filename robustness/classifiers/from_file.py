@@ -3,9 +3,9 @@
 NAME is a `Classifier`, or a function without arguments that returns one. The file is run, as any
 script would be.
 
-What a function computes cannot be read from the file it is written in, for its weights may lie in
-another. Its outputs on the same four images are compared instead, within a tolerance: libraries and
-devices differ in the last digits, two networks in the first.
+The file does not identify a function, because its weights may be in another file. Its outputs on
+four fixed images are compared instead, within a tolerance: libraries and devices differ in the last
+digits, two networks in the first.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ _LEAST = 30.0  # logits further below the largest, infinite ones among them, are
 
 @dataclasses.dataclass(frozen=True)
 class FromFile(ClassifierKind):
-  """What a user's file holds under a name: a `Classifier`, or a function that returns one."""
+  """A `Classifier` in a user's file, or a function there that returns one."""
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
@@ -82,8 +82,8 @@ def forget() -> None:
 @functools.lru_cache(maxsize=8)
 def _made_by(reference: str, digest: str) -> Classifier:
   """Returns what the name is or makes, with its identity; `digest` is the file's."""
-  found = registry.load(reference, WHERE)
-  value, named = found.value, f'{found.name} in {found.path}'
+  loaded = registry.load(reference, WHERE)
+  value, named = loaded.value, f'{loaded.name} in {loaded.path}'
   try:
     made = value if isinstance(value, Classifier) or not callable(value) else value()
   except InputError:
@@ -99,7 +99,7 @@ def _made_by(reference: str, digest: str) -> Classifier:
     logging.warning(
       '%s is %s: whether its weights change between runs cannot be seen', named, RANDOM
     )
-  facts = {'file': found.path.name, 'object': found.name, 'file_sha256': digest, KEY: outputs}
+  facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: outputs}
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 
@@ -107,7 +107,7 @@ def probe(classifier: Classifier, named: str = '') -> list[float] | str:
   """Returns logits on four fixed images, each projected onto `PROJECTIONS` fixed directions.
 
   The projections of an image's logits z on normal directions u are Σ u z / √classes, to six digits:
-  16 numbers in all, or `RANDOM` for a function that gives other outputs when it is called again.
+  16 numbers in all, or `RANDOM` for a function with other outputs in a second call.
 
   Raises:
     InputError: the classifier raises something; errors call it `named`, by default its name.
@@ -119,8 +119,9 @@ def probe(classifier: Classifier, named: str = '') -> list[float] | str:
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
       reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
-    who = named or classifier.name
-    raise InputError(f'{who} failed on the 4 images that identify it: {reason}') from error
+    raise InputError(
+      f'{named or classifier.name} failed on the 4 images that identify it: {reason}'
+    ) from error
   if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
     return RANDOM
   return [float(f'{value:.6g}') for value in first]

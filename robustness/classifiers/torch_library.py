@@ -38,11 +38,11 @@ _PACKAGES = {TIMM: 'timm', HF: 'transformers'}
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-  """Where a classifier comes from.
+  """The origin of a classifier.
 
   Attributes:
-    entry: how images are prepared, and what the weights are called.
-    file: with the weights; None where they are drawn.
+    entry: the preparation of images and the name of the weights.
+    file: the file with the weights; None if they are drawn.
     facts: timm's `pretrained_cfg`, or transformers' `config.json`.
   """
 
@@ -75,10 +75,10 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   if not timm.is_model(base):
     raise InputError(f'{name} is no model of timm: {nearest(base, timm.list_models())}')
   if tag and not timm.models.is_model_pretrained(identity):
-    known = [one for one in timm.list_pretrained() if one.startswith(f'{base}.')]
-    raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, known)}')
-  found = timm.get_pretrained_cfg(identity)
-  facts: Facts = found.to_dict() if found else {}
+    tags = [tag for tag in timm.list_pretrained() if tag.startswith(f'{base}.')]
+    raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, tags)}')
+  configuration = timm.get_pretrained_cfg(identity)
+  facts: Facts = configuration.to_dict() if configuration else {}
   path = expanded(weights) if weights not in ('', RANDOM) else None
   if not weights:
     repository = facts.get('hf_hub_id')
@@ -87,12 +87,12 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     hub.from_hugging_face(repository, CONFIG_FILE, name)
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
-  if record and record.is_file() and (own := json_files.read(record)).get('pretrained_cfg'):
-    if (theirs := own.get('architecture', base)) != base:
+  if record and record.is_file() and (stored := json_files.read(record)).get('pretrained_cfg'):
+    if (theirs := stored.get('architecture', base)) != base:
       raise InputError(f'{record} is of {theirs!r}: set --{KEYS.classifier.name}={TIMM}:{theirs}')
-    facts = {**facts, 'label_names': own.get('label_names'), **own['pretrained_cfg']}
-  how = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
-  return _from(name, path, record, how, facts)
+    facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
+  preparation = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
+  return _from(name, path, record, preparation, facts)
 
 
 def _of_transformers(name: str, identity: str, weights: str) -> _Source:
@@ -107,21 +107,26 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
   record, path = folder / TRANSFORMERS_FILE, expanded(weights) if weights else folder
-  how = preprocessing.prepared_as(HF, json_files.read(record), f'{record}: ')
+  preparation = preprocessing.prepared_as(HF, json_files.read(record), f'{record}: ')
   facts = json_files.read(folder / CONFIG_FILE)
-  return _from(name, None if weights == RANDOM else path, record, how, facts)
+  return _from(name, None if weights == RANDOM else path, record, preparation, facts)
 
 
 def _from(
-  name: str, path: pathlib.Path | None, record: pathlib.Path | None, how: Facts, facts: Facts
+  name: str,
+  path: pathlib.Path | None,
+  record: pathlib.Path | None,
+  preparation: Facts,
+  facts: Facts,
 ) -> _Source:
-  """Returns the source of weights in a file or folder; `path` is None where they are drawn."""
+  """Returns the source of weights in a file or folder; `path` is None if they are drawn."""
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
-  where = (str(file.parent), file.name) if file else ('', '')
-  said = record.name if record and record.is_file() else ''
-  return _Source(Weights(name, name, LOCAL, *where, record=said, **how), file, facts)
+  place = (str(file.parent), file.name) if file else ('', '')
+  record_name = record.name if record and record.is_file() else ''
+  entry = Weights(name, name, LOCAL, *place, record=record_name, **preparation)
+  return _Source(entry, file, facts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,11 +162,8 @@ class TorchLibrary(ClassifierKind):
     source, imagenet = _source(self.name, self.weights), label_space.get(label_space.IMAGENET)
     entry, data_classes, side = source.entry, images.class_names, source.entry.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
-    drawn = (
-      imagenet.class_names
-      if label_space.is_imagenet(data_classes) or not data_classes
-      else data_classes
-    )
+    is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
+    drawn = imagenet.class_names if is_imagenet else data_classes
     build = _build_timm if self.name.startswith(TIMM) else _build_transformers
     with _seeded(self.seed):
       try:
@@ -255,22 +257,22 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
     def forward(self, images: torch.Tensor) -> torch.Tensor:
       return self.model(pixel_values=images).logits
 
-  found, file = transformers.AutoModelForImageClassification, source.file
+  factory, file = transformers.AutoModelForImageClassification, source.file
   facts = {k: v for k, v in source.facts.items() if k not in ('torch_dtype', 'dtype')}
   config = transformers.AutoConfig.for_model(**facts)
   if not file:
     config.num_labels = classes
-  model = found.from_config(config)
+  model = factory.from_config(config)
   missing: list[str] = []
   if file:
     arrays = read_arrays(file).items()
     half = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
-    given = {k: np.array(v, np.float32 if v.dtype == half else None) for k, v in arrays}
-    state = {k: torch.from_numpy(v) for k, v in given.items()}
-    model, found_in = type(model).from_pretrained(
+    copies = {k: np.array(v, np.float32 if v.dtype == half else None) for k, v in arrays}
+    state = {k: torch.from_numpy(v) for k, v in copies.items()}
+    model, info = type(model).from_pretrained(
       None, config=config, state_dict=state, output_loading_info=True
-    )  # which knows the names that arrays had before
-    missing, unexpected = sorted(found_in['missing_keys']), sorted(found_in['unexpected_keys'])
+    )  # it maps the former names of arrays
+    missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
     body = [name for name in missing if not name.startswith('classifier')]
     if body or unexpected:
       raise InputError(

@@ -81,7 +81,7 @@ class TrainedHere(Network):
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`; the classes are those of the training images."""
+    """See `ClassifierKind`; it has the classes of the training images."""
     initial = self.initial(images.shape)
     if self.start and initial:
       self.start.warn(label, initial)

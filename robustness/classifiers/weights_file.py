@@ -61,8 +61,8 @@ class WeightsFile(StoredNetwork):
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """See `ClassifierKind`; features, which need no classes, need no last layer either."""
-    names, *others = self._possible_classes(images.class_names)
-    count = None if self.probe or others else len(names) or None
+    names, *alternatives = self._possible_classes(images.class_names)
+    count = None if self.probe or alternatives else len(names) or None
     loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
     if count is None:
       variables = loaded.variables
@@ -74,7 +74,7 @@ class WeightsFile(StoredNetwork):
           f"{KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
         )
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      fitting = (classes for classes in (names, *others) if len(classes) == count)
+      fitting = (classes for classes in (names, *alternatives) if len(classes) == count)
       names = next(fitting, tuple(map(str, range(count))))
       loaded = dataclasses.replace(loaded, variables=variables)
     self.warn(label, loaded)

@@ -1,7 +1,7 @@
-"""Test-time adaptation: a network's batch normalisation follows the images that it is shown.
+"""Test-time adaptation: a network's batch normalisation adapts to the images of a study.
 
-An answer then depends on the other images of its batch and, where weights are adapted, on those
-before it. `robustness.evaluation.adapting` fixes which these are.
+A prediction then depends on the other images of its batch and, if weights are adapted, on earlier
+images. `robustness.evaluation.adapting` determines these.
 """
 
 import abc
@@ -24,11 +24,11 @@ from robustness.core.typing import PyTree
 Outputs = tuple[jax.Array, dict[str, jax.Array]]
 """Logits [B, classes] of a batch, and outputs of layers."""
 Apply = Callable[[PyTree], Outputs]
-"""From variables to the outputs of a batch."""
+"""A function from variables to the outputs of a batch."""
 STATISTICS = 'batch_stats'
 _ADAPTING = jax.make_user_context()
-"""Has functions that are jitted inside a network traced anew: their cache knows no interceptors."""
-_LEAST = -1e30  # of a logit; classes without members have −∞
+"""A context that makes jitted functions in a network trace again: caches ignore interceptors."""
+_MIN_LOGIT = -1e30  # classes without members have −∞
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Adaptation(Part):
   λ σ²_s + (1 − λ) σ²_t, with s of the training and t over the images and positions of a batch.
 
   Attributes:
-    unbiased: whether σ²_t is over the number of values less 1.
-    batch_size: n, images that are shown together; the last batch of a stream has what is left.
-    source_weight: λ; 0 takes the statistics of the batch alone, 1 those of the training.
+    unbiased: whether σ²_t divides by the number of values less 1.
+    batch_size: n, images of a batch; the last batch of a stream has the remaining images.
+    source_weight: λ; 0 uses the statistics of the batch alone, 1 the statistics of the training.
 
   Reference:
     Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
@@ -56,24 +56,24 @@ class Adaptation(Part):
 
   @property
   def is_continual(self) -> bool:
-    """Whether what is learnt under one view is kept under the next."""
+    """Whether the state after one view is the initial state of the next."""
     return False
 
   def begin(self, variables: PyTree) -> PyTree:
-    """Returns what is adapted, as a stream of batches begins with it."""
+    """Returns the initial state of a stream of batches."""
     return ()
 
   @abc.abstractmethod
   def __call__(
     self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
   ) -> tuple[Outputs, PyTree]:
-    """Returns what `apply` gives of one batch, and the state that the next begins with.
+    """Returns the outputs of `apply` for one batch, and the state for the next batch.
 
     `mask`, bool [B], is False on rows of the batch that are padding.
     """
 
   def normalised(self, apply: Apply, variables: PyTree, mask: jax.Array) -> Outputs:
-    """Returns what `apply` gives where batch normalisation has the statistics of this class."""
+    """Returns the outputs of `apply` with the statistics of this class in batch normalisation."""
     if self.source_weight == 1:
       return apply(variables)
 
@@ -83,11 +83,11 @@ class Adaptation(Part):
         return call(*args, **kwargs)
       if layer.axis != -1:
         raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
-      given, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
-      own = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
-      mixed = {k: weight * given[STATISTICS][k] + (1 - weight) * own[k] for k in own}
+      stored, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
+      batch = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
+      mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
       fixed = layer.clone(parent=None, use_running_average=True)
-      return fixed.apply({'params': given.get('params', {}), STATISTICS: mixed}, x)
+      return fixed.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
 
     with _ADAPTING(object()), nn.intercept_methods(normalise):
       return apply(variables)
@@ -95,9 +95,9 @@ class Adaptation(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Statistics(Adaptation):
-  """Takes the statistics of the batch, mixed with those of the training; learns nothing.
+  """Mixes the statistics of the batch with the statistics of the training; no weights change.
 
-  The variance of the batch is unbiased, as the authors' code has it.
+  The variance of the batch is unbiased, as in the authors' code.
   """
 
   name = 'statistics'
@@ -112,18 +112,17 @@ class Statistics(Adaptation):
 
 @dataclasses.dataclass(frozen=True)
 class Tent(Adaptation):
-  """After each batch, one step of scale and bias of batch normalisation along the gradient of the
-  mean entropy of the predictions, −Σ_c p_c log p_c.
+  """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
 
-  A batch is answered before its own step.
+  A step changes scale and bias of batch normalisation. A batch is predicted before its step.
 
   Attributes:
     optimizer: 'adam', or 'sgd' with a momentum of .9.
-    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; in
-      that of EATA and SAR it is not.
-    learning_rate: of each step.
-    reset: 'view' begins every view, or every stored corruption and severity, with the weights as
-      they were trained; 'never' goes on with what is learnt, view after view.
+    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; the
+      code of EATA and SAR has plain momentum.
+    learning_rate: the learning rate of each step.
+    reset: 'view' starts every view, or every stored corruption and severity, with the trained
+      weights; 'never' continues with the weights of the view before.
 
   Reference:
     Wang et al. (2021), Tent: Fully Test-Time Adaptation by Entropy Minimization, section 3.
@@ -154,11 +153,11 @@ class Tent(Adaptation):
 
   def begin(self, variables: PyTree) -> PyTree:
     """Returns scales and biases by path, and the optimizer's state."""
-    places = {
-      tuple('params' if k == STATISTICS else k for k in own) for own in adapted_layers(variables)
+    layers = {
+      tuple('params' if k == STATISTICS else k for k in path) for path in adapted_layers(variables)
     }
     flat = traverse_util.flatten_dict(variables)
-    learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in places}
+    learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in layers}
     return learnt, self._steps.init(learnt)
 
   def __call__(
@@ -169,9 +168,9 @@ class Tent(Adaptation):
     flat = traverse_util.flatten_dict(variables)
 
     def entropy(learnt: PyTree) -> tuple[jax.Array, Outputs]:
-      own = traverse_util.unflatten_dict({**flat, **learnt})
-      logits, outputs = self.normalised(apply, own, mask)
-      log_p = jax.nn.log_softmax(jnp.maximum(logits, _LEAST))
+      adapted = traverse_util.unflatten_dict({**flat, **learnt})
+      logits, outputs = self.normalised(apply, adapted, mask)
+      log_p = jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))
       entropies = -(jnp.exp(log_p) * log_p).sum(-1)
       return jnp.where(mask, entropies, 0).sum() / mask.sum(), (logits, outputs)
 
@@ -186,7 +185,7 @@ ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: igno
 def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
   """Returns the paths of the running statistics of batch normalisation in variables of Linen.
 
-  Other layers may keep arrays there too, as that of fixed filters does.
+  Other layers may store arrays in the same collection, such as fixed filters.
   """
   flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
   arrays = collections.defaultdict(set)
@@ -197,8 +196,11 @@ def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
 
 
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
-  """Returns mean and variance of each channel, float32 [C], over the rows of `x` [B, ..., C] that
-  `mask`, bool [B], has and over all positions, the variance over their number less `ddof`."""
+  """Returns mean and variance of each channel, float32 [C], over rows and positions.
+
+  Rows of `x` [B, ..., C] count if `mask`, bool [B], is True. The variance divides by the number of
+  values less `ddof`.
+  """
   x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   axes = tuple(range(x.ndim - 1))
   weight = mask.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)

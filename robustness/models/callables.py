@@ -1,4 +1,4 @@
-"""Any function on NumPy arrays as the predicting half of a classifier, its predictions checked."""
+"""Classifiers that are a function on NumPy arrays, with checks of its predictions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from robustness.core.settings import choice
 Rows = TypeVar('Rows', np.ndarray, jax.Array)
 OUTPUTS = ('logits', 'probabilities')
 SUM_TOLERANCE = 2e-3
-"""Of probabilities; bfloat16 changes each, and so their sum, by up to a share of 2**-9."""
+"""Tolerance of the sum of probabilities; bfloat16 changes it by a share of up to 2**-9."""
 NO_LOGITS = (
   "gives probabilities (no negative number, and every row's sum is 1) where logits are expected: "
   'give their logarithms.'
@@ -23,13 +23,13 @@ NO_LOGITS = (
 
 @dataclasses.dataclass(frozen=True)
 class CheckedFunction:
-  """A user's function whose predictions are checked and brought to one form.
+  """A user's function with checks that turn its predictions into logits.
 
   Attributes:
-    function: images float32 [B, H, W, C] to an array [B, classes].
-    num_classes: how many columns its predictions have.
-    outputs: 'logits', or 'probabilities', of which logarithms are taken.
-    batch_size: images in every call, the last one filled up with zeros; 0 passes on what comes.
+    function: maps images float32 [B, H, W, C] to an array [B, classes].
+    num_classes: number of columns of its predictions.
+    outputs: 'logits', or 'probabilities', which are turned into logarithms.
+    batch_size: images in every call, padded by zeros; 0 for calls of any number of images.
   """
 
   function: Callable[[np.ndarray], object]
@@ -50,8 +50,10 @@ class CheckedFunction:
   def __call__(self, images: np.ndarray) -> np.ndarray:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C].
 
-    A result of another shape or kind, or probabilities against what `outputs` says, is an
-    InputError. NaN is left for the runner to locate.
+    NaN is left for the runner to locate.
+
+    Raises:
+      InputError: the result has another shape or type, or is not what `outputs` says.
     """
     if not len(images):
       return np.zeros((0, self.num_classes), np.float32)
@@ -60,7 +62,7 @@ class CheckedFunction:
     return np.concatenate([self._part(part, size) for part in parts])
 
   def _part(self, images: np.ndarray, size: int) -> np.ndarray:
-    """Calls the function once; it gets an array of its own, which it may change."""
+    """Calls the function once with a copy of the images, which it may change."""
     padded = np.zeros((size, *images.shape[1:]), np.float32)
     padded[: len(images)] = images
     output = np.asarray(self.function(padded))
@@ -92,17 +94,17 @@ class CheckedFunction:
 
 
 def are_distributions(rows: Rows) -> Rows:
-  """Returns which rows [N, classes], of NumPy or JAX, have no negative number and the sum 1."""
+  """Returns whether each row of [N, classes] has no negative number and the sum 1."""
   return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)
 
 
-def check_logits(who: str, logits: Any, count: int, classes: int) -> None:
-  """Refuses logits, arrays of any library, of another shape than [count, classes], or no floats."""
+def check_logits(name: str, logits: Any, count: int, classes: int) -> None:
+  """Raises InputError unless logits, an array of any library, are floats [count, classes]."""
   shape = tuple(getattr(logits, 'shape', ()))
   if shape != (count, classes):
     raise InputError(
-      f'{who} gives {shape or type(logits).__name__} for {count} images and {classes} class names; '
-      f'it must give {(count, classes)}.'
+      f'{name} gives {shape or type(logits).__name__} for {count} images and {classes} class '
+      f'names; it must give {(count, classes)}.'
     )
   if 'float' not in str(logits.dtype):
-    raise InputError(f'{who} gives {logits.dtype}; logits are floats, one a class.')
+    raise InputError(f'{name} gives {logits.dtype}; logits are floats, one a class.')

@@ -1,4 +1,4 @@
-"""Which architectures there are: those that the files of `FAMILIES` declare, and a user's own."""
+"""The architectures that the files of `FAMILIES` declare, and those in files of the user."""
 
 import importlib
 import re
@@ -24,7 +24,7 @@ FAMILIES = (
   'self_supervised',
   'clip',
 )
-"""The modules beside this one that declare `ARCHITECTURES`, in the order of lists."""
+"""The modules of this package that declare `ARCHITECTURES`, in the order of lists."""
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
   {
@@ -41,8 +41,10 @@ WEIGHTS: Mapping[str, Weights] = MappingProxyType(
 
 
 def find(name: str) -> Architecture | None:
-  """Returns the architecture called `name`, such as a Wide ResNet of any size, or the one that
-  `FILE.py:NAME` holds; None if none. For what is raised of a file see `registry.load`."""
+  """Returns the architecture `name`, also a Wide ResNet of any size; None if there is none.
+
+  `FILE.py:NAME` is an architecture in a file of the user; `registry.load` lists its errors.
+  """
   if registry.is_reference(name):
     value = registry.load(name, 'config.classifier.name').value
     return value if isinstance(value, Architecture) else None
@@ -53,25 +55,25 @@ def find(name: str) -> Architecture | None:
 
 
 def get(name: str) -> Architecture:
-  """Returns what `find` does; if there is none, the InputError lists all and the nearest."""
-  found = find(name)
-  if found is None:
+  """Returns what `find` returns, or raises an InputError with all names and the nearest ones."""
+  architecture = find(name)
+  if architecture is None:
     raise InputError(
       f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}; yours is named FILE.py:NAME '
       '(docs/your_model.md).'
     )
-  return found
+  return architecture
 
 
 def file_facts(name: str) -> dict[str, str]:
-  """Returns the file of an architecture that `FILE.py:NAME` holds and its SHA-256; else {}."""
+  """Returns the file and its SHA-256 for an architecture `FILE.py:NAME`; {} for others."""
   if not registry.is_reference(name):
     return {}
-  found = registry.load(name, 'config.classifier.name')
-  return {'file': found.path.name, 'file_sha256': found.digest}
+  loaded = registry.load(name, 'config.classifier.name')
+  return {'file': loaded.path.name, 'file_sha256': loaded.digest}
 
 
 def of_timm_name(name: str) -> str:
-  """Returns what this project calls one of timm's architectures; '' if it has none such."""
+  """Returns this project's name of one of timm's architectures; '' if it has none."""
   entries = ARCHITECTURES.values()
   return next((e.name for e in entries if e.timm and re.fullmatch(e.timm, name)), '')

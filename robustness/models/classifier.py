@@ -1,4 +1,4 @@
-"""A classifier as studies see it: images in [0, 1] in, logits and named layer outputs out."""
+"""Classifiers: functions from images in [0, 1] to logits and outputs of named layers."""
 
 import contextlib
 import dataclasses
@@ -37,9 +37,9 @@ class Classifier:
   """A network with its weights.
 
   Attributes:
-    name: what tables and pictures call it.
+    name: its name in tables and pictures.
     forward: pure function `(variables, images, layers) -> (logits, outputs)`: images float32
-      [B, H, W, C] in [0, 1] (its normalisation is inside, so perturbations come before it), layers
+      [B, H, W, C] in [0, 1] (it normalises them, so perturbations come before), layers
       a static tuple of names, logits float32 [B, classes], outputs {layer: [B, ...]}.
     variables: weights, a pytree.
     input_shape: (H, W, C) of the images it takes.
@@ -47,11 +47,11 @@ class Classifier:
     layers: names that `forward` can return, `logits` last.
     stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
     provenance: plain values that identify the weights, for results and records.
-    host_function: what predicts in place of `forward`, on the host; see `from_callable`.
+    host_function: predicts on the host in place of `forward`; see `from_callable`.
     aliases: position of a class by another word for it, such as its WordNet identifier.
-    calls_host: whether `forward` calls back to the host; a step of several devices, whose threads
-      wait for each other, may then never end, so that the runner takes one (see `from_torch`).
-    adaptation: how studies have it adapt to what it is shown; see `with_adaptation`.
+    calls_host: whether `forward` calls back to the host. The runner then uses one device, because
+      threads of several devices may wait for each other for ever (see `from_torch`).
+    adaptation: its adaptation to the images of a study; see `with_adaptation`.
   """
 
   name: str
@@ -87,18 +87,18 @@ class Classifier:
     The function has no gradient and no layers here, so attacks and layer changes are refused.
 
     Args:
-      function: images float32 [B, H, W, C], nominally in [0, 1] (a perturbation may step outside
-        where its study does not clip), to an array [B, classes]. Its normalisation is inside.
+      function: maps images float32 [B, H, W, C] to an array [B, classes], with its normalisation
+        inside. Values are in [0, 1] unless a study does not clip its perturbations.
       input_shape: (H, W, C) of the images it takes.
       class_names: names of its outputs, in order.
-      name: what tables and pictures call it.
+      name: its name in tables and pictures.
       outputs: 'logits' or 'probabilities'.
-      batch_size: images a call, for functions that take one number only; 0 lets the runner choose.
-      provenance: plain values that tell this classifier from others of its name, such as a digest
-        of its file: records are taken for its own by them.
+      batch_size: images of a call, for functions of a fixed number; 0 lets the runner choose.
+      provenance: plain values that distinguish this classifier from others with its name, such as
+        a digest of its file. Stored records are reused if they are equal.
 
     Raises:
-      InputError: no function, no classes, or another word for `outputs`.
+      InputError: there is no function or no class, or `outputs` is another word.
     """
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
@@ -123,12 +123,12 @@ class Classifier:
   ) -> Self:
     """Wraps an `nnx.Module` `module(images) -> logits`; for the other arguments see `from_linen`.
 
-    It runs in evaluation mode (`Module.eval()`), with the arrays it has now; the module itself
-    stays as it is. Gradients reach the images, so that it can be attacked. Layers are all module
-    paths, such as 'blocks/0', and 'logits'.
+    It runs in evaluation mode (`Module.eval()`) with its current arrays; the module is not changed.
+    Gradients reach the images, so that it can be attacked. Layers are all module paths, such as
+    'blocks/0', and 'logits'.
 
     Raises:
-      InputError: no NNX module, or one that does not give [B, classes] for images alone.
+      InputError: it is no NNX module, or does not return [B, classes] for images alone.
     """
     from robustness.models import nnx_module  # NNX takes a second to import
 
@@ -161,22 +161,22 @@ class Classifier:
   ) -> Self:
     """Wraps a PyTorch `module(images [B, C, H, W]) -> logits`, with gradients, on the host.
 
-    The classifier itself takes images [B, H, W, C] in [0, 1], as all do; `mean` and `std` are taken
-    off and divided by before the module is called, which computes in float32 on its own device.
-    Layers are the names of the modules inside ('layer1.0'), those of four axes channels last, and
-    'logits'. For the other arguments see `from_callable` and `from_linen`.
+    The classifier takes images [B, H, W, C] in [0, 1], like all classifiers. The module gets
+    (images - mean) / std and computes in float32 on its device. Layers are the names of the modules
+    inside ('layer1.0') and 'logits'; outputs with four axes have channels last. For the other
+    arguments see `from_callable` and `from_linen`.
 
     Args:
-      module: in evaluation mode (`module.eval()`); it is used as it is, and not changed.
+      module: a module in evaluation mode (`module.eval()`), which is not changed.
       input_shape: (H, W, C) of the images it takes.
       class_names: names of its outputs, in order.
-      name: what tables and pictures call it.
+      name: its name in tables and pictures.
       mean: per channel or one for all, of images in [0, 1].
       std: per channel or one for all.
-      batch_size: images a call at most.
-      head: name of the module whose input is the layer 'features', such as 'fc'; '' for none.
-      provenance: plain values beside the SHA-256 of the weights.
-      input_filter: what is done to the images before.
+      batch_size: largest number of images of a call.
+      head: name of the module with the layer 'features' as its input, such as 'fc'; '' for none.
+      provenance: plain values in addition to the SHA-256 of the weights.
+      input_filter: filter of the images before normalisation.
 
     Raises:
       InputError: see `robustness.models.torch_module.wrap`.
@@ -227,11 +227,11 @@ class Classifier:
     return logits
 
   def apply(self, variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns what `forward` does; shapes and types are checked, inside jit when it is traced.
+    """Returns the outputs of `forward`, with shapes and types checked while it is traced.
 
     Raises:
-      InputError: logits that are no floats [B, classes], a layer that was asked for is missing, or
-        a callable.
+      InputError: logits are not floats [B, classes], a requested layer is missing, or the
+        classifier is a callable.
     """
     if self.host_function:
       raise InputError(f'{self.name} is a {_NO_GRADIENT}')
@@ -261,14 +261,14 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Raises the InputError of a callback as it was, where JAX gives its own traceback as text."""
+    """Raises the InputError of a callback again, which JAX turns into the text of a traceback."""
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
-      said = str(error).rpartition(f'{InputError.__name__}: ')[2]
-      if not self.calls_host or said == str(error):
+      message = str(error).rpartition(f'{InputError.__name__}: ')[2]
+      if not self.calls_host or message == str(error):
         raise
-      raise InputError(f'{self.name}: {said}') from error
+      raise InputError(f'{self.name}: {message}') from error
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Replaces 'stages' by the stage names and refuses names the network does not have.
@@ -289,7 +289,7 @@ class Classifier:
     return tuple(dict.fromkeys(expanded))
 
   def with_adaptation(self, adaptation: Adaptation | None) -> Self:
-    """Returns the classifier as studies have it adapt; None changes nothing.
+    """Returns the classifier with an adaptation to the images of studies; None changes nothing.
 
     Raises:
       InputError: it has no layer of batch normalisation in Linen.
@@ -308,13 +308,13 @@ class Classifier:
     return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the layers whose output a study records; for what is refused see `select_layers`.
+    """Returns the layers with outputs that a study records; see `select_layers` for errors.
 
-    'unprojected_logits' are those of the classes of the weights where predictions are projected
-    onto a coarser label space, and the logits elsewhere. Of a callable only logits can be had.
+    'unprojected_logits' are the logits of the weights' classes if predictions are projected onto a
+    coarser label space, and 'logits' otherwise. A callable has logits only.
     """
-    known = self.layers or (LOGITS,)
-    names = [LOGITS if w == UNPROJECTED and w not in known else w for w in requested]
+    valid = self.layers or (LOGITS,)
+    names = [LOGITS if w == UNPROJECTED and w not in valid else w for w in requested]
     if self.host_function and set(names) > {LOGITS}:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen, and the study records '
@@ -341,21 +341,21 @@ def from_linen(
   Args:
     module: the network; takes normalised images.
     variables: its collections, {'params': ..., 'batch_stats': ...}.
-    name: what tables call it.
+    name: its name in tables.
     input_shape: (H, W, C).
     class_names: names of its outputs.
-    mean: per channel or one for all, of images in [0, 1]; the network sees (x - mean) / std.
+    mean: per channel or one for all, of images in [0, 1]; the network takes (x - mean) / std.
     std: per channel or one for all.
     stages: module paths of the residual stages.
-    provenance: where the weights come from.
-    input_filter: what is done to the images before.
+    provenance: the origin of the weights.
+    input_filter: filter of the images before normalisation.
 
   Returns:
-    A `Classifier` whose layers are all module paths (such as 'stage1/block0'), 'features', which
-    the last linear map is given, where the network sows them, and 'logits'.
+    A `Classifier` with all module paths (such as 'stage1/block0') as layers, 'features', the inputs
+    of the last linear map, if the network sows them, and 'logits'.
 
   Raises:
-    InputError: a module that cannot be applied to images alone, or gives no floats [B, classes].
+    InputError: the module cannot be applied to images alone, or returns no floats [B, classes].
   """
 
   def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
@@ -367,11 +367,11 @@ def from_linen(
       mutable=['intermediates'],
       capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
     )
-    found = first_calls(state['intermediates'])
+    outputs = first_calls(state['intermediates'])
     sown = sown_features(state['intermediates'])
     if FEATURES in layers and sown is not None:
-      found.setdefault(FEATURES, sown)
-    return logits, found
+      outputs.setdefault(FEATURES, sown)
+    return logits, outputs
 
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   apply = functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True)
@@ -408,14 +408,14 @@ def from_linen(
 
 
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-  """The `forward` of a callable, which is none: refuses."""
+  """Raises InputError, as the `forward` of a callable."""
   raise InputError(f'a {_NO_GRADIENT}')
 
 
 def _forward(
   network: Callable[[PyTree, jax.Array, Collection[str]], Outputs], inputs: Inputs
 ) -> Forward:
-  """Returns the `forward` of a `network` that takes normalised images and layers inside."""
+  """Returns the `forward` of a `network` that takes normalised images and names of its layers."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
     inside = frozenset(layers) - {LOGITS}

@@ -1,17 +1,16 @@
-"""CLIP's and SigLIP's towers; the image towers as classifiers: a unit-length embedding, then a
-linear map.
+"""The towers of CLIP and SigLIP; image towers are classifiers with a linear map of the embedding.
 
-For a zero-shot classifier (`robustness.models.zero_shot`) the map's kernel holds the embedding of
-each class, times CLIP's scale. A linear probe has the same form.
+The embedding has length 1. For a zero-shot classifier (`robustness.models.zero_shot`) the map's
+kernel holds the embedding of each class times CLIP's scale. A linear probe has the same form.
 
-The ResNet-50 has three convolutions for a stem. Every stride is an average pool before a
-convolution of stride 1, so that halving aliases less. The pool at the end is attention, of which
-the only query is the mean of all positions.
+The stem of the ResNet-50 has three convolutions. Every stride is an average pool before a
+convolution of stride 1, which reduces aliasing. The pool at the end is attention with one query,
+the mean of all positions.
 
-SigLIP and SigLIP 2 have patches alone as tokens; a learned query pools them. Texts are seen whole,
-padding too. Both were trained with a sigmoid for each pair of image and text, so that files hold a
-bias beside the scale. GELU in the image tower is exact, as timm has it for these; the authors' code
-approximates it by tanh. open_clip does so in the text tower of SigLIP 2 only.
+The only tokens of SigLIP and SigLIP 2 are patches, which a learned query pools. The text tower
+attends to the whole text, padding included. Both were trained with a sigmoid for each pair of image
+and text, so files hold a bias as well as the scale. GELU in the image tower is exact, as in timm;
+the authors' code approximates it by tanh, as open_clip does in the text tower of SigLIP 2 only.
 
 References: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 2.4 and figure 3; Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023,
@@ -26,7 +25,13 @@ import jax
 import jax.numpy as jnp
 
 from robustness.models import layers
-from robustness.models.architecture import CLIP_MEAN, CLIP_STD, HALF, STEM_AND_STAGES, Architecture
+from robustness.models.architecture import (
+  CLIP_MEAN,
+  CLIP_STD,
+  HALF,
+  STEM_AND_FOUR_STAGES,
+  Architecture,
+)
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
 from robustness.models.transformer import (
   Activation,
@@ -38,7 +43,7 @@ from robustness.models.transformer import (
   attention_names,
   layer_norm,
 )
-from robustness.models.vit import TIMM, VisionTransformer, stages
+from robustness.models.vit import SIZES, TIMM, Size, VisionTransformer, stages
 
 EPSILON = 1e-5
 RESNET_SIZE = 1024  # of its embedding
@@ -62,15 +67,13 @@ class Stem(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, 3] to [B, H // 4, W // 4, 64]."""
     for index, features in enumerate((STEM_FEATURES // 2, STEM_FEATURES // 2, STEM_FEATURES)):
-      stride = 2 if index == 0 else 1
-      x = layers.ConvNormRelu(features, 3, stride, **self.common, name=f'layer{index + 1}')(
-        x, train
-      )
+      sizes = (features, 3, 2 if index == 0 else 1)
+      x = layers.ConvNorm(*sizes, **self.common, name=f'layer{index + 1}')(x, train)
     return average_pool(x, 2)
 
 
 class Bottleneck(layers.Layer):
-  """1×1, 3×3 and 1×1 convolutions; pools before the last where others stride."""
+  """1×1, 3×3 and 1×1 convolutions; an average pool before the last one halves the image."""
 
   features: int
   stride: int = 1
@@ -78,8 +81,8 @@ class Bottleneck(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // stride, W // stride, 4 features]."""
-    y = layers.ConvNormRelu(self.features, 1, **self.common, name='layer1')(x, train)
-    y = layers.ConvNormRelu(self.features, 3, **self.common, name='layer2')(y, train)
+    y = layers.ConvNorm(self.features, 1, **self.common, name='layer1')(x, train)
+    y = layers.ConvNorm(self.features, 3, **self.common, name='layer2')(y, train)
     y = average_pool(y, self.stride)
     y = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='conv3')(y)
     y = layers.batch_norm(not train, **self.common, name='bn3')(y)
@@ -132,8 +135,8 @@ class ClipResNet(layers.Network):
 class TextTower(layers.Layer):
   """CLIP's text tower: a causal transformer of 12 blocks, read out at the end of text.
 
-  The end-of-text token has the highest id of all. SigLIP's tower (`causal` is False) sees all
-  tokens, padding too, and is read out at the last. Embeddings are of `size`, as the image tower's.
+  The end-of-text token has the highest id. SigLIP's tower (`causal` is False) attends to all
+  tokens, padding included, and is read out at the last. `size` is the length of the embeddings.
   """
 
   size: int = 512
@@ -155,9 +158,9 @@ class TextTower(layers.Layer):
     x = x + position[None].astype(x.dtype)
     attention = functools.partial(SelfAttention, self.num_heads, self.causal)
     perceptron = functools.partial(Perceptron, self.activation, self.hidden)
+    parts = (attention, perceptron, self.epsilon)
     for index in range(self.depth):
-      how = (attention, perceptron, self.epsilon)
-      x = Block(*how, **self.common, name=f'block{index}')(x)
+      x = Block(*parts, **self.common, name=f'block{index}')(x)
     x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
     last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
@@ -210,12 +213,12 @@ _TEXT_ARRAYS = (
   *('text_projection', 'logit_scale', 'attn_mask', '*.num_batches_tracked'),
 )
 TEXT_SCHEME = Scheme('open_clip', _TEXT, ('visual.*', 'logit_scale', 'attn_mask'))
-"""The names in state dicts of open_clip; the image tower's arrays are left out."""
-_BESIDE = ('logit_scale', 'logit_bias')
+"""The names in state dicts of open_clip, without the image tower."""
+_SCALE_AND_BIAS = ('logit_scale', 'logit_bias')
 _SIGLIP_IMAGE = Scheme(
   WITH_HEAD,
   {**{ours: f'visual.trunk.{theirs}' for ours, theirs in TIMM.items()}, 'head/dense': HEAD},
-  ('text.*', *_BESIDE),
+  ('text.*', *_SCALE_AND_BIAS),
   headless='visual.',
 )
 _SIGLIP_TEXT = Scheme(
@@ -227,13 +230,13 @@ _SIGLIP_TEXT = Scheme(
     'norm': 'text.ln_final',
     'projection': Stored(('text.text_projection',), OUTPUT_FIRST),
   },
-  ('visual.*', *_BESIDE),
+  ('visual.*', *_SCALE_AND_BIAS),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Clip(Architecture):
-  """An image tower of CLIP, with the text tower, which embeds into the same space."""
+  """An image tower of CLIP with its text tower, which embeds into the same space."""
 
   text: TextTower = TextTower()
   text_scheme: Scheme = TEXT_SCHEME
@@ -241,7 +244,7 @@ class Clip(Architecture):
 
 @dataclasses.dataclass(frozen=True)
 class SigLip(Clip):
-  """A pair of towers of SigLIP; `padding` is the token that follows the end of a text."""
+  """The towers of SigLIP; `padding` is the token after the end of a text."""
 
   padding: int = END_OF_TEXT
 
@@ -252,18 +255,21 @@ CLIP_SIZES = {
   'vit_l14': (14, 224, 1024, 24, 768),
   'vit_l14_336': (14, 336, 1024, 24, 768),
 }
-"""Patches, images, width and depth of the image tower, and the width of both towers' embeddings."""
-SIGLIP_SIZES = {'b16': (16, 768, 12, 12, 3072), 'so400m14': (14, 1152, 27, 16, 4304)}
-"""Both towers' patches (of the image), width, depth, heads and values within perceptrons."""
+"""Sides of patches and images, width and depth of the image tower, and size of the embeddings."""
+SIGLIP_SIZES = {
+  'b16': (16, SIZES['base'], 3072),
+  'so400m14': (14, Size(width=1152, depth=27, num_heads=16), 4304),
+}
+"""Side of the image tower's patches, and size and hidden channels of perceptrons in both towers."""
 
 
 def _clip(name: str, activation: Activation) -> Clip:
-  """Returns a tower with the names of open_clip, and a name for the head that they lack.
+  """Returns a tower with the names of open_clip, and a name for the head, which files lack.
 
-  The text tower's arrays are left out; `robustness.models.zero_shot` makes the head from them.
+  The image tower ignores the text tower's arrays; `robustness.models.zero_shot` computes the head.
   """
   quick, side = activation == 'quick_gelu', 224
-  ends: tuple[str, ...] = (*STEM_AND_STAGES, 'stage4')
+  ends: tuple[str, ...] = STEM_AND_FOUR_STAGES
   if name in CLIP_SIZES:
     patch, side, width, depth, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
@@ -302,33 +308,23 @@ def _siglip(
   version: int, size: str, side: int = 224, context: int = SIGLIP_CONTEXT, suffix: str = ''
 ) -> SigLip:
   second = version == 2
-  patch, width, depth, num_heads, hidden = SIGLIP_SIZES[size]
+  patch, sizes, hidden = SIGLIP_SIZES[size]
   return SigLip(
     f'siglip{"2" if second else ""}_{size}{suffix}',
-    VisionTransformer(
-      patch=patch,
-      width=width,
-      depth=depth,
-      num_heads=num_heads,
-      hidden=hidden,
-      positions='no_token',
-      pool='attention',
-    ),
+    VisionTransformer(patch=patch, **sizes, hidden=hidden, positions='no_token', pool='attention'),
     input_shape=(side, side, 3),
     mean=HALF,
     std=HALF,
-    stages=stages(depth),
+    stages=stages(sizes['depth']),
     source='Tschannen et al., SigLIP 2, 2025'
     if second
     else 'Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023',
     licence='weights of big_vision, also at open_clip: Apache-2.0',
     schemes=(_SIGLIP_IMAGE,),
     text=TextTower(
-      size=width,
+      size=sizes['width'],
       activation='tanh_gelu' if second else 'gelu',
-      width=width,
-      depth=depth,
-      num_heads=num_heads,
+      **sizes,
       hidden=hidden,
       context=context,
       vocabulary=256_000 if second else 32_000,
@@ -346,7 +342,7 @@ ARCHITECTURES = (
   _siglip(1, 'b16'),
   _siglip(2, 'b16'),
   _siglip(1, 'so400m14', context=16),
-  _siglip(1, 'so400m14', 384, suffix='_384'),  # of which patches see 378 pixels
+  _siglip(1, 'so400m14', 384, suffix='_384'),  # patches cover 378 pixels
   _siglip(2, 'so400m14'),
   _siglip(2, 'so400m14', 378, suffix='_378'),
 )

@@ -1,6 +1,6 @@
 """ConvNeXt and ConvNeXt V2: depthwise 7×7 convolutions and perceptrons, normalised over channels.
 
-V2 lets channels compete in the perceptrons (global response normalisation) in place of layer scale.
+V2 has global response normalisation of channels in the perceptrons in place of layer scale.
 
 References: Liu et al., A ConvNet for the 2020s, 2022, figures 4 and 9; Woo et al., ConvNeXt V2,
 2023, section 3 and algorithm 1.
@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm
+from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm
 from robustness.models.layers import DepthwiseConv, Layer, LinearHead, Network, at_least_float32
 from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import LAYER_SCALE, activation, layer_norm
@@ -20,7 +20,7 @@ FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
 
 
 class ResponseNorm(nn.Module):
-  """x + β + γ x n, where n is a channel's length over the image ÷ the mean of all channels'."""
+  """x + β + γ x n, with n a channel's norm over the image ÷ the mean norm of all channels."""
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -87,19 +87,17 @@ class ConvNext(Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """See `Network`; nothing is different in training: there is no stochastic depth."""
     del train
-    x = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')(
-      x.astype(self.dtype)
-    )
-    x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(x)
+    patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
+    x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
     for index, depth in enumerate(self.depths):
-      how = (depth, self.width * 2**index, index > 0, self.response)
-      x = Stage(*how, **self.common, name=f'stage{index + 1}')(x)
+      sizes = (depth, self.width * 2**index, index > 0, self.response)
+      x = Stage(*sizes, **self.common, name=f'stage{index + 1}')(x)
     x = at_least_float32(x).mean((1, 2))
     x = layer_norm(EPSILON, dtype=x.dtype, name='norm')(x)
     return LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
-# Ours, and the names of timm, of the authors' two repositories and of transformers.
+# Our names, and the names in timm, in the authors' two repositories and in transformers.
 _OUTSIDE = {
   'patches': ('stem.0', 'downsample_layers.0.0', 'embeddings.patch_embeddings'),
   'stem': ('stem.1', 'downsample_layers.0.1', 'embeddings.layernorm'),
@@ -139,6 +137,9 @@ def _names(column: int) -> Names:
   return table
 
 
+_SOURCES = {'': 'Liu et al., A ConvNet for the 2020s, 2022', 'v2': 'Woo et al., ConvNeXt V2, 2023'}
+
+
 def _architecture(
   size: str, width: int, depths: tuple[int, ...], parameters: int, version: str = ''
 ) -> Architecture:
@@ -149,10 +150,8 @@ def _architecture(
   return Architecture(
     name,
     ConvNext(width=width, depths=depths, response=bool(version)),
-    stages=(*STEM_AND_STAGES, 'stage4'),
-    source='Woo et al., ConvNeXt V2, 2023'
-    if version
-    else 'Liu et al., A ConvNet for the 2020s, 2022',
+    stages=STEM_AND_FOUR_STAGES,
+    source=_SOURCES[version],
     licence=f'weights of facebookresearch, also at timm: {licence}',
     schemes=_schemes(version),
     weights=tuple(weights),

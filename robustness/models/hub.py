@@ -18,18 +18,20 @@ from robustness.models.preprocessing import CONFIG_FILE, WEIGHTS_FILE
 
 
 class Fetched(NamedTuple):
-  """A weights file on this machine; the revision is a package's version, a commit, or a digest."""
+  """A weights file on this machine; its revision is a package's version, a commit, or a digest."""
 
   path: pathlib.Path
   revision: str
 
 
 def resolve(weights: str, architecture: Architecture) -> Weights | None:
-  """Returns the published weights that a config's `weights` mean: by name, by the name of a file,
-  by a record in a file or beside it, or '' for the architecture's default; None for others.
+  """Returns the published weights that a config's `weights` means; None for other weights.
+
+  `weights` is a name, the name of a file, a file with a record in it or next to it, or '' for the
+  architecture's default.
 
   Raises:
-    InputError: an unknown name, or weights of another architecture.
+    InputError: the name is unknown, or the weights are of another architecture.
   """
   if not weights:
     return architecture.default_weights
@@ -41,7 +43,7 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
   elif entry is None and source in SOURCES:
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, published)}')
   elif entry is None:
-    matches = [one for one in published.values() if pathlib.Path(one.file).name == path.name]
+    matches = [e for e in published.values() if pathlib.Path(e.file).name == path.name]
     entry = matches[0] if len(matches) == 1 else None
   if entry is None and path.exists():
     entry = preprocessing.beside(path, architecture)
@@ -55,17 +57,17 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
 
 @functools.lru_cache(maxsize=8)
 def described_by_hub(name: str) -> Weights:
-  """Returns the facts of timm's weights `name`, from the file `config.json` beside them."""
+  """Returns the facts of timm's weights `name` from their `config.json`."""
   fetched = from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
   return preprocessing.of_timm(name, json_files.read(fetched.path))
 
 
 def fetch(weights: Weights) -> Fetched:
-  """Returns the weights file, downloaded if need be.
+  """Returns the weights file, downloaded if necessary.
 
   Raises:
     InputError: a package is not installed or the hub cannot be reached; the message says what to
-      download and where to put it.
+      download and the folder to put it in.
   """
   if weights.source == LOCAL:
     return Fetched(pathlib.Path(weights.package, weights.file), 'a local file')
@@ -89,7 +91,7 @@ def _from_package(weights: Weights) -> Fetched:
 
 
 def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
-  """Fetches a file by huggingface_hub, which keeps it in a folder named after the commit."""
+  """Fetches a file by huggingface_hub, which stores it in a folder named after the commit."""
   try:
     from huggingface_hub import constants, hf_hub_download
   except ImportError as error:
@@ -110,7 +112,7 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
 
 
 def _from_torch_hub(weights: Weights) -> Fetched:
-  """Fetches a file by torch.hub, which checks the digest that is part of its name."""
+  """Fetches a file by torch.hub, which checks the digest in its name."""
   url = weights.package + weights.file
   try:
     import torch

@@ -20,6 +20,6 @@ NAMES: tuple[str, ...] = tuple(name for _, name in _ENTRIES)
 
 
 def in_words(names: Sequence[str]) -> list[str]:
-  """Returns names of classes, those of ImageNet in place of their WordNet identifiers."""
-  known = dict(zip(WNIDS, NAMES, strict=True))
-  return [known.get(name, name) for name in names]
+  """Returns names of classes with ImageNet's names in place of their WordNet identifiers."""
+  words = dict(zip(WNIDS, NAMES, strict=True))
+  return [words.get(name, name) for name in names]

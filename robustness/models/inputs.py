@@ -1,4 +1,4 @@
-"""From images in [0, 1] to what a network takes: an input filter, then normalisation."""
+"""The inputs of a network: images in [0, 1] after an input filter and normalisation."""
 
 import abc
 import dataclasses
@@ -16,27 +16,31 @@ from robustness.core.registry import Part
 class InputFilter(Part):
   """Base class: the fields are the keys of the section `config.classifier.input_filter.<name>`.
 
-  An input filter is part of the classifier: training and evaluation share it, and attacks see
-  through it. Those here are in `robustness.fourier.input_filters`.
+  An input filter is part of the classifier: training and evaluation share it, and gradients of
+  attacks pass through it. The filters are in `robustness.fourier.input_filters`.
   """
 
   section: ClassVar[str] = 'config.classifier.input_filter'
 
   @abc.abstractmethod
   def __call__(self, images: jax.Array) -> jax.Array:
-    """Returns what takes the place of images [B, H, W, C] in [0, 1], before normalisation."""
+    """Returns filtered images [B, H, W, C] of images in [0, 1], before normalisation."""
 
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Transforms of `robustness.environments.transforms`, or families of these, that the images
-    come to be like; see `robustness.augment.Augmentation`."""
+    """Names of similar transforms of `robustness.environments.transforms`, or of their families.
+
+    See `robustness.augment.Augmentation`.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-  """What stands between images and a network, the same in training and in evaluation: an input
-  filter, then (x − mean) / std, one value a channel or one for all, in [0, 1] units."""
+  """The input filter and the normalisation before a network, in training and in evaluation.
+
+  Normalisation is (x − mean) / std, with one value a channel or one for all, in [0, 1] units.
+  """
 
   mean: Sequence[float] = (0.0,)
   std: Sequence[float] = (1.0,)
@@ -51,15 +55,15 @@ class Inputs:
     return (images - shift) / scale
 
   def check(self, channels: int) -> None:
-    """Raises InputError unless mean and std are of images in [0, 1] of so many channels."""
+    """Raises InputError unless mean and std fit images in [0, 1] with these channels."""
     if max(self.mean, default=0) > 1 or min(self.std, default=1) <= 0:
       raise InputError(
         f'mean is {self.mean} and std is {self.std}; of images in [0, 1] no mean is above 1 and no '
         'std is 0. Divide those of images in 0..255 by 255.'
       )
-    for name, given in (('mean', self.mean), ('std', self.std)):
-      if len(given) not in (1, channels):
+    for name, values in (('mean', self.mean), ('std', self.std)):
+      if len(values) not in (1, channels):
         raise InputError(
-          f'{name} has {len(given)} values for images of {channels} channels: {name} is {given}; '
+          f'{name} has {len(values)} values for images of {channels} channels: {name} is {values}; '
           f'it must be one number, or one for each of {channels} channels.'
         )

@@ -1,10 +1,10 @@
-"""Label spaces: names of classes, other words for them, tables and scores onto coarser spaces.
+"""Label spaces: names of classes, their aliases, and projections onto coarser spaces.
 
-Labels of data and outputs of a classifier are brought together by name, never by position.
+Labels of data are matched with outputs of a classifier by name, never by position.
 
-A line of `coarse_classes.txt` is a space, a class, its WordNet identifier (of the synset that it
-collects the hyponyms of, or none) and the positions of its members in ImageNet's order. A class
-without members cannot be predicted.
+A line of `coarse_classes.txt` has a space, a class, its WordNet identifier (of the synset with its
+hyponyms, or none) and the positions of its members in ImageNet's order. A class without members
+cannot be predicted.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
@@ -27,7 +27,7 @@ from robustness.models import imagenet_names
 
 IMAGENET = 'imagenet'
 DATA = 'data'
-"""What a config calls the classes that the data have."""
+"""The name of the data's classes in a config."""
 LISTED = 13  # classes in a line of the log
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
@@ -39,10 +39,10 @@ class LabelSpace:
   """Classes in a fixed order.
 
   Attributes:
-    name: what a config calls it.
-    class_names: in order, no two equal.
+    name: its name in a config.
+    class_names: different names in order.
     aliases: position of a class by any other word for it, such as its wnid.
-    members: for a coarse space, the positions in the space `source` that each class is made of.
+    members: for a coarse space, the positions of each class's members in the space `source`.
     source: the name of the finer space, or ''.
   """
 
@@ -86,17 +86,19 @@ def coarse_entries(space: str) -> list[tuple[str, str, str]]:
 
 
 def spelt(name: str) -> str:
-  """Returns a class's name as it is compared: in lower case, with underscores for spaces, and
-  accented letters as one character."""
+  """Returns the form of a class's name in comparisons.
+
+  It is in lower case, with underscores for spaces and accented letters as one character.
+  """
   return composed(name).lower().replace(' ', '_')
 
 
 def position(word: str, class_names: Sequence[str]) -> int | None:
-  """Returns the position of the class of a name, or else of the only one that is `spelt` alike."""
-  alike = [k for k, name in enumerate(class_names) if name == word] or [
-    k for k, name in enumerate(class_names) if spelt(name) == spelt(word)
-  ]
-  return alike[0] if len(alike) == 1 else None
+  """Returns the position of a class by its name, or by its `spelt` form if that is unique."""
+  for matches in (str.__eq__, lambda name, word: spelt(name) == spelt(word)):
+    if positions := [k for k, name in enumerate(class_names) if matches(name, word)]:
+      return positions[0] if len(positions) == 1 else None
+  return None
 
 
 def coarse_spaces() -> list[LabelSpace]:
@@ -105,67 +107,65 @@ def coarse_spaces() -> list[LabelSpace]:
 
 
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
-  """Returns the coarse label space whose names these are, in order, however they are spelt."""
-  given = list(map(spelt, class_names))
-  return next((s for s in coarse_spaces() if given == list(map(spelt, s.class_names))), None)
+  """Returns the coarse label space with these names in order, in any spelling; None if none."""
+  names = list(map(spelt, class_names))
+  return next((s for s in coarse_spaces() if names == list(map(spelt, s.class_names))), None)
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns the position of a class by every word for it: names, and what a known space adds."""
+  """Returns the position of a class by each word for it: names, and aliases of a built-in space."""
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
   aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
   return {**aliases, **{name: index for index, name in enumerate(class_names)}}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
-  """Returns the integers of a text such as '7-9 12': here 7, 8, 9 and 12."""
+  """Returns the integers of a text; '7-9 12' is 7, 8, 9 and 12."""
   bounds = (part.partition('-') for part in ranges.split())
   return tuple(index for low, _, high in bounds for index in range(int(low), int(high or low) + 1))
 
 
 def log_numbers(weights: str, class_names: Sequence[str]) -> None:
-  """Logs in which order the outputs of weights that name no classes are taken for classes that are
-  called by numbers."""
+  """Logs the order of numbered classes that the outputs of weights without names are taken for."""
   if class_names and all(name.isdecimal() for name in class_names):
-    few = (
-      class_names
-      if len(class_names) <= LISTED
-      else (*class_names[: LISTED - 2], '...', class_names[-1])
-    )
+    listed = [*class_names]
+    if len(listed) > LISTED:
+      listed[LISTED - 2 : -1] = ['...']
     logging.info(
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
       'data in this order: %s',
-      *(weights, len(class_names) - 1, ', '.join(few)),
+      *(weights, len(class_names) - 1, ', '.join(listed)),
     )
 
 
 def is_imagenet(class_names: Iterable[str]) -> bool:
-  """Whether all the names are wnids of ImageNet's classes (and there is one)."""
+  """Whether there are names and all are wnids of ImageNet's classes."""
   names = set(class_names)
   return bool(names) and names <= get(IMAGENET).aliases.keys()
 
 
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
-  """Returns the rows with labels that are positions in the `class_names` of the `owner`, of which
-  `aliases` are other words. Rows that name no classes, or the same, are returned as they are;
-  several of their classes may be one of the owner's, as ImageNet's are of a coarse space.
+  """Returns the rows with labels that are positions in the `class_names` of the `owner`.
+
+  `aliases` are other words for these classes. Rows without class names, or with the same, are
+  returned unchanged. More than one class of the rows may match a class of the owner, as ImageNet's
+  classes match a class of a coarse space.
 
   Raises:
-    InputError: a class of the rows is none of the owner's.
+    InputError: the owner lacks a class of the rows.
   """
-  given = tuple(rows.class_names)
-  if not given or given == tuple(class_names):
+  names = tuple(rows.class_names)
+  if not names or names == tuple(class_names):
     return rows
-  known = {**aliases, **{composed(name): index for index, name in enumerate(class_names)}}
-  unknown = [name for name in given if composed(name) not in known]
-  if unknown:
+  indices = {**aliases, **{composed(name): index for index, name in enumerate(class_names)}}
+  if unknown := [name for name in names if composed(name) not in indices]:
     first = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
     raise InputError(
-      f'{len(unknown)} of {len(given)} classes of the data are none of the {len(class_names)} '
+      f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {first}, .... Classes are '
       'matched by name, not by position: rename them, for example the class folders.'
     )
-  positions = np.array([known[composed(name)] for name in given], np.int32)
+  positions = np.array([indices[composed(name)] for name in names], np.int32)
   return with_labels(rows, positions, tuple(class_names))
 
 
@@ -179,7 +179,7 @@ def project_scores(
   logits and for their softmax.
 
   Raises:
-    InputError: another merge or kind, a space without members, too few scores, or negative
+    InputError: an unknown merge or kind, a space without members, too few scores, or negative
       probabilities.
   """
   choice('merge', merge, MERGES)

@@ -8,7 +8,7 @@ is the mean of the batches' biased variances (division by n), where PyTorch divi
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import flax.linen as nn
 import jax
@@ -22,14 +22,15 @@ from robustness.models.naming import Path
 
 EPSILON = 1e-5
 MOMENTUM = 0.9
+Norm = Literal['batch', 'group']
 FEATURES = 'features'
-"""Under this name a head sows what its linear map is given, [B, F], into `intermediates`."""
+"""The name under which a head sows the inputs of its linear map, [B, F], in `intermediates`."""
 
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
 class Common(TypedDict):
-  """What all layers of a network share, as arguments."""
+  """The arguments that all layers of a network share."""
 
   dtype: DTypeLike
   axis_name: str | None
@@ -39,9 +40,8 @@ class Layer(nn.Module, kw_only=True):
   """A part of a network.
 
   Attributes:
-    dtype: what is computed in; parameters, statistics and logits are float32.
-    axis_name: the pmap axis over which batch norm is synchronised in training, or None; of no
-      effect where there is none.
+    dtype: type of the computation; parameters, statistics and logits are float32.
+    axis_name: the pmap axis over which batch norm is synchronised in training; None for no axis.
   """
 
   dtype: DTypeLike = jnp.float32
@@ -67,8 +67,11 @@ class Network(Layer):
 
 
 batch_norm = functools.partial(nn.BatchNorm, momentum=MOMENTUM, epsilon=EPSILON)
-"""Batch normalisation over all axes but the channels, given whether it uses the running statistics;
-else it normalises by the batch and moves them."""
+"""Batch normalisation over all axes except channels.
+
+The first argument says whether it uses the running statistics. If not, it normalises by the batch
+and updates them.
+"""
 
 
 def convolution(
@@ -101,8 +104,8 @@ class GroupNorm(nn.Module):
   features keep their four axes, and XLA's CPU compiler fuses each pass over them into one loop.
   Linen's layer reshapes them to groups in between, which takes 1.3 times as long.
 
-  Mean and variance are taken in float32, or in x's own type if that is wider, the variance in a
-  second pass.
+  Mean and variance are computed in float32, or in the type of `x` if that is wider, the variance in
+  a second pass.
 
   Reference:
     Wu and He, Group Normalization, 2018, equations 1 to 3 and 7.
@@ -130,34 +133,34 @@ class GroupNorm(nn.Module):
     return jnp.repeat(means, size, axis=1)[:, None, None]
 
 
-def max_pool(x: jax.Array, *, padding: int = 0, whole: bool = False) -> jax.Array:
+def max_pool(x: jax.Array, *, padding: int = 0, covers_all: bool = False) -> jax.Array:
   """Returns the maximum of every 3×3 window of `x` [B, H, W, C], two pixels apart.
 
-  On every side `padding` pixels of −∞ are added. With `whole` the last window sticks out where an
-  even side would leave a pixel over.
+  On every side `padding` pixels of −∞ are added. With `covers_all` the last window extends beyond
+  an even side, so that every pixel is in a window.
   """
-  sides = [(padding, padding + (whole and side % 2 == 0)) for side in x.shape[1:3]]
+  sides = [(padding, padding + (covers_all and side % 2 == 0)) for side in x.shape[1:3]]
   return nn.max_pool(x, (3, 3), (2, 2), sides)
 
 
 class DepthwiseConv(nn.Module):
-  """Convolution of every channel by a kernel of its own, as a sum of shifts, then perhaps a bias.
+  """Convolution of each channel by a separate kernel, as a sum of shifts, plus an optional bias.
 
   y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is written as K² products of a shifted
-  image and one value a channel, which XLA makes one loop of. Its grouped convolution takes 12 to 60
-  times as long on a CPU. Padding is TensorFlow's 'SAME', where an odd pixel lies at the end, or
-  without `same` (K − 1) / 2 on every side.
+  image and one value a channel, which XLA compiles to one loop. Its grouped convolution takes 12 to
+  60 times as long on a CPU. Padding is TensorFlow's 'SAME', with an odd pixel at the end, or
+  (K − 1) / 2 on every side.
 
-  The sum is taken in float32, or in the kernel's own type if that is wider. On a CPU, pixels whose
-  channels are a power of two, 128 or more, are laid 16 values further apart: the shifted images
-  would fall into the same few lines of the cache, which takes up to four times as long.
+  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, 16 values
+  separate pixels if the number of channels is a power of two, 128 or more. Without these the
+  shifted images use the same few lines of the cache, which takes up to four times as long.
   """
 
   kernel: int
   stride: int = 1
   dtype: DTypeLike = jnp.float32
   use_bias: bool = False
-  same: bool = True
+  pads_like_tensorflow: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -165,11 +168,11 @@ class DepthwiseConv(nn.Module):
     side, step, sides = self.kernel, self.stride, x.shape[1:3]
     weights = self.param('kernel', he_normal, (side, side, 1, x.shape[-1]))
     pads = [(side // 2, side // 2)] * 2
-    if self.same:
+    if self.pads_like_tensorflow:
       pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
-    channels, extra = x.shape[-1], 0
-    if channels >= 128 and channels.bit_count() == 1 and jax.default_backend() == 'cpu':
-      extra = 16
+    channels = x.shape[-1]
+    is_power = channels >= 128 and channels.bit_count() == 1
+    extra = 16 if is_power and jax.default_backend() == 'cpu' else 0
     padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, extra)))
     if extra:
       wider = jnp.pad(weights, ((0, 0),) * 3 + ((0, extra),))
@@ -189,7 +192,7 @@ class DepthwiseConv(nn.Module):
 
 
 class NormRelu(Layer):
-  """Batch norm, then ReLU, as one layer whose output can be captured."""
+  """Batch norm, then ReLU, as a layer so that its output can be captured."""
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -197,24 +200,31 @@ class NormRelu(Layer):
     return nn.relu(batch_norm(not train, **self.common, name='bn')(x))
 
 
-class ConvNormRelu(Layer):
-  """Convolution, batch norm and ReLU as one layer whose output can be captured."""
+class ConvNorm(Layer):
+  """Convolution, norm and, if `rectified`, ReLU, as a layer so that its output can be captured."""
 
   features: int
   kernel: int = 3
   stride: int = 1
+  rectified: bool = True
+  norm: Norm = 'batch'
+  norm_name: str = 'bn'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     x = convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(x)
-    return nn.relu(batch_norm(not train, **self.common, name='bn')(x))
+    if self.norm == 'group':
+      x = GroupNorm(dtype=self.dtype, name=self.norm_name)(x)
+    else:
+      x = batch_norm(not train, **self.common, name=self.norm_name)(x)
+    return nn.relu(x) if self.rectified else x
 
 
 class Stage(Layer):
-  """`block0`, `block1`, ... in a row, of which the first has the stride.
+  """`block0`, `block1`, ... in a row; the first one has the stride.
 
-  `block` makes one, given `stride`, `name` and what all layers share.
+  `block` returns a block for `stride`, `name` and the arguments in `common`.
   """
 
   block: Callable[..., nn.Module]
@@ -238,16 +248,19 @@ def residual_stages(
   num_blocks: Sequence[int],
   **common: Unpack[Common],
 ) -> jax.Array:
-  """Returns what `stage1`, `stage2`, ... give; each but the first doubles `features` and halves the
-  image. To be called while a network is built; `block` takes the features first."""
+  """Returns the output of `stage1`, `stage2`, ... inside a network's `__call__`.
+
+  Each stage after the first doubles `features`, the first argument of `block`, and halves the
+  image.
+  """
   for index, number in enumerate(num_blocks):
-    made, stride = functools.partial(block, features * 2**index), 1 if index == 0 else 2
-    x = Stage(made, number, stride, **common, name=f'stage{index + 1}')(x, train)
+    wide_block, stride = functools.partial(block, features * 2**index), 1 if index == 0 else 2
+    x = Stage(wide_block, number, stride, **common, name=f'stage{index + 1}')(x, train)
   return x
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
-  """Returns `x` in float32, or as it is if that is wider (float64, for comparisons)."""
+  """Returns `x` in float32, or unchanged if its type is wider (float64, for comparisons)."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -267,7 +280,7 @@ class LinearHead(nn.Module):
 
 
 def sown_features(intermediates: PyTree) -> jax.Array | None:
-  """Returns what a network's head sowed under the name `FEATURES`, [B, F]; None if it did not."""
+  """Returns the features [B, F] that a network's head sowed as `FEATURES`; None without any."""
   flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
   return next((value[0] for path, value in flat.items() if path[-1] == FEATURES), None)
 

@@ -1,6 +1,7 @@
-"""How the files of other projects name and lay out the arrays of a network.
+"""Names and layouts of a network's arrays in the files of other projects.
 
-A family lists its `Scheme`s, the usual one first: a project's names by regular expressions of ours.
+A family of networks lists its `Scheme`s, the usual one first. A scheme maps regular expressions of
+our names to a project's names.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import numpy as np
 from robustness.core.errors import InputError
 
 Path = tuple[str, ...]
-"""Of a variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel')."""
+"""The path of a variable, such as ('params', 'stage1', 'block0', 'conv1', 'kernel')."""
 Shape = tuple[int, ...]
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
@@ -24,8 +25,8 @@ class AxisOrder:
   """The order of an array's axes in a file.
 
   Attributes:
-    stored: the shape in the file, given Linen's.
-    restored: the array in Linen's order, given the file's array and Linen's shape.
+    stored: maps Linen's shape to the shape in the file.
+    restored: maps the file's array and Linen's shape to the array in Linen's order.
   """
 
   stored: Callable[[Shape], Shape]
@@ -33,7 +34,7 @@ class AxisOrder:
 
 
 def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
-  """Returns the layout of an array whose values are in Linen's order, in another shape."""
+  """Returns the layout of an array with its values in Linen's order but in another shape."""
   return AxisOrder(stored, lambda array, shape: array.reshape(shape))
 
 
@@ -52,7 +53,7 @@ OUTPUT_FIRST_POINTWISE = AxisOrder(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.
 POINTWISE = reshaped(lambda s: (1, 1, *s))
 # [height, width, in, out] is stored as [out, in × height × width].
 FLAT_IMAGE = AxisOrder(lambda s: (s[3], s[2] * s[0] * s[1]), _from_flat_image)
-# [1, 1 + N, D] is stored as [1, N, D]; what comes first is zero.
+# [1, 1 + N, D] is stored as [1, N, D]; the first entry is zero.
 WITHOUT_FIRST = AxisOrder(
   lambda s: (s[0], s[1] - 1, *s[2:]), lambda a, s: np.pad(a, ((0, 0), (1, 0), (0, 0)))
 )
@@ -60,23 +61,23 @@ WITHOUT_FIRST = AxisOrder(
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-  """Where a file has a variable.
+  """The place of a variable in a file.
 
   Attributes:
-    names: of the array; several are equal parts that follow each other along Linen's last axis,
-      as queries, keys and values do.
-    layout: of each of them.
+    names: names of the arrays; more than one are equal parts along Linen's last axis, such as
+      queries, keys and values.
+    layout: the layout of each array.
   """
 
   names: tuple[str, ...]
   layout: AxisOrder = AS_IS
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
-    """Returns the shape of every named array, given that of the variable."""
+    """Returns the shape of every named array for the shape of the variable."""
     return dict.fromkeys(self.names, self.layout.stored(self._part(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
-    """Returns the variable, out of the file's arrays."""
+    """Returns the variable from the file's arrays."""
     part = self._part(linen_shape)
     parts = [self.layout.restored(arrays[name], part) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
@@ -100,18 +101,18 @@ class Scheme:
   r"""One project's names for the variables of a network.
 
   Attributes:
-    name: of the project, for messages.
-    table: a template of its name (`re.Match.expand`) by a pattern of ours. A pattern matches all of
-      a layer's path, such as r'stage(\d)/block(\d+)/conv1', or all of an array's, such as
-      r'embedding/position'; the first that matches is taken. `Stored` says another layout, which of
-      a layer is its kernel's.
+    name: the project, for messages.
+    table: templates of the project's names (`re.Match.expand`) by patterns of our names. A pattern
+      matches the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array,
+      such as r'embedding/position'; the first match counts. `Stored` sets another layout; for a
+      layer it is the layout of the kernel.
     ignored: patterns of names that no variable needs.
     zeros: patterns of names that no variable needs because their values are zero, which is checked.
-    headless: what some names of its files begin with, if these files have no head; '' if they do.
-    suffixes: what follows the name of a layer, by Linen's name of the array.
-    kernel: how the kernels of layers are laid out.
-    prefix: what names begin with in files that hold more than the network, taken off.
-    mean, std: what the project normalises images by, where that is not the architecture's; else ().
+    headless: the beginning of some names in files without a head; '' if files have a head.
+    suffixes: the end of an array's name after the name of its layer, by Linen's name of the array.
+    kernel: the layout of the kernels of layers.
+    prefix: the beginning of names in files that hold more than the network, which is removed.
+    mean, std: the project's normalisation of images if it differs from the architecture's; else ().
   """
 
   name: str
@@ -126,31 +127,30 @@ class Scheme:
   std: tuple[float, ...] = ()
 
   def locate(self, path: Path) -> Stored:
-    """Returns where the file has the variable at a path.
+    """Returns the place in the file of the variable at a path.
 
     Raises:
       InputError: no pattern of the table matches.
     """
     layer, leaf = '/'.join(path[1:-1]), path[-1]
-    of_layer = self.kernel if leaf == 'kernel' else AS_IS
-    places = (('/'.join(path[1:]), '', AS_IS), (layer, self.suffixes.get(leaf, ''), of_layer))
-    for pattern, names in self.table.items():
+    layer_layout = self.kernel if leaf == 'kernel' else AS_IS
+    places = (('/'.join(path[1:]), '', AS_IS), (layer, self.suffixes.get(leaf, ''), layer_layout))
+    for pattern, entry in self.table.items():
       for text, suffix, layout in places:
         if match := re.fullmatch(pattern, text):
-          if isinstance(names, str):
-            return Stored((match.expand(names) + suffix,), layout)
-          whole = text is not layer or leaf == 'kernel'
-          found = tuple(match.expand(name) + suffix for name in names.names)
-          return Stored(found, names.layout if whole else AS_IS)
+          templates = (entry,) if isinstance(entry, str) else entry.names
+          if isinstance(entry, Stored):
+            layout = entry.layout if text is not layer or leaf == 'kernel' else AS_IS
+          return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
-    """Returns the shape of every array that a file has to hold."""
+    """Returns the shape of every array that a file must hold."""
     located = (self.locate(path).shapes(shape) for path, shape in linen_shapes.items())
     return {name: shape for shapes in located for name, shape in shapes.items()}
 
-  def wanted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the arrays without those that no variable needs, by names without the prefix."""
+  def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the arrays that variables need, by names without the prefix."""
     return {
       name: array
       for name, array in ((n.removeprefix(self.prefix), a) for n, a in arrays.items())
@@ -159,9 +159,8 @@ class Scheme:
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises InputError where arrays that must be zero are not."""
-    found = [name for pattern in self.zeros for name in fnmatch.filter(arrays, pattern)]
-    wrong = [name for name in found if np.any(arrays[name])]
-    if wrong:
+    names = [name for pattern in self.zeros for name in fnmatch.filter(arrays, pattern)]
+    if wrong := [name for name in names if np.any(arrays[name])]:
       raise InputError(
         f'{len(wrong)} arrays are not zero, as {self.name} published them, and the network has '
         f'no place for them, first {wrong[0]}'

@@ -1,7 +1,6 @@
 """A Flax NNX module as a pure function of its arrays, in evaluation mode.
 
-The module is split into its arrays and the rest once, and put together again where a step that
-takes the arrays is traced.
+The module is split once into its arrays and the rest, and merged again while a step is traced.
 """
 
 import dataclasses
@@ -19,8 +18,13 @@ from robustness.models.layers import first_calls
 
 @dataclasses.dataclass(frozen=True)
 class NnxModule:
-  """A module `module(images) -> logits`, split: its structure, the state of its random streams (not
-  used in evaluation mode), and all its other arrays by path."""
+  """A module `module(images) -> logits` as separate parts.
+
+  Attributes:
+    definition: the structure.
+    random: the state of its random streams, not used in evaluation mode.
+    variables: all other arrays by path.
+  """
 
   definition: nnx.GraphDef[nnx.Module]
   random: nnx.State
@@ -29,7 +33,7 @@ class NnxModule:
   def __call__(
     self, variables: Variables, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the output for inputs [B, H, W, C], and that of some layers; changes nothing."""
+    """Returns the logits of inputs [B, H, W, C] and the outputs of these layers."""
     if not layers:
       return self._module(variables)(inputs), {}
     logits, outputs = self.logits_and_layers(variables, inputs)
@@ -38,7 +42,7 @@ class NnxModule:
   def logits_and_layers(
     self, variables: Variables, inputs: jax.Array
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the output, and by path that of the first call of every module inside."""
+    """Returns the logits, and the output of the first call of every module by path."""
     captured = nnx.capture(
       self._module(variables), nnx.Intermediate, method_outputs=nnx.Intermediate
     )
@@ -51,10 +55,10 @@ class NnxModule:
 
 
 def split(module: object, name: str) -> NnxModule:
-  """Returns a module in evaluation mode (`Module.eval()`), split; the module stays as it is.
+  """Returns a copy of a module in evaluation mode (`Module.eval()`), split.
 
   Raises:
-    InputError: something else than an NNX module; `name` is what the message calls it.
+    InputError: it is no NNX module; the message calls it `name`.
   """
   if not isinstance(module, nnx.Module):
     raise InputError(
@@ -74,7 +78,7 @@ def layer_names(
   """Returns the paths of the modules inside, such as 'blocks/0/conv'; nothing is computed.
 
   Raises:
-    InputError: it cannot be called with images alone, or gives no floats [B, classes].
+    InputError: it cannot be called with images alone, or returns no floats [B, classes].
   """
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   try:

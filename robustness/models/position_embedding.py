@@ -1,19 +1,19 @@
-"""Position embeddings of vision transformers for images of another size than the weights' own.
+"""Position embeddings of vision transformers for images of another size than their weights'.
 
-The embeddings of the patches lie on a grid, which is resampled like a picture; that of the class
-token stays. The ways in use disagree:
+The embeddings of the patches form a grid, which is resampled as a picture; the class token's is
+unchanged. Projects resample in different ways:
 
-* `bicubic`, of timm and open_clip: half a pixel at the borders, a wider kernel where the grid
-  shrinks, a = -1/2;
-* `bilinear`, of big_vision and vision_transformer: linear between corners that stay in place;
-* `bicubic_pytorch`, of transformers: a = -3/4, borders repeated, the kernel never wider;
-* `bicubic_dinov2`, of DINOv2's authors: the same with pixels of old ÷ (new + .1).
+* `bicubic`, of timm and open_clip: half a pixel at the borders, a wider kernel for a smaller grid,
+  a = -1/2;
+* `bilinear`, of big_vision and vision_transformer: linear between fixed corners;
+* `bicubic_pytorch`, of transformers: a = -3/4, repeated borders, a kernel of constant width;
+* `bicubic_dinov2`, of DINOv2's authors: `bicubic_pytorch` with pixels of old ÷ (new + .1).
 
-The offsets within Swin's windows are resampled by `bicubic_pytorch`, as its authors do, or for
-`bicubic` as timm does, whose old offsets grow from the middle by 1.01 and more each.
+The offsets within Swin's windows are resampled by `bicubic_pytorch`, as by its authors, or for
+`bicubic` as in timm, where the steps between old offsets grow from the middle by a factor.
 
 References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.2; Keys, Cubic
-Convolution Interpolation for Digital Image Processing, 1981, equation 4, whose a is -1/2.
+Convolution Interpolation for Digital Image Processing, 1981, equation 4 (with a = -1/2).
 """
 
 import functools
@@ -44,12 +44,17 @@ def resample(
   before: int = 1,
   stored: Grid | None = None,
 ) -> np.ndarray:
-  """Returns the embedding [1, before + rows · columns, width] of a `stored` grid of patches, a
-  square one unless given, for another grid; `before` is 1 where the class token has a position,
-  which comes first, else 0.
+  """Returns the embedding of a stored grid of patches for another grid.
+
+  Args:
+    position: embedding [1, before + rows · columns, width].
+    grid: the new rows and columns.
+    method: one of `METHODS`.
+    before: 1 if the class token has a position, which comes first; else 0.
+    stored: the stored rows and columns; None for a square grid.
 
   Raises:
-    InputError: an unknown method, or positions that are no square grid and those before it.
+    InputError: an unknown method, or positions that are not `before` and a square grid.
   """
   choice('config.classifier.positions', method, METHODS)
   side = stored_side(position.shape[1], before)
@@ -65,37 +70,40 @@ def resample(
 
 
 def stored_side(count: int, before: int = 1) -> int:
-  """Returns the side of the square grid of `count` positions less those before it; 0 if none."""
+  """Returns the side of the square grid of `count - before` positions; 0 if it is not square."""
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
 
 
 def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
-  """Returns what offsets within a window add, [old², heads], for `side`² offsets.
+  """Returns the table of a window's offsets, [old², heads], for `side`² offsets.
 
   Raises:
-    InputError: a method that is not for windows.
+    InputError: the method is not for windows.
   """
-  ways = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
-  choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(ways))
+  methods = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
+  choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(methods))
   old = math.isqrt(len(table))
-  weights = ways[method](old, side)
+  weights = methods[method](old, side)
   grid = table.reshape(old, old, -1).astype(np.float64)
   new = np.einsum('ri,ijh,cj->rch', weights, grid, weights, optimize=True)
   return new.reshape(side * side, -1).astype(np.float32)
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that is linear between old offsets, the steps between which grow
-  by a factor, in 1.01..1.5, with which the last is the new one's."""
+  """Returns the matrix [new, old] that interpolates linearly between old offsets.
+
+  Steps between old offsets grow by a factor in 1.01..1.5, chosen so that the last offset is the
+  last new one.
+  """
   half, low, high = old // 2, 1.01, 1.5
   while high - low > 1e-6:
     factor = (low + high) / 2
     low, high = (low, factor) if (factor**half - 1) / (factor - 1) > new // 2 else (factor, high)
   places = np.cumsum(factor ** np.arange(half))
   places = np.concatenate([-places[::-1], [0.0], places])
-  wanted = np.arange(new) - new // 2
-  return np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1)
+  targets = np.arange(new) - new // 2
+  return np.stack([np.interp(targets, places, row) for row in np.eye(old)], axis=1)
 
 
 def _keys(distance: np.ndarray, a: float) -> np.ndarray:
@@ -106,7 +114,7 @@ def _keys(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] of Keys' kernel, as wide as a new pixel if that is the wider."""
+  """Returns the matrix [new, old] of Keys' kernel, at least as wide as a new pixel."""
   scale = old / new
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -125,7 +133,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that is linear between old pixels, first and last kept."""
+  """Returns the matrix [new, old] that is linear between old pixels and keeps first and last."""
   places = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
   return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - places[:, None]))
 

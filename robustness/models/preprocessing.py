@@ -1,15 +1,15 @@
-"""How weights want their images, out of the record that their publishers put beside them.
+"""The preparation of images for weights, from the record that their publishers put next to them.
 
 timm has `pretrained_cfg` in `config.json`, open_clip `preprocess_cfg` in `open_clip_config.json`,
-transformers `preprocessor_config.json`; these are read in this order, the first that is there. A
-file that was saved here may hold the record itself.
+transformers `preprocessor_config.json`. The first of these that exists is read. A file that was
+saved here may hold the record itself.
 """
 
 import contextlib
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from robustness.core import json_files
@@ -31,12 +31,12 @@ CONFIG_FILE, WEIGHTS_FILE = 'config.json', 'model.safetensors'
 OPEN_CLIP_FILE, TRANSFORMERS_FILE = 'open_clip_config.json', 'preprocessor_config.json'
 _RESAMPLING = {2: 'bilinear', 3: 'bicubic'}  # Pillow's numbers
 _OF_SQUARES = re.compile('(ViT|DeiT|Beit)(FeatureExtractor|ImageProcessor)')
-"""Types of transformers whose `size`, where it is a number, is that of both sides."""
+"""Types of transformers that take a number as `size` for both sides."""
 _OTHER_STEPS = (
   *('include_top', 'rescale_offset', 'do_flip_channel_order', 'do_pad', 'do_thumbnail'),
   'size_divisor',
 )
-"""Further steps of transformers, as EfficientNet's second scaling (`include_top`)."""
+"""Other steps of transformers, such as EfficientNet's second scaling (`include_top`)."""
 _UNSAID: Facts = {
   'input_size': (3, 224, 224),
   'crop_pct': 0.875,
@@ -44,55 +44,53 @@ _UNSAID: Facts = {
   'mean': IMAGENET_MEAN,
   'std': IMAGENET_STD,
 }
-"""timm's defaults, for networks that it has no weights of."""
+"""timm's defaults, for networks without weights."""
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
 def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the facts of a weights file, or of a folder that holds one, by the record in the file
-  or beside it; None where there is no record.
+  """Returns the facts of a weights file, or of a folder with one; None without a record.
+
+  The record is in the file or next to it.
 
   Raises:
-    InputError: a record of other weights, or of images that cannot be prepared so here; a folder
-      with a record and not one weights file.
+    InputError: the record is of other weights, or of a preparation that does not exist here; or a
+      folder with a record does not have one weights file.
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     saved = weights.saved_facts(path)
     if record := saved.get('preprocessing'):
       with _reading(f'the metadata of {path}: '):
-        own = saved.get('architecture', architecture.name)
-        how = {**_prepared(_of_metadata, record), 'record': 'its metadata'}
-        return Weights(path.name, own, LOCAL, str(path.parent), path.name, **how)
+        owner = saved.get('architecture', architecture.name)
+        fields = {**_prepared(_of_metadata, record), 'record': 'its metadata'}
+        return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
-  found = {name: _read(folder / name) for name in (CONFIG_FILE, OPEN_CLIP_FILE, TRANSFORMERS_FILE)}
-  for name, read in (
-    (CONFIG_FILE, _of_timm),
-    (OPEN_CLIP_FILE, _of_open_clip),
-    (TRANSFORMERS_FILE, _of_transformers),
-  ):
-    facts = found[name]
+  records = {name: _read(folder / name) for name in _READERS}
+  for name, read in _READERS.items():
+    facts = records[name]
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     with _reading(f'{folder / name}: '):
       named = facts.get('architecture', '') if name == CONFIG_FILE else ''
       theirs = catalog.of_timm_name(named)
-      if named and not theirs and architecture.timm:  # of equal shapes too, as with other padding
+      if named and not theirs and architecture.timm:  # shapes may be equal, as with other padding
         raise InputError(
           f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
           f"'{architecture.timm}': run them by --{KEYS.classifier.name}={TIMM}:{named}, or give "
           'the record this name if both are one network'
         )
-      how = {**_prepared(read, facts), 'class_names': class_names(found[CONFIG_FILE])}
-      _check_activation(architecture, found)
-    file = path if path.is_file() else only_file(path)
-    own = theirs or architecture.name
-    return Weights(file.name, own, LOCAL, str(folder), file.name, record=name, **how)
+      fields = {**_prepared(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
+      _check_activation(architecture, records)
+    file, owner = path if path.is_file() else only_file(path), theirs or architecture.name
+    return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
   return None
 
 
 def class_names(record: Facts) -> tuple[str, ...]:
-  """Returns the classes that a `config.json` names, in order: timm's `label_names` or transformers'
-  `id2label`, ImageNet's by their names here; () where they are numbers, or not named."""
+  """Returns the classes that a `config.json` names, in order; () if they are numbers or not named.
+
+  They are timm's `label_names` or transformers' `id2label`, or this project's names of ImageNet's.
+  """
   named: Any = record.get('label_names') or record.get('id2label') or ()
   if isinstance(named, dict):
     named = [named[key] for key in sorted(named, key=int)]
@@ -103,11 +101,11 @@ def class_names(record: Facts) -> tuple[str, ...]:
 
 
 def of_timm(name: str, config: Facts) -> Weights:
-  """Returns the facts of timm's weights `name` out of their `config.json`.
+  """Returns the facts of timm's weights `name` from their `config.json`.
 
   Raises:
-    InputError: an architecture that is not here, other classes than ImageNet's, images that are
-      not square or cut in another way.
+    InputError: the architecture does not exist here, the classes are not ImageNet's, or the images
+      are not square or cropped in another way.
   """
   with _reading(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
@@ -117,14 +115,17 @@ def of_timm(name: str, config: Facts) -> Weights:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:
       raise InputError(f'it tells {classes} classes apart, not the 1000 of ImageNet')
-    how = _prepared(_of_timm, config)
-  return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **how)
+    fields = _prepared(_of_timm, config)
+  return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **fields)
 
 
-def prepared_as(kind: str, record: Facts, where: str) -> Facts:
-  """Returns what `Weights` has of a record: a `pretrained_cfg` ('timm'), which may be empty, or a
-  `preprocessor_config.json` ('hf'); messages begin with `where`."""
-  with _reading(where):
+def prepared_as(kind: str, record: Facts, prefix: str) -> Facts:
+  """Returns the fields of `Weights` in a record; errors begin with `prefix`.
+
+  The record is a `pretrained_cfg` ('timm'), which may be empty, or a `preprocessor_config.json`
+  ('hf').
+  """
+  with _reading(prefix):
     return _prepared(_of_transformers if kind == HF else _of_timm, record or _UNSAID)
 
 
@@ -133,7 +134,7 @@ def _read(file: pathlib.Path) -> Facts:
 
 
 def _of_metadata(facts: Facts) -> Facts:
-  """Returns what `Weights.preprocessing` gave, or a part of it, out of JSON."""
+  """Returns the fields of `Weights` in `Weights.preprocessing`, or a part of it, from JSON."""
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
@@ -179,14 +180,14 @@ def _of_transformers(facts: Facts) -> Facts:
       raise InputError(f'its {step} is {facts[step]}, which is not done to images here')
   if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
-  given = facts['size']
+  size = facts['size']
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
-  if isinstance(given, list) or (isinstance(given, int) and _OF_SQUARES.match(kind)):
-    given = dict(zip(('height', 'width'), _pair(given), strict=True))
-  elif not isinstance(given, dict):
-    given = {'shortest_edge': given}
-  shorter, crops = given.get('shortest_edge'), facts.get('do_center_crop', False)
-  resize = shorter or _square(given['height'], given['width'])
+  if isinstance(size, list) or (isinstance(size, int) and _OF_SQUARES.match(kind)):
+    size = dict(zip(('height', 'width'), _pair(size), strict=True))
+  elif not isinstance(size, dict):
+    size = {'shortest_edge': size}
+  shorter, crops = size.get('shortest_edge'), facts.get('do_center_crop', False)
+  resize = shorter or _square(size['height'], size['width'])
   squash, side = not shorter, resize
   if crops:
     side = _square(*_pair(facts['crop_size']))
@@ -220,51 +221,59 @@ def _square(height: int, width: int) -> int:
 
 
 @contextlib.contextmanager
-def _reading(where: str) -> Iterator[None]:
-  """Raises what a record is refused for, and what reading another one raises, as an InputError that
-  begins with `where`."""
+def _reading(prefix: str) -> Iterator[None]:
+  """Turns errors of reading a record into an InputError that begins with `prefix`."""
   try:
     yield
   except InputError as error:
-    raise InputError(f'{where}{error}') from error
+    raise InputError(f'{prefix}{error}') from error
   except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
     raise InputError(
-      f'{where}it does not say how images are prepared and classes are named ({error!r})'
+      f'{prefix}it does not say how images are prepared and classes are named ({error!r})'
     ) from error
 
 
 def _prepared(read: Callable[[Facts], Facts], record: Facts) -> Facts:
-  """Returns what `Weights` has of a record."""
-  how = read(record)
-  side, mean, std = how['input_size'], how['mean'], how['std']
-  if how['interpolation'] not in _RESAMPLING.values():
-    raise InputError(f'interpolation is {how["interpolation"]!r}, neither bilinear nor bicubic')
-  if not 0 < how['crop_fraction'] <= 1:
-    raise InputError(f'the crop is {how["crop_fraction"]:g} of the image')
+  """Returns the fields of `Weights` that a record has, checked."""
+  fields = read(record)
+  side, mean, std = fields['input_size'], fields['mean'], fields['std']
+  if fields['interpolation'] not in _RESAMPLING.values():
+    raise InputError(f'interpolation is {fields["interpolation"]!r}, neither bilinear nor bicubic')
+  if not 0 < fields['crop_fraction'] <= 1:
+    raise InputError(f'the crop is {fields["crop_fraction"]:g} of the image')
   if not (isinstance(side, int) and side > 0):
     raise InputError(f'its images have {side} pixels a side, which is no whole number above 0')
   if not (all(map(math.isfinite, mean)) and all(0 < x < math.inf for x in std)):
     raise InputError(f'mean and std are {mean} and {std}: they are finite, and std above 0')
-  return how
+  return fields
 
 
-def _check_activation(architecture: Architecture, found: dict[str, Facts]) -> None:
-  """Refuses a network with another GELU than the records beside its weights say."""
-  own = getattr(architecture.network, 'activation', '')
-  model, hub = found[OPEN_CLIP_FILE].get('model_cfg', {}), found[CONFIG_FILE]
-  stated = hub.get('vision_config', hub).get('hidden_act', '')
-  said = 'quick_gelu' if model.get('quick_gelu') else _ACTIVATIONS.get(stated, '')
-  if model and not said and 'timm_model_name' not in model.get('vision_cfg', {}):
-    said = 'gelu'
-  if own and said and own != said:
+def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
+  """Refuses a network with another GELU than the records of its weights state."""
+  activation = getattr(architecture.network, 'activation', '')
+  model, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
+  stated = _ACTIVATIONS.get(hub.get('vision_config', hub).get('hidden_act', ''), '')
+  if model.get('quick_gelu'):
+    stated = 'quick_gelu'
+  elif model and not stated and 'timm_model_name' not in model.get('vision_cfg', {}):
+    stated = 'gelu'
+  if activation and stated and activation != stated:
     raise InputError(
-      f'the weights are for {said!r} and {architecture.name} has {own!r}: take the '
+      f'the weights are for {stated!r} and {architecture.name} has {activation!r}: take the '
       'architecture with the other activation'
     )
 
 
+_READERS: Mapping[str, Callable[[Facts], Facts]] = {
+  CONFIG_FILE: _of_timm,
+  OPEN_CLIP_FILE: _of_open_clip,
+  TRANSFORMERS_FILE: _of_transformers,
+}
+"""The readers of records by the name of the file, in the order in which files are tried."""
+
+
 def only_file(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the weights file of a folder; InputError unless there is one, or a hub's own."""
+  """Returns the weights file of a folder; an InputError unless it has one, or a hub's file."""
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
   files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)
   usual = [file for file in files if file.name == WEIGHTS_FILE]

@@ -1,7 +1,7 @@
 """Probes: small classifiers on the frozen features of a network, fitted to labelled rows.
 
-The features of every training row are recorded once; a probe is fitted to them, its strength chosen
-on rows that were held out, and network and probe together are a classifier like every other.
+The features of every training row are recorded once. A probe is fitted to them, with a setting that
+held-out rows choose, and network and probe together are a classifier like every other.
 """
 
 import abc
@@ -31,10 +31,10 @@ class Probe(Part):
   """Base class: the fields are the keys of the section `config.classifier.probe.<name>`.
 
   Attributes:
-    layer: of the network, whose output is the features, means over positions where it has some;
-      'features' is what its last linear map is given.
+    layer: the layer of the network with the features as its output, averaged over positions;
+      'features' is the input of its last linear map.
     rows_per_class: training rows of each class, drawn by the seed; 0 takes all.
-    held_out: share of the rows on which settings are chosen; the probe is then fitted to all.
+    held_out: share of the rows that choose settings; the probe is then fitted to all rows.
   """
 
   section: ClassVar[str] = 'config.classifier.probe'
@@ -45,14 +45,16 @@ class Probe(Part):
 
   @abc.abstractmethod
   def candidates(self) -> Sequence[float]:
-    """Returns the settings that the held-out rows choose among; one is not chosen."""
+    """Returns the settings that the held-out rows choose among; a single one is fixed."""
 
-  def takes(self, chosen: float, rows: int) -> bool:
-    """Returns whether a candidate can be fitted to so many rows."""
+  def takes(self, candidate: float, rows: int) -> bool:
+    """Returns whether a candidate can be fitted to this number of rows."""
     return True
 
   @abc.abstractmethod
-  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+  def fitted(
+    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
+  ) -> Arrays:
     """Returns the arrays of the probe for features [N, F] with labels [N] and one candidate."""
 
   @abc.abstractmethod
@@ -61,19 +63,19 @@ class Probe(Part):
 
   @abc.abstractmethod
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns arrays of the shapes that `fitted` gives."""
+    """Returns arrays with the shapes of `fitted`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Probe):
   """Multinomial logistic regression: the minimum of mean loss + penalty / 2 · ‖W‖².
 
-  Features are standardised by the mean and deviation of the training rows, which the map W takes
-  in. The bias is not penalised. scikit-learn calls 1 / (N · penalty) C, of two
-  classes, which it gives one row of W in place of two, 2 / (N · penalty).
+  Features are standardised by the mean and deviation of the training rows, which W includes. The
+  bias is not penalised. scikit-learn's C is 1 / (N · penalty), or 2 / (N · penalty) for two
+  classes, for which it has one row of W instead of two.
 
   Attributes:
-    penalties: to choose among.
+    penalties: the candidates.
   """
 
   name = 'linear'
@@ -86,26 +88,29 @@ class Linear(Probe):
     """The penalties."""
     return self.penalties
 
-  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+  def fitted(
+    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
+  ) -> Arrays:
     """See `Probe`; L-BFGS from zero."""
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
     shape = (x.shape[1] + 1, classes)
 
-    def both(flat: np.ndarray) -> tuple[float, np.ndarray]:
-      value, gradient = _loss_and_gradient(
-        jnp.asarray(flat.reshape(shape), jnp.float32), x, y, chosen
-      )
+    def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+      weights = jnp.asarray(flat.reshape(shape), jnp.float32)
+      value, gradient = _loss_and_gradient(weights, x, y, candidate)
       return float(value), np.asarray(gradient, np.float64).ravel()
 
-    how = {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
-    found = scipy.optimize.minimize(
-      both, np.zeros(np.prod(shape)), jac=True, method='L-BFGS-B', options=how
+    start, options = np.zeros(np.prod(shape)), {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
+    minimum = scipy.optimize.minimize(
+      loss_and_gradient, start, jac=True, method='L-BFGS-B', options=options
     )
-    if not found.success:
-      logging.warning('the linear probe of penalty %g is not converged: %s', chosen, found.message)
-    flat = found.x.reshape(shape)
+    if not minimum.success:
+      logging.warning(
+        'the linear probe of penalty %g is not converged: %s', candidate, minimum.message
+      )
+    flat = minimum.x.reshape(shape)
     kernel = flat[:-1] / std[:, None]
     return _float32(kernel=kernel, bias=flat[-1] - mean @ kernel)
 
@@ -120,13 +125,13 @@ class Linear(Probe):
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors(Probe):
-  """The k training rows of the largest cosine vote: logits are the logarithms of their shares.
+  """The k training rows with the largest cosine vote; logits are the logarithms of vote shares.
 
   Attributes:
-    neighbors: k to choose among.
+    neighbors: the candidates of k.
     votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do; 'uniform'
-      counts, which has no gradient and is refused by attacks.
-    temperature: of 'softmax'.
+      counts votes, which has no gradient and is refused by attacks.
+    temperature: the temperature of 'softmax'.
   """
 
   name = 'knn'
@@ -141,25 +146,26 @@ class Neighbors(Probe):
     """The numbers of neighbors."""
     return self.neighbors
 
-  def takes(self, chosen: float, rows: int) -> bool:
+  def takes(self, candidate: float, rows: int) -> bool:
     """See `Probe`; there are no more neighbors than rows."""
-    return chosen <= rows
+    return candidate <= rows
 
-  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+  def fitted(
+    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
+  ) -> Arrays:
     """See `Probe`; keeps all features."""
-    if not self.takes(chosen, len(features)):
+    if not self.takes(candidate, len(features)):
       raise InputError(
-        f'{self.key("neighbors")} has {chosen:g}, and there are {len(features)} training rows.'
+        f'{self.key("neighbors")} has {candidate:g}, and there are {len(features)} training rows.'
       )
-    # k is the length of an array, so that it is known when a step is compiled
-    ranks = np.zeros(int(chosen))
+    # k is the length of an array, so that it is a constant of the compiled step
+    ranks = np.zeros(int(candidate))
     return {**_float32(rows=_unit(features), ranks=ranks), 'votes': _one_hot(labels, classes)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`; a share is at least 1e-6."""
-    cosines, places = jax.lax.top_k(
-      _unit_on_device(features) @ arrays['rows'].T, len(arrays['ranks'])
-    )
+    similarities = _unit_on_device(features) @ arrays['rows'].T
+    cosines, places = jax.lax.top_k(similarities, len(arrays['ranks']))
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
     else:
@@ -170,19 +176,18 @@ class Neighbors(Probe):
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """See `Probe`."""
-    most = min(max(self.neighbors), rows)
-    return _float32(
-      rows=np.zeros((rows, features)), ranks=np.zeros(most), votes=np.zeros((rows, classes))
-    )
+    ranks = np.zeros(min(max(self.neighbors), rows))
+    return _float32(rows=np.zeros((rows, features)), ranks=ranks, votes=np.zeros((rows, classes)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Prototype(Probe):
-  """The nearest class mean: logits are scale · cosine of an image's features and a class's mean, of
-  features of length 1.
+  """The nearest class mean: logits are scale · cosine of features and the mean of a class.
+
+  The mean is over features of length 1.
 
   Attributes:
-    scale: of the logits; it changes probabilities alone.
+    scale: the scale of the logits; it changes probabilities alone.
   """
 
   name = 'prototype'
@@ -190,10 +195,12 @@ class Prototype(Probe):
   scale: float = setting(20.0, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """One: nothing is chosen."""
+    """A single candidate, which is fixed."""
     return (0,)
 
-  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, chosen: float) -> Arrays:
+  def fitted(
+    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
+  ) -> Arrays:
     """See `Probe`."""
     return _float32(means=_unit(_one_hot(labels, classes).T @ _unit(features)))
 
@@ -211,7 +218,7 @@ class Prototype(Probe):
 def _loss_and_gradient(
   map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
 ) -> jax.Array:
-  """Returns the penalised mean loss of a map [F + 1, classes], whose last row is the bias."""
+  """Returns the penalised mean loss of a map [F + 1, classes] with the bias as its last row."""
   logits = x @ map_and_bias[:-1] + map_and_bias[-1:]
   fits = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
   return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - fits
@@ -223,24 +230,25 @@ PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstra
 def fit(
   probe: Probe, features: np.ndarray, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[Arrays, Facts]:
-  """Returns a fitted probe and what was chosen, in plain values.
+  """Returns a fitted probe and its chosen setting, in plain values.
 
   Rows are drawn and held out class by class, by the seed. The candidate with the highest accuracy
-  on the held-out rows is chosen, of equal ones that with the least log loss; the probe is then
-  fitted to all rows. CLIP's authors choose the penalty of L-BFGS by validation accuracy too, of 96
-  values between 1e-6 and 1e6, and fit to all rows; they state no rule for ties. DINO's authors
-  train the linear map by SGD on augmented images and sweep its learning rate in place of a penalty.
+  on the held-out rows is chosen, and of candidates with equal accuracy the one with the least log
+  loss; the probe is then fitted to all rows. CLIP's authors also choose the penalty of L-BFGS by
+  validation accuracy, of 96 values between 1e-6 and 1e6, and fit to all rows; they state no rule
+  for ties. DINO's authors train the linear map by SGD on augmented images and sweep its learning
+  rate instead of a penalty.
 
   Args:
     probe: its kind and settings.
     features: float32 [N, F].
     labels: int [N], positions in `class_names`.
-    class_names: all need rows.
-    seed: of the draws.
+    class_names: the classes, each with rows.
+    seed: the seed of the draws.
 
   Raises:
-    InputError: a class without rows, or with one where a setting has to be chosen; features with
-      NaN; labels that are not one a row.
+    InputError: a class has no rows, or one row if a setting is to be chosen; features have NaN; or
+      rows do not have one label each.
 
   References:
     Radford et al., Learning transferable visual models from natural language supervision, ICML
@@ -249,8 +257,8 @@ def fit(
   """
   if not np.isfinite(features).all():
     raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
-  everything, outside = drawn(probe, labels, class_names, seed)
-  inside, classes = np.setdiff1d(everything, outside), len(class_names)
+  rows, outside = drawn(probe, labels, class_names, seed)
+  inside, classes = np.setdiff1d(rows, outside), len(class_names)
   has_choice = len(probe.candidates()) > 1
   scores: dict[float, tuple[float, float]] = {}
   for candidate in probe.candidates() if has_choice else ():
@@ -258,22 +266,22 @@ def fit(
       continue
     arrays = probe.fitted(features[inside], labels[inside], classes, candidate)
     scores[candidate] = accuracy_and_log_loss(probe, arrays, features[outside], labels[outside])
-  possible = [c for c in probe.candidates() if probe.takes(c, len(everything))]
-  chosen = (possible or probe.candidates())[0]
+  possible = [c for c in probe.candidates() if probe.takes(c, len(rows))]
+  best = (possible or probe.candidates())[0]
   if scores:
-    chosen = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
-  facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(everything), 'seed': seed}
+    best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
+  facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
-    facts['chosen'] = chosen
+    facts['chosen'] = best
   if scores:
-    facts['held_out_accuracy'], facts['held_out_rows'] = scores[chosen][0], len(outside)
-  return probe.fitted(features[everything], labels[everything], classes, chosen), facts
+    facts['held_out_accuracy'], facts['held_out_rows'] = scores[best][0], len(outside)
+  return probe.fitted(features[rows], labels[rows], classes, best), facts
 
 
 def drawn(
   probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns which rows a probe is fitted to, and which of them choose its settings, ascending.
+  """Returns the rows that a probe is fitted to, and the held-out rows among them, ascending.
 
   Raises:
     InputError: see `fit`.
@@ -287,13 +295,13 @@ def drawn(
     )
   generator = np.random.default_rng(seed)
   least = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
-  kept, held, lacking = [], [], dict[str, int]()
+  fitted, held_out, lacking = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
-    own = generator.permutation(np.flatnonzero(labels == index))[: probe.rows_per_class or None]
-    if len(own) < least:
-      lacking[name] = len(own)
-    kept.append(own)
-    held.append(own[: max(1, min(len(own) - 1, round(len(own) * probe.held_out)))])
+    rows = generator.permutation(np.flatnonzero(labels == index))[: probe.rows_per_class or None]
+    if len(rows) < least:
+      lacking[name] = len(rows)
+    fitted.append(rows)
+    held_out.append(rows[: max(1, min(len(rows) - 1, round(len(rows) * probe.held_out)))])
   if lacking:
     first = next(iter(lacking))
     raise InputError(
@@ -301,27 +309,23 @@ def drawn(
       f'{len(lacking)} of {len(class_names)} classes have fewer, first {first!r} with '
       f'{lacking[first]}.'
     )
-  return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held))
+  return np.sort(np.concatenate(fitted)), np.sort(np.concatenate(held_out))
 
 
 def accuracy_and_log_loss(
   probe: Probe, arrays: Arrays, features: np.ndarray, labels: np.ndarray
 ) -> tuple[float, float]:
-  """Returns the share of features [N, F] whose label has the largest logit, and the mean of
-  −log softmax(logits)_label in nats."""
-  logits = np.concatenate(
-    [
-      np.asarray(probe(arrays, jnp.asarray(features[i : i + 1024])), float)
-      for i in range(0, len(features), 1024)
-    ]
-  )
+  """Returns accuracy and mean log loss, −log softmax(logits)_label in nats, on features [N, F]."""
+  parts = (jnp.asarray(features[i : i + 1024]) for i in range(0, len(features), 1024))
+  logits = np.concatenate([np.asarray(probe(arrays, part), float) for part in parts])
   log_probability = scipy.special.log_softmax(logits, 1)[np.arange(len(labels)), labels]
   return float((logits.argmax(1) == labels).mean()), float(-log_probability.mean())
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns the network with 'features', those of a probe, for a layer; its logits are zero, one a
-  class of the rows that are shown.
+  """Returns the network with the features of a probe as its layer 'features'.
+
+  Its logits are zeros for the classes of the rows.
 
   Raises:
     InputError: it has no such layer (the nearest are listed), or is a callable.
@@ -344,22 +348,22 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
 def num_features(network: Classifier, layer: str) -> int:
   """Returns F of a layer's features [B, F], without computing any."""
-  shown = features_of(network, layer, ())
+  extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
-  outputs = jax.eval_shape(lambda v, x: shown.forward(v, x, ())[1], network.variables, images)
+  outputs = jax.eval_shape(lambda v, x: extractor.forward(v, x, ())[1], network.variables, images)
   return int(outputs[FEATURES].shape[1])
 
 
 def probed(
   network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
 ) -> Classifier:
-  """Returns the network with the probe's logits in place of its own; its layers stay."""
+  """Returns the network with the probe's logits in place of the network's; layers stay."""
   layer = _single_layer(network, probe.layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     inside = tuple(name for name in layers if name != LOGITS)
-    wanted = tuple(dict.fromkeys((*inside, layer)))
-    _, outputs = network.apply(variables['network'], images, wanted)
+    requested = tuple(dict.fromkeys((*inside, layer)))
+    _, outputs = network.apply(variables['network'], images, requested)
     logits = probe(variables['probe'], pooled(outputs[layer]))
     return logits, {name: outputs[name] for name in inside}
 
@@ -381,7 +385,7 @@ def _single_layer(network: Classifier, layer: str) -> str:
 
 
 def pooled(x: jax.Array) -> jax.Array:
-  """Returns features [B, F] of [B, F], [B, positions, F] or [B, H, W, F], means over positions."""
+  """Returns features [B, F], the means over positions of [B, F], [B, N, F] or [B, H, W, F]."""
   return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32)
 
 

@@ -1,4 +1,4 @@
-"""Classifiers and rows in one label space: predictions are projected, labels matched.
+"""Puts classifiers and rows in one label space by projecting predictions and matching labels.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 4.
 """
@@ -21,10 +21,10 @@ from robustness.models.label_space import MERGES, LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
-  """Returns logits of the coarse classes, whose softmax is in proportion to merged probabilities.
+  """Returns logits of coarse classes; their softmax is proportional to merged probabilities.
 
-  With members M_c of class c: max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log |M_c|, for
-  a `merge` of 'max', 'sum' or 'mean'; −inf for a class without members.
+  For members M_c of class c they are max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log
+  |M_c|, for a `merge` of 'max', 'sum' or 'mean'; −inf for a class without members.
 
   Raises:
     InputError: an unknown merge, no members, or members beyond the classes of `logits`.
@@ -39,7 +39,7 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
       f'are {logits.shape[-1]} classes, 0..{logits.shape[-1] - 1}.'
     )
   count = np.array([len(m) for m in space.members])
-  index = np.full((len(count), count.max()), logits.shape[-1])  # where too few, of a logit of -inf
+  index = np.full((len(count), count.max()), logits.shape[-1])  # padded by a logit of -inf
   for row, members in zip(index, space.members, strict=True):
     row[: len(members)] = members
   values = jnp.pad(logits, ((0, 0), (0, 1)), constant_values=-jnp.inf)[:, index]
@@ -57,8 +57,11 @@ def match_labels(rows: Rows, classifier: Classifier) -> Rows:
 def in_label_space(
   classifier: Classifier, name: str, merge: str, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier in a label space: 'data' restricts it to the `class_names` of the rows,
-  '' changes nothing; for others see `project`."""
+  """Returns the classifier in a label space.
+
+  'data' restricts it to the `class_names` of the rows, and '' changes nothing; for other names see
+  `project`.
+  """
   if not name:
     return classifier
   if name == label_space.DATA:
@@ -67,20 +70,20 @@ def in_label_space(
 
 
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
-  """Returns the classifier choosing among some of its classes, as is usual for ImageNet-A and -R.
+  """Returns the classifier restricted to these classes, as is usual for ImageNet-A and -R.
 
   Raises:
-    InputError: a class that the classifier does not have, by name or alias, or two that are one.
+    InputError: the classifier lacks a class, by name and alias, or two classes are the same.
   """
   names = map(composed, classifier.class_names)
-  known = {**classifier.aliases, **{name: place for place, name in enumerate(names)}}
-  unknown = [name for name in class_names if composed(name) not in known]
+  indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
+  unknown = [name for name in class_names if composed(name) not in indices]
   if unknown or not class_names:
     raise InputError(
       f"{KEYS.classifier.label_space} is 'data', but {len(unknown)} of {len(class_names)} classes "
       f'of the data are none of {classifier.name}, first {unknown[0] if unknown else ""!r}.'
     )
-  members = tuple((known[composed(name)],) for name in class_names)
+  members = tuple((indices[composed(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), {}, members, classifier.name)
@@ -88,18 +91,20 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto the label space called `name`, or as it
-  is where it has the classes of that space; for `merge` see `project_logits`.
+  """Returns the classifier with its logits projected onto the label space `name`.
+
+  A classifier with the classes of the space is returned unchanged. For `merge` see
+  `project_logits`.
 
   Raises:
-    InputError: an unknown space or merge, or classes that are not those of the space's source.
+    InputError: the space or merge is unknown, or the classes are not the space's source.
   """
   space = label_space.get(name)
   choice('merge', merge, MERGES)
   if tuple(classifier.class_names) == tuple(space.class_names):
     return classifier
-  known = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
-  if tuple(classifier.class_names) not in known:
+  fine = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
+  if tuple(classifier.class_names) not in fine:
     raise InputError(
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'
@@ -108,14 +113,17 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with the classes of a space, whose members are among its own."""
+  """Returns the classifier with the classes of a space that merges the classifier's classes."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     inside = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.apply(variables, images, inside)
     projected = project_logits(logits, space, merge)
-    known = {UNPROJECTED: logits, LOGITS: projected}
-    return projected, {**outputs, **{name: known[name] for name in known if name in layers}}
+    all_logits = {UNPROJECTED: logits, LOGITS: projected}
+    return projected, {
+      **outputs,
+      **{name: all_logits[name] for name in all_logits if name in layers},
+    }
 
   inner = classifier.host_function
   outer = inner and CheckedFunction(

@@ -9,16 +9,15 @@ Normalization, 2018, section 3.
 """
 
 import functools
-from typing import Literal
 
 import flax.linen as nn
 import jax
 
 from robustness.models import layers
-from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm, torchvision
+from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm, torchvision
+from robustness.models.layers import ConvNorm, Norm
 from robustness.models.naming import Scheme
 
-Norm = Literal['batch', 'group']
 BLOCKS_PER_STAGE = {
   18: (2, 2, 2, 2),
   34: (3, 4, 6, 3),
@@ -30,32 +29,10 @@ STEM_FEATURES = 64
 EXPANSION = 4  # of a bottleneck's last convolution
 
 
-class ConvNorm(layers.Layer):
-  """Convolution, batch norm or group norm, and a ReLU if it is `rectified`, as one layer."""
-
-  features: int
-  kernel: int
-  stride: int = 1
-  norm: Norm = 'batch'
-  rectified: bool = False
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    x = layers.convolution(self.features, self.kernel, self.stride, dtype=self.dtype, name='conv')(
-      x
-    )
-    if self.norm == 'group':
-      x = layers.GroupNorm(dtype=self.dtype, name='norm')(x)
-    else:
-      x = layers.batch_norm(not train, **self.common, name='norm')(x)
-    return nn.relu(x) if self.rectified else x
-
-
 class Block(layers.Layer):
   """Two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, added to the shortcut.
 
-  A bottleneck gives four times the `features` of its inner convolutions.
+  A bottleneck has four times the `features` of its inner convolutions as outputs.
   """
 
   features: int
@@ -67,15 +44,17 @@ class Block(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs], after the ReLU."""
     outputs = self.features * (EXPANSION if self.bottleneck else 1)
-    layer = functools.partial(ConvNorm, norm=self.norm, **self.common)
+    layer = functools.partial(
+      ConvNorm, rectified=False, norm=self.norm, norm_name='norm', **self.common
+    )
     y = x
     kernels = (1, 3, 1) if self.bottleneck else (3, 3)
     for number, kernel in enumerate(kernels, start=1):
-      last = number == len(kernels)
-      features = outputs if last else self.features
+      is_last = number == len(kernels)
+      features = outputs if is_last else self.features
       stride = self.stride if number == len(kernels) - 1 else 1
       y = layer(features, kernel, stride, name=f'layer{number}')(y, train)
-      y = y if last else nn.relu(y)
+      y = y if is_last else nn.relu(y)
     if self.stride != 1 or x.shape[-1] != outputs:
       x = layer(outputs, 1, self.stride, name='shortcut')(x, train)
     return nn.relu(x + y)
@@ -98,7 +77,8 @@ class ResNet(layers.Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """See `Network`."""
-    stem = ConvNorm(STEM_FEATURES, 7, 2, self.norm, True, **self.common, name='stem')
+    sizes = (STEM_FEATURES, 7, 2, True, self.norm, 'norm')
+    stem = ConvNorm(*sizes, **self.common, name='stem')
     x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)
     block = functools.partial(Block, bottleneck=self.depth >= 50, norm=self.norm)
     num_blocks = BLOCKS_PER_STAGE[self.depth]
@@ -132,16 +112,17 @@ _TORCHVISION = {
 
 
 def _architecture(depth: int, norm: Norm) -> Architecture:
-  with_groups, name = norm == 'group', f'resnet{depth}' + ('_gn' if norm == 'group' else '')
+  has_groups = norm == 'group'
+  name = f'resnet{depth}' + ('_gn' if has_groups else '')
   weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))
-  if with_groups:
+  if has_groups:
     weights = (timm(name, f'{name}.a1h_in1k', crop=0.94),) if depth == 50 else ()
   return Architecture(
     name,
     ResNet(depth=depth, norm=norm),
-    stages=(*STEM_AND_STAGES, 'stage4'),
+    stages=STEM_AND_FOUR_STAGES,
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (version 1.5)'
-    + ('; Wu and He, Group Normalization, 2018' if with_groups else ''),
+    + ('; Wu and He, Group Normalization, 2018' if has_groups else ''),
     licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
     schemes=(_SCHEME,),
     weights=weights,

@@ -1,23 +1,25 @@
 """DINOv2, DINOv3 and EVA-02: vision transformers trained without labels first.
 
-DINO's features are the class token and the mean of the patches after the last norm, which the
-published linear maps were fitted to (of DINOv3 that of the largest network alone). Registers are
-further tokens, no part of the features. DINOv2's positions are stored for 518 pixels: timm
-resamples them as all its own, the authors and transformers by PyTorch's bicubic kernel, which
-`config.classifier.positions` has too. DINOv3's rotate queries and keys.
+DINO's features are the class token and the mean of the patches after the last norm. The published
+linear maps take both (for DINOv3 only the largest network has one). Registers are additional tokens
+and no part of the features. DINOv2's positions are stored for 518 pixels: timm resamples them like
+all positions, the authors and transformers by PyTorch's bicubic kernel, which
+`config.classifier.positions` offers. DINOv3 rotates queries and keys.
 
-EVA-02's add positions to all tokens, and rotate patches' queries and keys by their place on 16 × 16
-patches, whatever the image's size. Keys have no bias, perceptrons are gated, and the mean of the
-patches is classified. The base network normalises what the gates let through.
+EVA-02 adds positions to all tokens, and rotates the queries and keys of patches by their place on
+16 × 16 patches for images of any size. Keys have no bias, perceptrons are gated, and the head takes
+the mean of the patches. The base network normalises the gated values.
 
 References: Oquab et al., DINOv2: Learning Robust Visual Features without Supervision, 2023,
 section 4; Darcet et al., Vision Transformers Need Registers, 2023; Siméoni et al., DINOv3, 2025,
 section 3; Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023, section 2.
 """
 
+import dataclasses
+
 from robustness.models.architecture import CLIP_MEAN, CLIP_STD, HF, Architecture, Weights, timm
 from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Names, Scheme, Stored
-from robustness.models.vit import TIMM, VisionTransformer, stages
+from robustness.models.vit import LAYER_SCALES, SIZES, TIMM, VisionTransformer, stages
 
 REGISTERS = 4
 _LAYER = r'encoder.layer.\1'
@@ -51,38 +53,29 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   )
 
 
-def _dinov2(
-  size: str, width: int, depth: int, num_heads: int, parameters: int, registers: int = 0
-) -> Architecture:
-  """Returns a size for images of 224 pixels, the published linear maps among its weights."""
+def _dinov2(size: str, parameters: int, registers: int) -> Architecture:
+  """Returns a size for images of 224 pixels, with the published linear map."""
   name = f'dinov2_{size[0]}14' + ('_registers' if registers else '')
   hub = f'facebook/dinov2{"-with-registers" if registers else ""}-{size}-imagenet1k-1-layer'
+  network = VisionTransformer(
+    patch=14, **SIZES[size], layer_scale=True, registers=registers, pool='token_and_mean'
+  )
   return Architecture(
     name,
-    VisionTransformer(
-      patch=14,
-      width=width,
-      depth=depth,
-      num_heads=num_heads,
-      layer_scale=True,
-      registers=registers,
-      pool='token_and_mean',
-    ),
-    stages=stages(depth),
+    network,
+    stages=stages(network.depth),
     source='Oquab et al., DINOv2, 2023'
     + ('; Darcet et al., Vision Transformers Need Registers, 2023' if registers else ''),
     licence='weights of facebookresearch/dinov2: Apache-2.0',
     schemes=_dinov2_schemes(registers),
     weights=(Weights(f'{HF}:{hub}', name, HF, hub, 'model.safetensors', interpolation='bicubic'),),
-    parameters=parameters,
+    parameters=parameters + registers * network.width,
   )
 
 
 _LAYER3 = r'layer.\1'
 _SCHEMES3 = (
-  Scheme(
-    'timm', {**TIMM, r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'}, zeros=('*.q_bias', '*.v_bias')
-  ),
+  Scheme('timm', {**TIMM, **LAYER_SCALES}, zeros=('*.q_bias', '*.v_bias')),
   Scheme(
     'facebookresearch/dinov3',
     {**TIMM, 'embedding/registers': 'storage_tokens', 'head/dense': 'linear_head'},
@@ -113,23 +106,22 @@ _SCHEMES3 = (
 )
 
 
-def _dinov3(size: str, width: int, depth: int, num_heads: int, parameters: int) -> Architecture:
-  """Returns a size of DINOv3; published are weights without a linear map."""
+def _dinov3(size: str, parameters: int) -> Architecture:
+  """Returns a size of DINOv3, which is published without a linear map."""
+  network = VisionTransformer(
+    **SIZES[size],
+    epsilon=1e-5,
+    layer_scale=True,
+    registers=REGISTERS,
+    positions='none',
+    rotary='halves',
+    qkv_bias='none',
+    pool='token_and_mean',
+  )
   return Architecture(
     f'dinov3_{size[0]}16',
-    VisionTransformer(
-      width=width,
-      depth=depth,
-      num_heads=num_heads,
-      epsilon=1e-5,
-      layer_scale=True,
-      registers=REGISTERS,
-      positions='none',
-      rotary='halves',
-      qkv_bias='none',
-      pool='token_and_mean',
-    ),
-    stages=stages(depth),
+    network,
+    stages=stages(network.depth),
     source='Siméoni et al., DINOv3, 2025',
     licence='weights of facebookresearch/dinov3, also at timm: DINOv3 License',
     schemes=_SCHEMES3,
@@ -166,60 +158,47 @@ def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
   return Scheme('timm', timms), Scheme('baaivision/EVA', theirs, dropped)
 
 
-def _eva02(
-  size: str, width: int, num_heads: int, hidden: int, side: int, parameters: int
-) -> Architecture:
-  """Returns a size; its weights are for images of `side` pixels."""
-  name, base = f'eva02_{size[0]}14', size == 'base'
-  recipe = 'mim_in22k_ft_in22k_in1k' if base else 'mim_in22k_ft_in1k'
-  published = timm(
-    name,
-    f'eva02_{size}_patch14_{side}.{recipe}',
-    side=side,
-    crop=1.0,
-    licence='MIT',
-    mean=CLIP_MEAN,
-    std=CLIP_STD,
-    squash=base,
+def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
+  """Returns a size of EVA-02 with weights for images of `side` pixels."""
+  name, is_base = f'eva02_{size[0]}14', size == 'base'
+  recipe = 'mim_in22k_ft_in22k_in1k' if is_base else 'mim_in22k_ft_in1k'
+  published = f'eva02_{size}_patch14_{side}.{recipe}'
+  weights = timm(name, published, side=side, crop=1.0, licence='MIT', squash=is_base)
+  network = VisionTransformer(
+    patch=14,
+    **SIZES[size],
+    hidden=hidden,
+    rotary='pairs',
+    qkv_bias='no_key',
+    gated=True,
+    gate_norm=is_base,
+    pool='mean',
   )
   return Architecture(
     name,
-    VisionTransformer(
-      patch=14,
-      width=width,
-      num_heads=num_heads,
-      hidden=hidden,
-      rotary='pairs',
-      qkv_bias='no_key',
-      gated=True,
-      gate_norm=base,
-      pool='mean',
-    ),
+    network,
     mean=CLIP_MEAN,
     std=CLIP_STD,
-    stages=stages(12),
+    stages=stages(network.depth),
     source='Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023',
     licence='weights of baaivision/EVA, also at timm: MIT',
-    schemes=_eva_schemes(base),
-    weights=(published,),
+    schemes=_eva_schemes(is_base),
+    weights=(dataclasses.replace(weights, mean=CLIP_MEAN, std=CLIP_STD),),
     parameters=parameters,
     timm=rf'eva02_{size}_patch14_\d+',
   )
 
 
+_DINOV2 = {'small': 22_397_800, 'base': 87_261_928, 'large': 305_276_904}
 ARCHITECTURES = (
   *(
-    _dinov2(*size, parameters=count + REGISTERS * size[1] * bool(registers), registers=registers)
+    _dinov2(size, count, registers)
     for registers in (0, REGISTERS)
-    for size, count in (
-      (('small', 384, 12, 6), 22_397_800),
-      (('base', 768, 12, 12), 87_261_928),
-      (('large', 1024, 24, 16), 305_276_904),
-    )
+    for size, count in _DINOV2.items()
   ),
-  _dinov3('small', 384, 12, 6, 22_355_944),
-  _dinov3('base', 768, 12, 12, 87_178_216),
-  _dinov3('large', 1024, 24, 16, 305_128_424),
-  _eva02('small', 384, 6, 1024, 336, 22_129_000),
-  _eva02('base', 768, 12, 2048, 448, 87_117_544),
+  _dinov3('small', 22_355_944),
+  _dinov3('base', 87_178_216),
+  _dinov3('large', 305_128_424),
+  _eva02('small', 1024, 336, 22_129_000),
+  _eva02('base', 2048, 448, 87_117_544),
 )

@@ -1,9 +1,9 @@
 """Networks for small images: a CNN for digits, the ResNets of CIFAR-10, and Wide ResNets.
 
-Where a stage of a CIFAR ResNet halves the image, the shortcut takes every second pixel and adds
-zero channels, half of them before and half after those that are there. A Wide ResNet normalises and
-rectifies before each convolution; where the width changes, its shortcut is a 1×1 convolution of the
-rectified input, elsewhere the input itself.
+If a stage of a CIFAR ResNet halves the image, the shortcut takes every second pixel and adds zero
+channels, half of them before and half after the input's. A Wide ResNet normalises and rectifies
+before each convolution. Its shortcut is a 1×1 convolution of the rectified input if the width
+changes, and the input otherwise.
 
 References: He et al., Deep Residual Learning for Image Recognition, 2016, section 4.2 (option A);
 Zagoruyko and Komodakis, Wide Residual Networks, 2016, section 2 and table 1 (no dropout).
@@ -26,8 +26,8 @@ class SmallCNN(layers.Network):
   """Three strided convolutions with batch norm and ReLU, then a linear map of all positions.
 
   Layers: `stage1` (5×5 kernel), `stage2` and `stage3` (3×3), each after its ReLU and each halving
-  the image, and `head`. The head sees where a feature lies, so trained weights belong to one image
-  size: on digits that is worth a point and a half of accuracy over the mean of the positions.
+  the image, and `head`. The head depends on the position of a feature, so trained weights are for
+  one image size. On digits it has 1.5 points more accuracy than a head on the mean of positions.
   """
 
   @nn.compact
@@ -35,10 +35,8 @@ class SmallCNN(layers.Network):
     """See `Network`."""
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
-      kernel = 5 if index == 0 else 3
-      x = layers.ConvNormRelu(features, kernel, 2, **self.common, name=f'stage{index + 1}')(
-        x, train
-      )
+      sizes = (features, 5 if index == 0 else 3, 2)
+      x = layers.ConvNorm(*sizes, **self.common, name=f'stage{index + 1}')(x, train)
     return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
@@ -93,7 +91,7 @@ class CifarResNet(layers.Network):
         'or 110'
       )
     num_blocks = (self.depth - 2) // 6
-    x = layers.ConvNormRelu(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
+    x = layers.ConvNorm(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
     x = layers.residual_stages(x, train, Block, RESNET_WIDTH, 3 * (num_blocks,), **self.common)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
@@ -122,9 +120,8 @@ class WideBlock(layers.Layer):
     y = layers.NormRelu(**self.common, name='norm2')(y, train)
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
     if x.shape[-1] != self.features:
-      x = layers.convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')(
-        active
-      )
+      sizes = (self.features, 1, self.stride)
+      x = layers.convolution(*sizes, dtype=self.dtype, name='shortcut')(active)
     return x + y
 
 
@@ -157,10 +154,8 @@ class WideResNet(layers.Network):
     if self.width < 2:
       raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
     x = layers.convolution(RESNET_WIDTH, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
-    num_blocks = 3 * ((self.depth - 4) // 6,)
-    x = layers.residual_stages(
-      x, train, WideBlock, RESNET_WIDTH * self.width, num_blocks, **self.common
-    )
+    width, num_blocks = RESNET_WIDTH * self.width, 3 * ((self.depth - 4) // 6,)
+    x = layers.residual_stages(x, train, WideBlock, width, num_blocks, **self.common)
     x = layers.NormRelu(**self.common, name='final')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
@@ -179,7 +174,7 @@ _WIDE_SCHEME = Scheme(
 
 
 def wide_resnet(depth: int, width: int) -> Architecture:
-  """Returns the Wide ResNet of `depth` layers widened `width` times."""
+  """Returns the Wide ResNet of `depth` layers with `width` times the channels."""
   return Architecture(
     f'wide_resnet_{depth}_{width}',
     WideResNet(10, depth, width),

@@ -19,7 +19,7 @@ SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expan
 
 
 class Plan(NamedTuple):
-  """Width and side of the first convolution; the fire modules of each stage, by their numbers."""
+  """Channels and side of the first convolution, and the numbers of each stage's fire modules."""
 
   features: int
   kernel: int
@@ -68,7 +68,7 @@ class Stage(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × squeezed of the last]."""
-    x = max_pool(x, whole=True)
+    x = max_pool(x, covers_all=True)
     for number in self.numbers:
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
     return x
@@ -102,7 +102,7 @@ class SqueezeNet(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; sides are 21 pixels or more, and nothing is different in training."""
+    """See `Network`; sides are 21 pixels or more, and training does not change the output."""
     del train
     plan = PLANS[self.version]
     x = Stem(plan.features, plan.kernel, **self.common, name='stem')(x.astype(self.dtype))

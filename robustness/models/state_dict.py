@@ -1,4 +1,4 @@
-"""Reading the arrays of a PyTorch, safetensors or npz file; no code of the file is ever run."""
+"""Reads the arrays of a PyTorch, safetensors or npz file without running code of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
-COUNT = 'n_averaged'  # beside the weights in torch.optim.swa_utils.AveragedModel
+COUNT = 'n_averaged'  # a counter of torch.optim.swa_utils.AveragedModel
 PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
 _log = logging.getLogger(__name__)
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
@@ -33,20 +33,20 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the named arrays of a weights file, with their own dtypes, and notes on them:
-  {'taken_from': 'state_dict_ema'}, or {} where they lie at the top.
+  """Returns the named arrays of a weights file in their dtypes, and notes on them.
 
-  What is stored under the first there is of `WRAPPERS` is taken out of there: as by timm, averaged
-  weights where both are kept, which is logged. The prefixes that data-parallel, averaged and
-  compiled modules and those of Lightning put before every name are taken off.
+  The notes are {'taken_from': 'state_dict_ema'}, or {} for arrays at the top of the file. Arrays
+  under a name of `WRAPPERS` come from the first such name: as in timm, averaged weights precede
+  others, which is logged. The prefixes that data-parallel, averaged, compiled and Lightning modules
+  put before every name are removed.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
       as JAX projects publish them.
 
   Raises:
-    InputError: the file is missing, of another kind, damaged, needs code to be run, or holds
-      something else than a state dict; or torch is needed and not installed.
+    InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
+      state dict; or torch is needed and not installed.
   """
   file, kind, taken_from = check_weights_path(path), 'tensors', ''
   if file.suffix == NPZ_SUFFIX:
@@ -64,10 +64,10 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
 
 
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns `path` as a Path to an existing file of a known kind.
+  """Returns `path` as a Path to an existing file of a supported kind.
 
   Raises:
-    InputError: it does not exist, is a folder, or has an unknown suffix.
+    InputError: it does not exist, is a folder, or has another suffix.
   """
   file = pathlib.Path(path)
   suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX, NPZ_SUFFIX)
@@ -86,10 +86,10 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
 def read_safetensors(
   file: str | os.PathLike[str], tensors: bool = True
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the tensors of a safetensors file, none unless asked for, and the texts of its header.
+  """Returns the tensors of a safetensors file, unless `tensors` is False, and its header's texts.
 
   Raises:
-    InputError: it is truncated, is no safetensors file, or holds a dtype numpy does not know.
+    InputError: it is truncated, is no safetensors file, or holds a dtype that NumPy lacks.
   """
   try:
     import safetensors
@@ -110,7 +110,7 @@ def read_safetensors(
 
 
 def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-  """Returns the tensors of a PyTorch file, out of the wrapping of a checkpoint, and its name."""
+  """Returns the tensors of a PyTorch file, and the names that wrap them in a checkpoint."""
   try:
     import torch
   except ImportError as error:
@@ -133,13 +133,13 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     ) from error
   taken: list[str] = []
   while isinstance(content, Mapping):
-    kept = [name for name in WRAPPERS if isinstance(content.get(name), Mapping)]
-    if not kept:
+    wrappers = [name for name in WRAPPERS if isinstance(content.get(name), Mapping)]
+    if not wrappers:
       break
-    if len(kept) > 1:
-      _log.warning('%s holds weights under %s: those of %s are taken', file, kept, kept[0])
-    taken.append(kept[0])
-    content = content[kept[0]]
+    if len(wrappers) > 1:
+      _log.warning('%s holds weights under %s: those of %s are taken', file, wrappers, wrappers[0])
+    taken.append(wrappers[0])
+    content = content[wrappers[0]]
   else:
     raise InputError(
       f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'

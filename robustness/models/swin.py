@@ -1,8 +1,8 @@
 """Swin transformers: attention within windows, which every other block shifts by half a window.
 
-Windows are of 7 × 7 patches, or as large as the image where that has fewer. A learned table holds
-what each offset within a window adds to the scores. Other window sizes than the weights' resample
-it, see `robustness.models.position_embedding.resample_window`.
+Windows have 7 × 7 patches, or the size of the image if that is smaller. A learned table holds the
+bias of the scores for each offset within a window. Windows of another size than the weights' have
+a resampled table, see `robustness.models.position_embedding.resample_window`.
 
 Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows,
 2021, sections 3.1 to 3.3.
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.models.architecture import STEM_AND_STAGES, Architecture, timm, torchvision
+from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm, torchvision
 from robustness.models.layers import Layer, LinearHead, Network
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored
 from robustness.models.position_embedding import WINDOW_BIAS
@@ -30,8 +30,10 @@ norm = functools.partial(layer_norm, EPSILON)
 
 
 def offsets(sides: tuple[int, int]) -> np.ndarray:
-  """Returns the row of the table, [N, N], of each query and key of a window of N = h × w patches:
-  (y + h − 1)(2w − 1) + x + w − 1 for y, x from key to query."""
+  """Returns the row of the table for each query and key of a window of N = h × w patches, [N, N].
+
+  It is (y + h − 1)(2w − 1) + x + w − 1 for the offset (y, x) from key to query.
+  """
   height, width = sides
   y, x = np.indices(sides).reshape(2, -1)
   down, right = y[:, None] - y[None] + height - 1, x[:, None] - x[None] + width - 1
@@ -39,12 +41,12 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
 
 
 def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
-  """Returns what is added to the scores in each window of a shifted image, [windows, 1, N, N]."""
+  """Returns the bias that separates parts of a shifted image in its windows, [windows, 1, N, N]."""
   labels = np.zeros(padded, int)
   for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):
     place = np.arange(side)
-    own = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
-    labels = 3 * labels + np.expand_dims(own, 1 - axis)
+    part = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
+    labels = 3 * labels + np.expand_dims(part, 1 - axis)
   label = windows(labels[None, :, :, None], window)[0, :, :, 0]
   apart = label[:, None, :] != label[:, :, None]
   return (apart * np.float32(APART))[:, None]
@@ -58,9 +60,10 @@ def windows(x: Array, sides: tuple[int, int]) -> Array:
 
 
 class Block(Layer):
-  """Attention within windows and a perceptron, each of the normalised input and added to it.
+  """Attention within windows and a perceptron, each applied to the normalised input and added.
 
-  What leaves the image on one side by the shift comes back on the other, where it is kept apart.
+  The shift is cyclic: patches that leave on one side return on the other. Attention does not
+  connect them to their new neighbours.
   """
 
   num_heads: int
@@ -109,8 +112,8 @@ class Stage(Layer):
       x = norm(dtype=self.dtype, name='join_norm')(x)
       x = nn.Dense(2 * channels, use_bias=False, dtype=self.dtype, name='join')(x)
     for index in range(self.num_blocks):
-      how = (self.num_heads, self.window, index % 2 == 1)
-      x = Block(*how, **self.common, name=f'block{index}')(x)
+      sizes = (self.num_heads, self.window, index % 2 == 1)
+      x = Block(*sizes, **self.common, name=f'block{index}')(x)
     return x
 
 
@@ -133,13 +136,13 @@ class Swin(Network):
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
     for index, depth in enumerate(self.depths):
-      how = (depth, self.num_heads * 2**index, self.window, index > 0)
-      x = Stage(*how, **self.common, name=f'stage{index + 1}')(x)
+      sizes = (depth, self.num_heads * 2**index, self.window, index > 0)
+      x = Stage(*sizes, **self.common, name=f'stage{index + 1}')(x)
     x = norm(dtype=self.dtype, name='norm')(x)
     return LinearHead(self.num_classes, name='head')(x)
 
 
-# Ours, and the names of timm, of the authors, of torchvision and of transformers.
+# Our names, and the names in timm, in the authors' repository, in torchvision and in transformers.
 _EMBEDDINGS, _TABLE = 'embeddings.patch_embeddings.projection', 'relative_position_bias_table'
 _QKV = ' '.join(f'attention.self.{part}' for part in ('query', 'key', 'value'))
 _OUTSIDE = {
@@ -171,9 +174,9 @@ def _names(column: int) -> Names:
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
     for part, names in _BLOCK.items():
-      found = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
-      stored = found[0] if len(found) == 1 else Stored(found, OUTPUT_FIRST)
-      table[rf'{ours}/block(\d+)/{part}'] = stored
+      stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
+      entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)
+      table[rf'{ours}/block(\d+)/{part}'] = entry
   return table
 
 
@@ -190,35 +193,30 @@ _SCHEMES = tuple(
 
 
 def _architecture(
-  size: str,
-  width: int,
-  depths: tuple[int, ...],
-  num_heads: int,
-  parameters: int,
-  digest: str,
-  resize: int,
+  size: str, network: Swin, parameters: int, digest: str, resize: int
 ) -> Architecture:
   name, theirs = f'swin_{size}', f'swin_{size}_patch4_window7_224'
-  of_torch = torchvision(
-    name, digest, resize=resize, theirs=f'swin_{size[0]}', interpolation='bicubic'
-  )
   recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
-  weights = (timm(name, f'{theirs}.{r}', crop=0.9, licence='MIT') for r in recipes)
+  published = [timm(name, f'{theirs}.{r}', crop=0.9, licence='MIT') for r in recipes]
+  short = f'swin_{size[0]}'
+  published.append(torchvision(name, digest, resize=resize, theirs=short, interpolation='bicubic'))
   return Architecture(
     name,
-    Swin(width=width, depths=depths, num_heads=num_heads),
-    stages=(*STEM_AND_STAGES, 'stage4'),
+    network,
+    stages=STEM_AND_FOUR_STAGES,
     source='Liu et al., Swin Transformer, 2021',
     licence='weights of microsoft/Swin-Transformer and timm: MIT; of torchvision: BSD-3-Clause',
     schemes=_SCHEMES,
-    weights=(*weights, of_torch),
+    weights=tuple(published),
     parameters=parameters,
     timm=theirs,
   )
 
 
 ARCHITECTURES = (
-  _architecture('tiny', 96, (2, 2, 6, 2), 3, 28_288_354, '704ceda3', 232),
-  _architecture('small', 96, (2, 2, 18, 2), 3, 49_606_258, '5e29d889', 246),
-  _architecture('base', 128, (2, 2, 18, 2), 4, 87_768_224, '68c6b09e', 238),
+  _architecture('tiny', Swin(), 28_288_354, '704ceda3', 232),
+  _architecture('small', Swin(depths=(2, 2, 18, 2)), 49_606_258, '5e29d889', 246),
+  _architecture(
+    'base', Swin(width=128, depths=(2, 2, 18, 2), num_heads=4), 87_768_224, '68c6b09e', 238
+  ),
 )

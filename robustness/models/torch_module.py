@@ -1,7 +1,7 @@
-"""A PyTorch module as a function that JAX compiles around: outputs and gradients by the host.
+"""A PyTorch module inside compiled JAX steps, with outputs and gradients from the host.
 
-A step hands the module its images through `jax.pure_callback`, and PyTorch's autograd gives the
-vector-Jacobian products, so that attacks of a study see a gradient. Under `vmap` all images come at
+A step sends its images to the module through `jax.pure_callback`. PyTorch's autograd computes the
+vector-Jacobian products, so that attacks of a study have a gradient. `vmap` sends all images at
 once; the module gets them in pieces of `batch_size`.
 """
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 LOGITS = 'logits'
 Shape = tuple[int, ...]
-_ONE_AT_A_TIME = threading.Lock()  # hooks of two calls would mix
-# JAX logs what a callback raises, pages of its own traceback, before it raises it.
+_LOCK = threading.Lock()  # hooks of two calls would mix
+# JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
   lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
 )
@@ -41,11 +41,11 @@ class TorchModule:
 
   Attributes:
     module: the module, in evaluation mode, all its arrays on one device.
-    shapes: shape of an image's output by layer, without the batch; those of four axes are given
-      channels last. A layer is the name of a module inside, whose first call counts.
+    shapes: shape of an image's output by layer, without the batch; outputs of four axes have
+      channels last. A layer is the name of a module inside; its first call counts.
     classes: number of logits.
     batch_size: images a call.
-    head: name of the module whose input is the layer 'features'; '' for none.
+    head: name of the module with the layer 'features' as its input; '' for none.
   """
 
   module: 'torch.nn.Module'
@@ -57,7 +57,7 @@ class TorchModule:
   def __call__(
     self, variables: PyTree, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns logits of inputs [B, H, W, C], and the output of some layers, with gradients."""
+    """Returns logits of inputs [B, H, W, C] and the outputs of these layers, with gradients."""
     names = tuple(sorted(layers))
     logits, *outputs = self._differentiable(names)(inputs.astype(jnp.float32))
     return logits, dict(zip(names, outputs, strict=True))
@@ -69,28 +69,28 @@ class TorchModule:
 
     @jax.custom_vjp
     def apply(images: jax.Array) -> tuple[jax.Array, ...]:
-      wanted = [jax.ShapeDtypeStruct((len(images), *shape), jnp.float32) for shape in shapes]
+      results = [jax.ShapeDtypeStruct((len(images), *shape), jnp.float32) for shape in shapes]
       function = functools.partial(self.outputs, layers)
-      return tuple(jax.pure_callback(function, wanted, images, vmap_method='expand_dims'))
+      return tuple(jax.pure_callback(function, results, images, vmap_method='expand_dims'))
 
     def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
-      function = functools.partial(self.products, layers)
-      wanted = jax.ShapeDtypeStruct(images.shape, jnp.float32)
+      function = functools.partial(self.vector_jacobian_products, layers)
+      result = jax.ShapeDtypeStruct(images.shape, jnp.float32)
       method = 'broadcast_all'
-      return (jax.pure_callback(function, wanted, images, *cotangents, vmap_method=method),)
+      return (jax.pure_callback(function, result, images, *cotangents, vmap_method=method),)
 
     apply.defvjp(lambda images: (apply(images), images), backward)
     return apply
 
   def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
-    """Returns logits [..., classes] and what layers give for images [..., H, W, C]."""
+    """Returns logits [..., classes] and outputs of layers for images [..., H, W, C]."""
     pieces = []
     for piece in self._pieces(images):
       outputs = self._run(piece, layers, gradient=False)[1]
       pieces.append([outputs[k].float().cpu().numpy() for k in (LOGITS, *layers)])
     return [_joined(images, parts) for parts in zip(*pieces, strict=True)]
 
-  def products(
+  def vector_jacobian_products(
     self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
   ) -> np.ndarray:
     """Returns Σ_k vᵏ ∂zᵏ/∂x [..., H, W, C] of images x; v are cotangents of logits and layers z."""
@@ -101,14 +101,14 @@ class TorchModule:
     pieces, start = [], 0
     for piece in self._pieces(images):
       x, outputs = self._run(piece, layers, gradient=True)
-      of_piece = [v[start : start + len(piece)] for v in flat]
-      start += len(piece)
+      stop = start + len(piece)
       pairs = [
-        (outputs[k], torch.tensor(v, dtype=outputs[k].dtype, device=x.device))
-        for k, v in zip((LOGITS, *layers), of_piece, strict=True)
+        (outputs[k], torch.tensor(v[start:stop], dtype=outputs[k].dtype, device=x.device))
+        for k, v in zip((LOGITS, *layers), flat, strict=True)
         if outputs[k].requires_grad
       ]
-      with _one_line(piece):
+      start = stop
+      with _errors_on(piece):
         (product,) = torch.autograd.grad([z for z, _ in pairs], x, [v for _, v in pairs])
       pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
     return _joined(images, pieces)
@@ -124,50 +124,51 @@ class TorchModule:
     """Returns the module's input [B, C, H, W], and the outputs of layers, with 'logits'."""
     import torch
 
-    found: dict[str, torch.Tensor] = {}
+    outputs: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: object) -> None:
-      if isinstance(value, torch.Tensor) and name not in found:
-        own = value.clone()  # what comes after may change it in place, as nn.ReLU(inplace=True)
-        found[name] = own.permute(0, 2, 3, 1) if own.ndim == 4 else own
+      if isinstance(value, torch.Tensor) and name not in outputs:
+        copy = value.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
+        outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy
 
     x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
     x = x.to(next(self.module.parameters(), x).device)
     before, handles, modules = x._version, [], dict(self.module.named_modules())
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-    with _ONE_AT_A_TIME, torch.set_grad_enabled(gradient), deterministic:
+    with _LOCK, torch.set_grad_enabled(gradient), deterministic:
       for name in layers:
         if name == FEATURES and self.head:
           hook = modules[self.head].register_forward_pre_hook
-          handles.append(hook(lambda own, inputs: keep(FEATURES, inputs[0])))
+          handles.append(hook(lambda module, inputs: keep(FEATURES, inputs[0])))
         else:
-          after = functools.partial(lambda n, own, inputs, output: keep(n, output), name)
+          after = functools.partial(lambda n, module, inputs, output: keep(n, output), name)
           handles.append(modules[name].register_forward_hook(after))
       try:
-        with _one_line(images):
+        with _errors_on(images):
           logits = self.module(x.requires_grad_(gradient))
       finally:
         for handle in handles:
           handle.remove()
     if x._version != before:
       raise InputError('it changes its images in place: have it begin with images.clone().')
-    return x, {**found, LOGITS: logits}
+    return x, {**outputs, LOGITS: logits}
 
 
 def wrap(
   module: object, images: np.ndarray, classes: int, name: str, batch_size: int, head: str = ''
 ) -> TorchModule:
-  """Returns a checked module; images [B, H, W, C], normalised, are what it is tried on.
+  """Returns a module after checks on normalised images [B, H, W, C].
 
   Raises:
-    InputError: not a PyTorch module in evaluation mode, with float32 arrays on one device, that
-      gives finite logits [B, classes] and a gradient, the same twice, and lets its images be.
+    InputError: it is not a PyTorch module in evaluation mode with float32 arrays on one device; or
+      its logits are not finite, not [B, classes], without a gradient or different in a second call;
+      or it changes its images.
   """
   try:
     import torch
   except ImportError as error:
     raise InputError(f"{name} needs PyTorch: pip install '.[torch]'") from error
-  scripted = isinstance(module, torch.jit.ScriptModule)  # has no hooks, by which layers are read
+  scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
   if scripted or not isinstance(module, torch.nn.Module):
     raise InputError(
       f'{name} is a {type(module).__name__}, not a{" plain" * scripted} torch.nn.Module: functions '
@@ -176,7 +177,7 @@ def wrap(
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
   modules, arrays = dict(module.named_modules()), _arrays(module)
-  if training := [path or 'the module' for path, own in modules.items() if own.training]:
+  if training := [path or 'the module' for path, part in modules.items() if part.training]:
     raise InputError(f'{name} is in training mode (first {training[0]}): call module.eval().')
   devices = sorted({str(array.device) for array in arrays.values()})
   if len(devices) > 1 or devices == ['meta']:
@@ -200,7 +201,7 @@ def wrap(
       raise InputError('it gives other logits when it is called again: switch what it draws off.')
     if not made._run(images, (), gradient=True)[1][LOGITS].requires_grad:
       raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
-    made.products((), images, np.ones((len(images), classes), np.float32))
+    made.vector_jacobian_products((), images, np.ones((len(images), classes), np.float32))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
   shapes = {
@@ -213,23 +214,23 @@ def wrap(
 
 
 def facts(module: TorchModule) -> Facts:
-  """Returns what identifies the weights: their number and SHA-256, with the buffers."""
+  """Returns the number of parameters, and the SHA-256 of parameters and buffers."""
   arrays = {name: array.detach().cpu().numpy() for name, array in _arrays(module.module).items()}
   count = sum(parameter.numel() for parameter in module.module.parameters())
   return {'kind': 'torch', 'parameters': count, 'sha256': digest_of(arrays)}
 
 
 @contextlib.contextmanager
-def _one_line(images: np.ndarray) -> Iterator[None]:
-  """Raises what the module raises as an InputError of one line."""
+def _errors_on(images: np.ndarray) -> Iterator[None]:
+  """Turns errors of the module on these images into an InputError of one line."""
   try:
     yield
   except (Exception, SystemExit) as error:  # the module is the user's and may raise anything
-    said = ' '.join(str(error).split('\n', 1)[0].split())
+    reason = ' '.join(str(error).split('\n', 1)[0].split())
     raise InputError(
-      f'it failed on images [{", ".join(map(str, images.shape))}]: {type(error).__name__}: {said} '
-      '(Call it on such images by itself to see where; where memory is short, give from_torch a '
-      'smaller batch_size.)'
+      f'it failed on images [{", ".join(map(str, images.shape))}]: {type(error).__name__}: '
+      f'{reason} (Call it on such images by itself to see where; where memory is short, give '
+      'from_torch a smaller batch_size.)'
     ) from error
 
 
@@ -238,7 +239,7 @@ def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
 
 
 def _check(logits: object, count: int, classes: int) -> None:
-  """Refuses logits of another shape or kind, or with NaN."""
+  """Raises InputError for logits of another shape or type, or with NaN."""
   import torch
 
   check_logits('it', logits, count, classes)

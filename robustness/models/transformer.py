@@ -1,7 +1,7 @@
-"""Transformer blocks as vision transformers and CLIP's towers share them.
+"""Transformer blocks of vision transformers and of CLIP's towers.
 
 A block normalises before attention and before the two-layer perceptron, and adds each to its input.
-Queries, keys and values come out of one linear map, in this order.
+One linear map computes queries, keys and values, in this order.
 
 References: Vaswani et al., Attention Is All You Need, 2017; Dosovitskiy et al., An Image is Worth
 16x16 Words, 2021, equations 2 and 3.
@@ -26,7 +26,7 @@ QkvBias = Literal['all', 'no_key', 'none']
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
-  """Returns GELU(x) = x Φ(x) exactly, or approximated by x σ(1.702 x), `quick_gelu`, or by tanh."""
+  """Returns GELU(x) = x Φ(x), or its approximation x σ(1.702 x) (`quick_gelu`) or by tanh."""
   if name == 'quick_gelu':
     return x * nn.sigmoid(1.702 * x)
   if name == 'tanh_gelu':
@@ -36,10 +36,10 @@ def activation(name: Activation, x: jax.Array) -> jax.Array:
 
 
 layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
-"""Layer normalisation over the last axis, given ε, its variance taken in two passes."""
+"""Layer normalisation over the last axis with a given ε; the variance takes two passes."""
 
 LAYER_SCALE = 1e-5
-"""What layer scale begins with."""
+"""The initial value of layer scale."""
 
 
 def attend(
@@ -47,8 +47,8 @@ def attend(
 ) -> jax.Array:
   """Returns softmax(q kᵀ / √d + bias) v for every head, [..., Q, heads, d].
 
-  Queries are [..., Q, heads, d], keys and values [..., K, heads, d], `bias` as many axes of which
-  the last are [heads, Q, K], or 1 in place of any. The softmax is taken in float32 or wider.
+  Queries are [..., Q, heads, d], keys and values [..., K, heads, d]. `bias` has the same number of
+  axes; the last are [heads, Q, K], or 1 in place of any. The softmax is in float32 or wider.
   """
   scores = jnp.einsum('...qhd,...khd->...hqk', query * query.shape[-1] ** -0.5, key)
   scores = at_least_float32(scores)
@@ -58,7 +58,7 @@ def attend(
 
 
 def hide_later(count: int) -> jax.Array:
-  """Returns the bias with which each of `count` positions sees itself and those before it only."""
+  """Returns the bias that hides from each of `count` positions all later ones."""
   visible = jnp.tril(jnp.ones((count, count), bool))
   return jnp.where(visible, 0.0, -jnp.inf)[None, None]
 
@@ -66,9 +66,9 @@ def hide_later(count: int) -> jax.Array:
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
   """Returns the angles of tokens, [before + rows × columns, size ÷ 2], for heads of a size.
 
-  A patch at y and x has y f, then x f for frequencies f; tokens before the patches are not turned.
-  DINOv3's ('halves') lie in (-1, 1) and have f of 2π ÷ 100^(4k ÷ size). EVA-02's ('pairs') lie on
-  16 × 16 patches, whatever the grid's own size, and have f of 1 ÷ 10000^(4k ÷ size).
+  A patch at (y, x) has the angles y f, then x f, for frequencies f; the `before` tokens before the
+  patches have 0. DINOv3 ('halves') has positions in (-1, 1) and f = 2π ÷ 100^(4k ÷ size). EVA-02
+  ('pairs') has positions on 16 × 16 patches for a grid of any size, and f = 1 ÷ 10000^(4k ÷ size).
 
   References: Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
   """
@@ -87,8 +87,8 @@ def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -
 def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
   """Returns heads [B, N, heads, d] with each pair of values turned by `angles` [N, d ÷ 2].
 
-  Pairs are (i, i + d ÷ 2), or neighbours ('pairs'), which come out as pairs of the first kind: the
-  products of queries and keys stay the same.
+  Pairs are (i, i + d ÷ 2), or neighbours ('pairs'), which are returned as pairs of the first kind:
+  the products of queries and keys stay the same.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)
@@ -99,8 +99,8 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
 class SelfAttention(Layer):
   """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last.
 
-  With `causal` a position sees itself and those before it only. Given angles, queries and keys are
-  rotated by them, in the way that `rotary` says. With `bias` 'no_key' keys have none.
+  With `causal` a position sees itself and earlier positions only. Queries and keys are rotated by
+  `angles`, if any, as `rotary` says. With `qkv_bias` 'no_key' keys have no bias.
   """
 
   num_heads: int
@@ -115,13 +115,13 @@ class SelfAttention(Layer):
     """Maps [..., N, D] to the same shape; `bias` is added to the scores, see `attend`."""
     width = x.shape[-1]
     heads = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)
-    both = nn.Dense(3 * width, self.qkv_bias == 'all', dtype=self.dtype, name='qkv')(x)
+    qkv = nn.Dense(3 * width, self.qkv_bias == 'all', dtype=self.dtype, name='qkv')(x)
     if self.qkv_bias == 'no_key':
       zeros = nn.initializers.zeros_init()
       query, value = (self.param(f'{part}_bias', zeros, (width,)) for part in ('query', 'value'))
       added = jnp.concatenate([query, jnp.zeros(width), value])
-      both += added.reshape((1,) * (both.ndim - 1) + (-1,)).astype(both.dtype)
-    query, key, value = (both.reshape(heads)[..., index, :, :] for index in range(3))
+      qkv += added.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
+    query, key, value = (qkv.reshape(heads)[..., index, :, :] for index in range(3))
     if angles is not None:
       query, key = (rotate(self.rotary, part, angles).astype(x.dtype) for part in (query, key))
     if self.causal:
@@ -156,10 +156,10 @@ class Perceptron(Layer):
 
 
 class Block(Layer):
-  """Attention and perceptron, each of the normalised input and added to it.
+  """Attention and a perceptron, each applied to the normalised input and added to it.
 
-  `attention` and `perceptron` make them, given `name` and what all layers share. With `layer_scale`
-  what is added is first multiplied by a learned value a channel (Touvron et al., 2021, equation 4).
+  `attention` and `perceptron` return the modules for `name` and the arguments in `common`. With
+  `layer_scale` a learned value per channel scales both (Touvron et al., 2021, equation 4).
   """
 
   attention: Callable[..., nn.Module]
@@ -184,10 +184,10 @@ class Block(Layer):
 
 
 class PatchEmbedding(Layer):
-  """Linear maps of square patches, a class token and registers before them, positions added.
+  """Linear maps of square patches after a class token and registers, plus positions.
 
-  Registers have no positions. With `positions` 'patches' the class token has none either, with
-  'no_token' there is no such token, and with 'none' no token has any.
+  Registers have no positions. With `positions` 'patches' the class token has no position, with
+  'no_token' there is no class token, and with 'none' no token has a position.
   """
 
   patch: int
@@ -211,12 +211,12 @@ class PatchEmbedding(Layer):
       start = nn.initializers.normal(0.02)
       tokens.append(self._learned('registers', start, self.registers, x))
     if self.positions != 'none':
-      placed = int(self.positions == 'all')
+      before = int(self.positions == 'all')
       start = nn.initializers.normal(0.02)
-      position = self._learned('position', start, placed + x.shape[1], x)
-      if placed:
+      position = self._learned('position', start, before + x.shape[1], x)
+      if before:
         tokens[0] += position[:, :1]
-      x = x + position[:, placed:]
+      x = x + position[:, before:]
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
     return jnp.concatenate([*tokens, x], axis=1)
 
@@ -227,7 +227,7 @@ class PatchEmbedding(Layer):
 
 
 class AttentionPool(Layer):
-  """Attention of a learned query to all tokens, then a perceptron of what it gives, added to it."""
+  """Attention of a learned query to all tokens, then a perceptron with a residual connection."""
 
   num_heads: int
   perceptron: Callable[..., nn.Module] = Perceptron
@@ -240,8 +240,8 @@ class AttentionPool(Layer):
     latent = self.param('latent', nn.initializers.normal(width**-0.5), (1, 1, width))
     query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))
     query = jnp.broadcast_to(query, (count, 1, width)).reshape(count, 1, self.num_heads, -1)
-    both = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
-    key, value = jnp.moveaxis(both.reshape(count, x.shape[1], 2, self.num_heads, -1), 2, 0)
+    key_value = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
+    key, value = jnp.moveaxis(key_value.reshape(count, x.shape[1], 2, self.num_heads, -1), 2, 0)
     pooled = attend(query, key, value).reshape(count, width)
     pooled = nn.Dense(width, dtype=self.dtype, name='out')(pooled)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(pooled)
@@ -249,7 +249,7 @@ class AttentionPool(Layer):
 
 
 class UnitLength(nn.Module):
-  """Divides each embedding by its length, as one layer whose output can be captured."""
+  """Divides each embedding by its length, as a layer so that its output can be captured."""
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -259,9 +259,6 @@ class UnitLength(nn.Module):
 
 
 def attention_names(ours: str, theirs: str) -> Names:
-  """Returns the rows of a `Scheme` for queries, keys and values as PyTorch's attention names them:
-  `in_proj_weight` and `in_proj_bias`."""
-  return {
-    f'{ours}/kernel': Stored((f'{theirs}_weight',), OUTPUT_FIRST),
-    f'{ours}/bias': f'{theirs}_bias',
-  }
+  """Returns PyTorch's names of queries, keys and values: `in_proj_weight` and `in_proj_bias`."""
+  kernel = Stored((f'{theirs}_weight',), OUTPUT_FIRST)
+  return {f'{ours}/kernel': kernel, f'{ours}/bias': f'{theirs}_bias'}

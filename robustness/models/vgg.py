@@ -22,7 +22,7 @@ HIDDEN = 4096
 
 
 class Stage(layers.Layer):
-  """3×3 convolutions with ReLU, and batch norm if wanted; then the maximum of 2×2 windows."""
+  """3×3 convolutions with ReLU and optional batch norm, then the maximum of 2×2 windows."""
 
   features: int
   num_convolutions: int
@@ -31,11 +31,9 @@ class Stage(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, features]."""
-    convolution = functools.partial(
-      nn.Conv, padding=1, dtype=self.dtype, kernel_init=layers.he_normal
-    )
+    convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=layers.he_normal)
     for index in range(self.num_convolutions):
-      x = convolution(self.features, (3, 3), name=f'conv{index}')(x)
+      x = convolution(self.features, (3, 3), padding=1, name=f'conv{index}')(x)
       if self.with_norm:
         x = layers.batch_norm(not train, **self.common, name=f'norm{index}')(x)
       x = nn.relu(x)
@@ -85,8 +83,8 @@ class VGG(layers.Network):
 def part_means(x: jax.Array, parts: int) -> jax.Array:
   """Returns the means of `x` [B, H, W, C] over a grid of parts, [B, parts, parts, C].
 
-  Part i of a side of n pixels goes from ⌊i n / parts⌋ to ⌈(i + 1) n / parts⌉; parts overlap where n
-  is no multiple.
+  Part i of a side of n pixels covers ⌊i n / parts⌋ to ⌈(i + 1) n / parts⌉; parts overlap if n is
+  not a multiple of `parts`.
   """
   index = np.arange(parts)[:, None]
 
@@ -123,7 +121,8 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
 
 def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
   name = f'vgg{depth}' + ('_bn' if with_norm else '')
-  own = timm(name, f'{name}.tv_in1k', crop=0.875, interpolation='bilinear', licence='BSD-3-Clause')
+  licence, published = 'BSD-3-Clause', f'{name}.tv_in1k'
+  weights = timm(name, published, crop=0.875, interpolation='bilinear', licence=licence)
   return Architecture(
     name,
     VGG(depth=depth, with_norm=with_norm),
@@ -131,7 +130,7 @@ def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
     source='Simonyan and Zisserman, Very Deep Convolutional Networks, 2015',
     licence='weights of torchvision: BSD-3-Clause; of timm: Apache-2.0',
     schemes=_schemes(depth, with_norm),
-    weights=(own, torchvision(name, '397923af')) if name == 'vgg16' else (own,),
+    weights=(weights, torchvision(name, '397923af')) if name == 'vgg16' else (weights,),
     parameters=parameters,
     timm=name,
   )

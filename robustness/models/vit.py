@@ -1,31 +1,41 @@
 """Vision transformers: patches as tokens, a class token that is read out at the end.
 
 GELU is exact, as timm has it. The code that the official `.npz` weights were trained with
-approximates it by tanh, which differs by less than 5e-4 at any point. DeiT III scales what blocks
-add, and gives its class token no position.
+approximates it by tanh, which differs by less than 5e-4 at any point. DeiT III scales the residual
+branches, and its class token has no position.
 
 References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.1 and table 1;
 Touvron et al., DeiT III: Revenge of the ViT, 2022, section 3.
 """
 
 import functools
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypedDict
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from robustness.models import transformer
-from robustness.models.architecture import (
-  HALF,
-  IMAGENET_MEAN,
-  IMAGENET_STD,
-  Architecture,
-  Weights,
-  timm,
-)
+from robustness.models.architecture import HALF, IMAGENET_MEAN, IMAGENET_STD, Architecture, timm
 from robustness.models.layers import LinearHead, Network
 from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
+
+
+class Size(TypedDict):
+  """A size of a vision transformer: channels, blocks and attention heads."""
+
+  width: int
+  depth: int
+  num_heads: int
+
+
+SIZES: Mapping[str, Size] = {
+  'small': Size(width=384, depth=12, num_heads=6),
+  'base': Size(width=768, depth=12, num_heads=12),
+  'large': Size(width=1024, depth=24, num_heads=16),
+}
+"""The sizes of the Vision Transformer and of its successors."""
 
 
 class VisionTransformer(Network):
@@ -33,13 +43,13 @@ class VisionTransformer(Network):
 
   Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., in them `norm1`,
   `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
-  head is given the class token, or with `pool` 'token_and_mean' that and the mean of the patches.
+  head takes the class token, and with `pool` 'token_and_mean' the mean of the patches as well.
 
-  DINOv3's and EVA-02's rotate queries and keys (`rotary`). EVA-02's perceptrons are `gated`, and
-  `norm` comes after the mean of the patches (`pool` 'mean').
-  SigLIP's have no class token; `attention_pool` gives the embedding, then come `unit` and `head`.
-  CLIP's have `pre_norm` before the blocks, and for a head `projection` (the embedding of the image,
-  of this size), `unit` (the same at length 1) and `head`.
+  DINOv3 and EVA-02 rotate queries and keys (`rotary`). EVA-02's perceptrons are `gated`, and `norm`
+  comes after the mean of the patches (`pool` 'mean'). SigLIP has no class token; `attention_pool`
+  computes the embedding of the image, and `unit` and `head` follow. CLIP has `pre_norm` before the
+  blocks, and at the end `projection` (the size of the embedding), `unit` (the embedding at length
+  1) and `head`.
   """
 
   patch: int = 16
@@ -62,8 +72,7 @@ class VisionTransformer(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; images have the size of the position embedding, and nothing is different in
-    training: there is no dropout."""
+    """See `Network`; images have the size of the position embedding, and there is no dropout."""
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
     first, angles = 1 + self.registers, None
@@ -75,31 +84,21 @@ class VisionTransformer(Network):
     x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
-    perceptron = functools.partial(
-      transformer.Perceptron,
-      self.activation,
-      self.hidden,
-      self.gated,
-      self.epsilon if self.gate_norm else 0,
+    gate_epsilon = self.epsilon if self.gate_norm else 0
+    inner = (self.activation, self.hidden, self.gated, gate_epsilon)
+    perceptron = functools.partial(transformer.Perceptron, *inner)
+    attention = functools.partial(
+      transformer.SelfAttention, self.num_heads, qkv_bias=self.qkv_bias, rotary=self.rotary
     )
-    block = functools.partial(
-      transformer.Block,
-      functools.partial(
-        transformer.SelfAttention, self.num_heads, qkv_bias=self.qkv_bias, rotary=self.rotary
-      ),
-      perceptron,
-      self.epsilon,
-      self.layer_scale,
-      **self.common,
-    )
+    parts = (attention, perceptron, self.epsilon, self.layer_scale)
     for index in range(self.depth):
-      x = block(name=f'block{index}')(x, angles)
+      x = transformer.Block(*parts, **self.common, name=f'block{index}')(x, angles)
     if self.pool == 'mean':
       x = x[:, first:].mean(1)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
-      how = (self.num_heads, perceptron, self.epsilon)
-      x = transformer.AttentionPool(*how, **self.common, name='attention_pool')(x)
+      pool = (self.num_heads, perceptron, self.epsilon)
+      x = transformer.AttentionPool(*pool, **self.common, name='attention_pool')(x)
     elif self.pool != 'mean':
       mean = [x[:, first:].mean(1)] if self.pool == 'token_and_mean' else []
       x = jnp.concatenate([x[:, 0], *mean], -1)
@@ -129,7 +128,7 @@ TIMM: Names = {
   r'attention_pool/mlp/(\w+)': r'attn_pool.mlp.\1',
   'head/dense': 'head',
 }
-"""timm's names of a vision transformer's arrays, which other projects took over or began."""
+"""timm's names of a vision transformer's arrays, which other projects share."""
 
 _TIMM = Scheme('timm', TIMM)
 _THEIRS = r'encoder.layers.encoder_layer_\1'
@@ -153,7 +152,7 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Returns the names in the official `.npz` files: heads apart, and queries, keys and values."""
+  """Returns the names in the official `.npz` files, which separate heads and the parts of `qkv`."""
   heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
   heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
   block = r'Transformer/encoderblock_\1'
@@ -184,7 +183,8 @@ def schemes(num_heads: int) -> tuple[Scheme, ...]:
   return _TIMM, _TORCHVISION, _google(num_heads)
 
 
-_DEIT = Scheme('facebookresearch/deit', {**TIMM, r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'})
+LAYER_SCALES: Names = {r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'}
+_DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
 def stages(depth: int) -> tuple[str, ...]:
@@ -192,59 +192,51 @@ def stages(depth: int) -> tuple[str, ...]:
   return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
 
 
-def _architecture(
-  size: str, patch: int, width: int, depth: int, num_heads: int, parameters: int, side: int = 224
-) -> Architecture:
+def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architecture:
   """Returns a size with the weights for images of `side` pixels."""
   name, theirs = f'vit_{size[0]}{patch}', f'vit_{size}_patch{patch}'
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)
   published = f'{theirs}_{side}.{recipe}_in21k_ft_in1k'
   return Architecture(
     name,
-    VisionTransformer(patch=patch, width=width, depth=depth, num_heads=num_heads),
+    VisionTransformer(patch=patch, **SIZES[size]),
     mean=HALF,
     std=HALF,
-    stages=stages(depth),
+    stages=stages(SIZES[size]['depth']),
     source='Dosovitskiy et al., An Image is Worth 16x16 Words, 2021',
     licence='weights of google-research/vision_transformer and of timm: Apache-2.0',
-    schemes=schemes(num_heads),
+    schemes=schemes(SIZES[size]['num_heads']),
     weights=(timm(name, published, side=side, crop=crop, mean=HALF, std=HALF),),
     parameters=parameters,
     timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # one network
   )
 
 
-def _deit3(size: str, width: int, depth: int, num_heads: int, parameters: int) -> Architecture:
+def _deit3(size: str, parameters: int) -> Architecture:
   """Returns a size of DeiT III."""
   name, theirs = f'deit3_{size[0]}16', f'deit3_{size}_patch16_224'
-  weights: tuple[Weights, ...] = (
-    timm(name, f'{theirs}.fb_in1k', crop=0.9),
-    timm(name, f'{theirs}.fb_in22k_ft_in1k', crop=1.0),
-  )
-  network = VisionTransformer(
-    width=width, depth=depth, num_heads=num_heads, layer_scale=True, positions='patches'
-  )
+  recipes = (('fb_in1k', 0.9), ('fb_in22k_ft_in1k', 1.0))
   return Architecture(
     name,
-    network,
-    stages=stages(depth),
+    VisionTransformer(**SIZES[size], layer_scale=True, positions='patches'),
+    stages=stages(SIZES[size]['depth']),
     source='Touvron et al., DeiT III: Revenge of the ViT, 2022',
     licence='weights of facebookresearch/deit: Apache-2.0',
     schemes=(_TIMM, _DEIT),
-    weights=weights,
+    weights=tuple(timm(name, f'{theirs}.{recipe}', crop=crop) for recipe, crop in recipes),
     parameters=parameters,
     timm=rf'deit3_{size}_patch16_\d+',
   )
 
 
 ARCHITECTURES = (
-  _architecture('small', 16, 384, 12, 6, 22_050_664),
-  _architecture('small', 32, 384, 12, 6, 22_878_952),
-  _architecture('base', 16, 768, 12, 12, 86_567_656),
-  _architecture('base', 32, 768, 12, 12, 88_224_232),
-  _architecture('large', 16, 1024, 24, 16, 304_326_632),
-  _architecture('large', 32, 1024, 24, 16, 306_632_680, side=384),
-  _deit3('small', 384, 12, 6, 22_059_496),
-  _deit3('base', 768, 12, 12, 86_585_320),
-  _deit3('large', 1024, 24, 16, 304_374_760),
+  _vit('small', 16, 22_050_664),
+  _vit('small', 32, 22_878_952),
+  _vit('base', 16, 86_567_656),
+  _vit('base', 32, 88_224_232),
+  _vit('large', 16, 304_326_632),
+  _vit('large', 32, 306_632_680, side=384),
+  _deit3('small', 22_059_496),
+  _deit3('base', 86_585_320),
+  _deit3('large', 304_374_760),
 )

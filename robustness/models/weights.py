@@ -1,7 +1,7 @@
-"""A network's variables: out of any weights file, and to and from a file without torch.
+"""A network's variables: read from any weights file, and saved to and read from safetensors files.
 
-Weights are only taken if they and the network fit each other exactly: every name used once,
-every shape equal, every value finite.
+Weights must fit the network exactly: every name is used once, every shape is equal, and every value
+is finite.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def load(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> Variables:
-  """Returns the variables in a file; see `load_with_notes`, which also says what was done."""
+  """Returns the variables in a file; see `load_with_notes`, which returns notes as well."""
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
 
@@ -64,42 +64,43 @@ def load_with_notes(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables in a file, whichever of the known kinds it is of, and notes on them.
+  """Returns the variables in a file of any supported kind, and notes on them.
 
   Args:
     path: a file that `save_variables` wrote, or one that `read_arrays` takes.
-    architecture: the network they are for.
-    num_classes: how many logits are expected; None takes as many as the file has, and variables
-      without a head from a file without one.
+    architecture: the network of the variables.
+    num_classes: expected number of logits; None takes the file's number, and from a file without a
+      head variables without a head.
     input_shape: height, width, channels of the images; None takes the architecture's.
-    positions: how position embeddings of another image size are resampled, one of
+    positions: the method that resamples position embeddings of another image size, one of
       `position_embedding.METHODS`.
 
   Returns:
-    {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and what was done to make them fit:
-    {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'} or {}; 'taken_from' as
-    `read_with_notes` has it; 'normalised_as' is the project whose names the file has, where its
-    `Scheme` has a mean and a standard deviation.
+    {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and the changes that made them fit,
+    such as {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'}; with 'taken_from' of
+    `read_with_notes`, and 'normalised_as', the project with the file's names, if its `Scheme` has a
+    mean and a standard deviation.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
   """
   file = check_weights_path(path)
-  taken: dict[str, str] = {}
+  notes: dict[str, str] = {}
   try:
-    if _own_header(file):
-      (arrays, facts), scheme = _read_own(file), _SAVED_HERE
+    if _saved_header(file):
+      (arrays, facts), scheme = _read_saved(file), _SAVED_HERE
       saved = facts.get('architecture', architecture.name)
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
-        raise InputError(  # of equal shapes too, as with other padding
+        raise InputError(  # also if all shapes are equal, as with other padding
           f'the weights are of {saved!r}, not of {architecture.name!r}: set '
           f'--{KEYS.classifier.name}={saved}'
         )
     else:
-      arrays, taken = read_with_notes(file)
+      arrays, notes = read_with_notes(file)
       scheme = _scheme(architecture, arrays)
-    variables, notes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
-    return variables, {**taken, **notes, **({'normalised_as': scheme.name} if scheme.mean else {})}
+    variables, changes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
+    normalised = {'normalised_as': scheme.name} if scheme.mean else {}
+    return variables, {**notes, **changes, **normalised}
   except InputError as error:
     if str(file) in str(error):
       raise
@@ -113,8 +114,10 @@ def for_images(
   input_shape: Shape,
   positions: str,
 ) -> Variables:
-  """Returns variables of a network for images of another shape than those of `stored_shape`:
-  positions are resampled, see `load_with_notes`; those of a network that has none as they are."""
+  """Returns variables for images of `stored_shape` with positions resampled for another shape.
+
+  See `load_with_notes`. Variables of a network without positions are returned unchanged.
+  """
   flat = flax.traverse_util.flatten_dict(variables)
   if not position_embedding.is_resampled(flat):
     return variables
@@ -123,7 +126,7 @@ def for_images(
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
-  """Returns the naming scheme that most of the arrays follow; of equal ones the first."""
+  """Returns the naming scheme that most of the arrays follow, the first of equal schemes."""
   if not architecture.schemes:
     raise InputError(
       f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
@@ -132,7 +135,7 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
   shapes = architecture.shapes(1)
   return max(
     architecture.schemes,
-    key=lambda scheme: len(scheme.shapes(shapes).keys() & scheme.wanted(arrays).keys()),
+    key=lambda scheme: len(scheme.shapes(shapes).keys() & scheme.needed(arrays).keys()),
   )
 
 
@@ -147,7 +150,7 @@ def _fitted(
 ) -> tuple[Variables, dict[str, str]]:
   """Returns the variables that the arrays hold for images of a shape, and notes."""
   scheme.check_zeros(arrays)
-  arrays = scheme.wanted(arrays)
+  arrays = scheme.needed(arrays)
   stored = _stored_classes(scheme, arrays)
   if None not in (stored, num_classes) and stored != num_classes:
     raise InputError(
@@ -156,17 +159,17 @@ def _fitted(
       f" their {stored}, name these by save_variables(PATH, load(...), {{'class_names': [...]}})"
     )
   expected = architecture.shapes(num_classes or stored or 1, input_shape)
-  others = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
-  if num_classes is None and (*HEAD_BIAS[:-1], 'kernel') not in expected:
-    raise InputError(
-      f'how many classes the weights of {architecture.name} tell apart is not known, for its last '
-      "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
-    )
-  if num_classes is None and arrays.keys() == scheme.shapes(others).keys():
-    expected = others
-  windows = _other_windows(scheme, arrays, expected)
-  if windows:
-    height, width = (input_shape or architecture.input_shape)[:2]
+  if num_classes is None:
+    if (*HEAD_BIAS[:-1], 'kernel') not in expected:
+      raise InputError(
+        f'the number of classes of the weights of {architecture.name} is not known: the last '
+        "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
+      )
+    headless = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+    if arrays.keys() == scheme.shapes(headless).keys():
+      expected = headless
+  height, width = (input_shape or architecture.input_shape)[:2]
+  if windows := _other_windows(scheme, arrays, expected):
     if height != width:
       raise InputError(
         f'images of {height} × {width} pixels give {architecture.name} windows of another size '
@@ -177,27 +180,26 @@ def _fitted(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
-  located, own = scheme.locate(position_embedding.PATH), expected[position_embedding.PATH]
-  height, width = (input_shape or architecture.input_shape)[:2]
+  located, shape = scheme.locate(position_embedding.PATH), expected[position_embedding.PATH]
   patch = expected['params', 'embedding', 'patches', 'kernel'][0]
   rows, columns = height // patch, width // patch
-  before = own[1] - rows * columns
+  before = shape[1] - rows * columns
   position = arrays.get(located.names[0])
   if position is not None:
-    left_out = own[1] - math.prod(located.shapes(own)[located.names[0]]) // own[2]
-    count = position.size // own[2] + left_out
+    left_out = shape[1] - math.prod(located.shapes(shape)[located.names[0]]) // shape[2]
+    count = position.size // shape[2] + left_out
     if stored_shape or position_embedding.stored_side(count, before):
-      expected = {**expected, position_embedding.PATH: (1, count, own[2])}
+      expected = {**expected, position_embedding.PATH: (1, count, shape[2])}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
   side = position_embedding.stored_side(stored_positions.shape[1], before)
-  grid = (side, side)  # that of published weights is square
+  grid = (side, side)  # the grid of published weights is square
   if stored_shape:
     grid = (stored_shape[0] // patch, stored_shape[1] // patch)
   if grid == (rows, columns) or not all(grid):
     return variables, {}
-  if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == own:
+  if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape:
     raise InputError(
       f'images of {height} × {width} pixels give {rows} × {columns} patches, as many as {side} × '
       f'{side}, and the file does not say which of these its positions are for: give the folder of '
@@ -214,32 +216,28 @@ def _fitted(
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns the shapes of the tables that a file has for square windows of another size."""
-  found = {
-    path: array.shape
-    for path in expected
-    if path[-1] == position_embedding.WINDOW_BIAS
-    and (array := arrays.get(scheme.locate(path).names[0])) is not None
-  }
-  return {
-    path: shape
-    for path, shape in found.items()
-    if shape != (own := expected[path])
-    and shape[1:] == own[1:]
-    and position_embedding.stored_side(shape[0], 0) % 2
-  }
+  """Returns the shapes of a file's tables for square windows of another size, by path."""
+  windows = {}
+  for path, shape in expected.items():
+    if path[-1] != position_embedding.WINDOW_BIAS:
+      continue
+    stored = getattr(arrays.get(scheme.locate(path).names[0]), 'shape', shape)
+    is_square = position_embedding.stored_side(stored[0], 0) % 2
+    if stored != shape and stored[1:] == shape[1:] and is_square:
+      windows[path] = stored
+  return windows
 
 
 def _resampled_windows(
   variables: Variables, stored: Mapping[Path, Shape], expected: Mapping[Path, Shape], method: str
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables with the `stored` tables as large as expected, and a note."""
-  flat, said = flax.traverse_util.flatten_dict(variables), set()
+  """Returns the variables with the `stored` tables resampled to the expected size, and a note."""
+  flat, notes = flax.traverse_util.flatten_dict(variables), set()
   for path in stored:
     old, new = math.isqrt(stored[path][0]), math.isqrt(expected[path][0])
     flat[path] = position_embedding.resample_window(flat[path], new, method)
-    said.add(f'{old} × {old} resampled to {new} × {new}, {method}')
-  note = '; '.join(sorted(said))
+    notes.add(f'{old} × {old} resampled to {new} × {new}, {method}')
+  note = '; '.join(sorted(notes))
   _log.warning('offsets within windows: %s', note)
   return flax.traverse_util.unflatten_dict(flat), {position_embedding.WINDOW_BIAS: note}
 
@@ -247,42 +245,41 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables that lack a head with one of zeros, for one class; others as they are."""
+  """Returns variables with a head of zeros for one class if they have no head."""
   flat = flax.traverse_util.flatten_dict(variables)
-  missing = architecture.shapes(1, input_shape)
   if HEAD_BIAS in flat:
     return variables
-  zeros = {path: np.zeros(shape, np.float32) for path, shape in missing.items() if path not in flat}
-  return flax.traverse_util.unflatten_dict({**flat, **zeros})
+  shapes = architecture.shapes(1, input_shape)
+  zeros = {path: np.zeros(shape, np.float32) for path, shape in shapes.items()}
+  return flax.traverse_util.unflatten_dict({**zeros, **flat})
 
 
 def restore(
   owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> Variables:
-  """Returns variables of the expected shapes out of a file's arrays, float32.
+  """Returns variables of the expected shapes from a file's arrays, float32.
 
   Raises:
     InputError: a name is missing or left over, a shape differs (the nearest architecture is named),
-      or an array is not of a float type or not finite. `owner` has these variables.
+      or an array is not of a float type or not finite. The message names the `owner` of the
+      variables.
   """
-  given = scheme.wanted(arrays)
-  shapes = scheme.shapes(expected)
-  wrong = [
-    f'{name} is {given[name].shape}, not {shape}'
-    for name, shape in shapes.items()
-    if name in given and given[name].shape != shape
-  ]
+  arrays, shapes = scheme.needed(arrays), scheme.shapes(expected)
   misfits = {
-    'missing': [name for name in shapes if name not in given],
-    'unexpected': [name for name in given if name not in shapes],
-    'of another shape': wrong,
+    'missing': [name for name in shapes if name not in arrays],
+    'unexpected': [name for name in arrays if name not in shapes],
+    'of another shape': [
+      f'{name} is {arrays[name].shape}, not {shape}'
+      for name, shape in shapes.items()
+      if name in arrays and arrays[name].shape != shape
+    ],
   }
   if any(misfits.values()):
-    said = '; '.join(f'{len(n)} {what}: {first(n)}' for what, n in misfits.items() if n)
+    listed = '; '.join(f'{len(n)} {problem}: {first(n)}' for problem, n in misfits.items() if n)
     raise InputError(
-      f'the weights do not fit {owner}: {said} (names of {scheme.name}){_nearest(given)}'
+      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays)}'
     )
-  converted = _as_float32(given)
+  converted = _as_float32(arrays)
   flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
   return flax.traverse_util.unflatten_dict(flat)
 
@@ -294,8 +291,10 @@ def first(names: Iterable[str]) -> str:
 
 
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
-  """Returns how many classes the arrays tell apart, by the head's bias or, in networks without one,
-  its kernel; None if there is no head."""
+  """Returns the number of classes by the head's bias, or by its kernel in networks without a bias.
+
+  It is None if there is no head.
+  """
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   if bias is not None:
     return bias.size if bias.ndim == 1 else None
@@ -306,37 +305,31 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
   return None if array is None or array.ndim != len(order) else array.shape[order.index(outputs)]
 
 
-def _as_float32(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the arrays as float32; half and double precision are converted, which is logged."""
-  other = {name: value.dtype for name, value in given.items() if value.dtype not in _FLOATS}
-  if other:
-    raise InputError(
-      f'weights are floats; {len(other)} tensors are not: '
-      f'{first(f"{name} is {dtype}" for name, dtype in other.items())}'
-    )
-  converted = sorted({str(v.dtype) for v in given.values() if v.dtype != np.float32})
-  if converted:
+  dtypes = {name: value.dtype for name, value in arrays.items()}
+  if other := [f'{name} is {dtype}' for name, dtype in dtypes.items() if dtype not in _FLOATS]:
+    raise InputError(f'weights are floats; {len(other)} tensors are not: {first(other)}')
+  if converted := sorted({str(dtype) for dtype in dtypes.values() if dtype != np.float32}):
     _log.warning('weights stored as %s were converted to float32', ', '.join(converted))
   with np.errstate(over='ignore', invalid='ignore'):
-    arrays = {name: value.astype(np.float32, copy=False) for name, value in given.items()}
-  broken = [name for name, value in arrays.items() if not np.isfinite(value).all()]
-  if broken:
+    floats = {name: value.astype(np.float32, copy=False) for name, value in arrays.items()}
+  if broken := [name for name, value in floats.items() if not np.isfinite(value).all()]:
     raise InputError(f'{len(broken)} tensors hold NaN or infinity: {first(broken)}')
-  return arrays
+  return floats
 
 
 def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns a sentence that names the architecture the arrays fit best; '' if none is near.
+  """Returns a sentence that names the architecture with the best fit; '' if none fits well.
 
-  How near is |common| ÷ |all| of the arrays and an architecture's variables, in the best of its
-  schemes. Only networks with a head that the arrays have, and about as many parameters where it is
-  known how many, are built, which takes a second each.
+  The fit is |common| ÷ |all| of the arrays and an architecture's variables, in the best of its
+  schemes. Only networks with a similar number of parameters and with a head that the arrays have
+  are built, which takes a second each.
   """
   values = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
   for name, architecture in catalog.ARCHITECTURES.items():
-    about = architecture.parameters or values
-    if not values / 1.5 <= about <= values * 1.5:
+    if not values / 1.5 <= (architecture.parameters or values) <= values * 1.5:
       continue
     for scheme in architecture.schemes:
       if scheme.headless:
@@ -345,8 +338,8 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
         classes = _stored_classes(scheme, arrays) or 0
       if classes:
         expected = scheme.shapes(architecture.shapes(classes)).items()
-        given = {key: array.shape for key, array in scheme.wanted(arrays).items()}.items()
-        shares[name] = max(shares[name], len(expected & given) / len(expected | given))
+        actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
+        shares[name] = max(shares[name], len(expected & actual) / len(expected | actual))
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'
@@ -356,16 +349,16 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
-  """Writes variables to a safetensors file, which appears whole or not at all.
+  """Writes variables to a safetensors file atomically.
 
   Args:
-    path: where to, ending in `.safetensors`.
+    path: path of the file, ending in `.safetensors`.
     variables: a tree of arrays, for example {'params': ..., 'batch_stats': ...}.
-    metadata: plain values that JSON can hold, given back by `load_variables`.
+    metadata: plain values that JSON can hold, which `load_variables` returns.
 
   Raises:
-    InputError: the path ends otherwise.
-    OSError: the file could not be written; an older one is left as it was.
+    InputError: the path has another suffix.
+    OSError: the file could not be written; an older file is unchanged.
   """
   if not str(path).endswith(SAFETENSORS_SUFFIX):
     raise InputError(f'variables are saved as {SAFETENSORS_SUFFIX}, not as {path}')
@@ -384,13 +377,13 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
   Raises:
     InputError: the file is missing, damaged or altered, or was written by something else.
   """
-  flat, metadata = _read_own(check_weights_path(path))
+  flat, metadata = _read_saved(check_weights_path(path))
   return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
 
 
-def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
+def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   """Returns the arrays by their paths, joined by '/', and the metadata."""
-  if not _own_header(file):
+  if not _saved_header(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
   if header.get(DIGEST) != _digest(flat, header):
@@ -403,18 +396,18 @@ def _read_own(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
 
 def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
   """Returns the metadata of a file that `save_variables` wrote."""
-  text, form = (
-    header.get('metadata', '{}').encode(),
-    {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict},
-  )
+  form = {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict}
+  text = header.get('metadata', '{}').encode()
   return json_files.parse(text, f'the metadata of {file}', form)
 
 
 def saved_facts(path: str | os.PathLike[str]) -> Facts:
-  """Returns the metadata that were saved with a file's variables, {} of another file; whether they
-  were altered is found when the variables are read."""
+  """Returns the metadata that were saved with a file's variables; {} for other files.
+
+  Reading the variables checks whether the metadata were altered.
+  """
   file = check_weights_path(path)
-  return _facts(file, _own_header(file))
+  return _facts(file, _saved_header(file))
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
@@ -437,8 +430,8 @@ def digest(variables: PyTree) -> str:
   return total.hexdigest()
 
 
-def _own_header(file: os.PathLike[str]) -> dict[str, str]:
-  """Returns the texts of the header of a file that `save_variables` wrote; {} of another file."""
+def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
+  """Returns the texts of the header of a file that `save_variables` wrote; {} for other files."""
   if not str(file).endswith(SAFETENSORS_SUFFIX):
     return {}
   header = read_safetensors(file, tensors=False)[1]

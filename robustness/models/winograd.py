@@ -1,10 +1,10 @@
 """Winograd's minimal filtering, F(4 × 4, 3 × 3), for convolutions of many channels on a CPU.
 
-A tile d of 6 × 6 inputs and a filter g of 3 × 3 give 4 × 4 outputs by 36 products in place of 144,
+4 × 4 outputs of a tile d of 6 × 6 inputs and a 3 × 3 filter g take 36 products in place of 144,
 
   y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A,
 
-and sums over channels are 36 matrix products. The gradient by the filter is, of the same tiles,
+and sums over channels are 36 matrix products. The gradient by the filter, with the same tiles, is
 
   ∂L/∂g = Gᵀ [Σ over tiles (Bᵀ d B) ⊙ (A ∂L/∂y Aᵀ)] G.
 
@@ -58,16 +58,19 @@ def convolved(
   rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
   y = _combined(A.T, rows, -2)
   down, inner, right, _, channels = y.shape[-5:]
-  whole = y.reshape(*y.shape[:-5], down * inner, right * inner, channels)
-  return whole[..., : inputs.shape[-3], : inputs.shape[-2], :]
+  image = y.reshape(*y.shape[:-5], down * inner, right * inner, channels)
+  return image[..., : inputs.shape[-3], : inputs.shape[-2], :]
 
 
 def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.PrecisionLike) -> jax.Array:
-  """Returns Σ over images and tiles of products of inputs [S, B, H, W, I] and of gradients by the
-  outputs [S, B, H, W, O], [36, S, I, O]: what `kernel_gradient` takes once it is summed over S."""
+  """Returns sums over images and tiles of products of inputs and gradients, [36, S, I, O].
+
+  Inputs are [S, B, H, W, I], gradients by the outputs [S, B, H, W, O]. `kernel_gradient` takes the
+  sum over S.
+  """
   summed = tuple(range(2, 5))
-  how = (summed, summed), ((0, 1), (0, 1))
-  return lax.dot_general(_tiles(inputs, B.T, 1), _tiles(change, A, 0), how, precision=precision)
+  axes = (summed, summed), ((0, 1), (0, 1))
+  return lax.dot_general(_tiles(inputs, B.T, 1), _tiles(change, A, 0), axes, precision=precision)
 
 
 def kernel_gradient(products: jax.Array) -> jax.Array:
@@ -76,9 +79,12 @@ def kernel_gradient(products: jax.Array) -> jax.Array:
 
 
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
-  """Returns M d Mᵀ of tiles d of [..., H, W, C], 4 places apart, of as many places a side as M has
-  columns, [36, ..., H / 4, W / 4, C]; the first begins `border` places outside the image."""
-  for axis in (x.ndim - 3, x.ndim - 1):  # a side of the tiles has come first by the second
+  """Returns M d Mᵀ for tiles d of [..., H, W, C], [36, ..., H / 4, W / 4, C].
+
+  A side of a tile has the places of the columns of M. Tiles are 4 places apart; the first begins
+  `border` places outside the image.
+  """
+  for axis in (x.ndim - 3, x.ndim - 1):  # the first pass has moved a side of the tiles to the front
     tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
     pads[axis] = border, INNER * tiles + border - x.shape[axis]

@@ -1,21 +1,21 @@
-"""Zero-shot classifiers: CLIP's image tower with class names for a head.
+"""Zero-shot classifiers: CLIP's image tower with class names as its head.
 
-Each class is described by prompts. Its embedding is the mean of the unit-length embeddings of its
-prompts, brought to length 1 again; a logit is CLIP's scale times the cosine of image and class,
-plus SigLIP's bias, where σ(logit) is the probability that the text is the image's.
+Prompts describe each class. Its embedding is the mean of the unit-length embeddings of its prompts,
+normalised to length 1 again. A logit is CLIP's scale times the cosine of image and class, plus
+SigLIP's bias; for SigLIP σ(logit) is the probability that text and image belong together.
 
 python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
 
   FILE is a state dict in open_clip's names (OpenAI's own files hold code: load them with open_clip
-  and save its state_dict()). CLASSES.txt has one class a line, as the data call it, and after a tab
-  what prompts call it where that is another word; 'imagenet' and 'cifar10' take those classes, of
-  which open_clip has the words that CLIP's authors chose for ImageNet. TEMPLATES.txt has one
-  template a line ('a photo of a {}.'); 'imagenet_80', 'imagenet_7' and 'cifar10_18' are the lists
-  that CLIP's authors published. OUT then serves as --config.classifier.weights; it holds how images
-  are prepared where a record beside FILE says it. Needs open_clip for its tokenizer (pip install
-  '.[clip]'); SigLIP's is --tokenizer=tokenizer.json, which lies beside the weights (and needs the
-  package tokenizers).
+  and save its state_dict()). CLASSES.txt has one class a line: the data's name, and after a tab the
+  word for prompts if it differs; 'imagenet' and 'cifar10' stand for their classes. open_clip has
+  the words that CLIP's authors chose for ImageNet. TEMPLATES.txt has one template a line ('a photo
+  of a {}.'); 'imagenet_80', 'imagenet_7' and 'cifar10_18' are the lists that CLIP's authors
+  published. OUT then serves as --config.classifier.weights; it holds the preparation of images if a
+  record next to FILE states it. The command needs open_clip for its tokenizer (pip install
+  '.[clip]'). SigLIP's tokenizer is --tokenizer=tokenizer.json, which is published with the weights
+  and needs the package tokenizers.
 
 Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 3.1.4.
@@ -53,11 +53,11 @@ PROMPTS_A_STEP = 32
 def template_list(name: str) -> list[str]:
   """Returns the templates of a published list, or the lines of a text file.
 
-  Lines of `prompt_templates.txt` are those of the notebooks of openai/CLIP: all 80 of ImageNet, the
-  seven of them that its authors found best together, and CIFAR-10's 18.
+  `prompt_templates.txt` has the templates of the notebooks of openai/CLIP: all 80 of ImageNet, the
+  seven that its authors found best together, and CIFAR-10's 18.
 
   Raises:
-    InputError: neither a list nor a file.
+    InputError: `name` is neither a list nor a file.
   """
   text = pathlib.Path(__file__).with_name('prompt_templates.txt').read_text(encoding='utf-8')
   lists: dict[str, list[str]] = {}
@@ -69,10 +69,10 @@ def template_list(name: str) -> list[str]:
 
 
 def class_list(name: str) -> tuple[list[str], list[str]]:
-  """Returns class names and what prompts call them: of 'imagenet', 'cifar10' or a text file.
+  """Returns class names and their words in prompts, for 'imagenet', 'cifar10' or a text file.
 
   Raises:
-    InputError: no such file; open_clip, which has ImageNet's words, is not installed.
+    InputError: there is no such file, or open_clip, which has ImageNet's words, is not installed.
   """
   if name == label_space.IMAGENET:
     try:
@@ -92,12 +92,12 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
   """Returns the prompts of each class: every template with its name in place of '{}'.
 
   Raises:
-    InputError: texts are missing, empty or given twice, or a template has not exactly one '{}'.
+    InputError: texts are missing, empty or repeated, or a template does not have exactly one '{}'.
   """
-  for what, texts in (('class', class_names), ('template', templates)):
+  for kind, texts in (('class', class_names), ('template', templates)):
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
       raise InputError(
-        f'{what} texts must be given, none empty and none twice; got '
+        f'{kind} texts must be given, none empty and none twice; got '
         f'{weights.first(map(repr, texts)) or "none"}.'
       )
   for template in templates:
@@ -122,13 +122,12 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 
 
 def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> np.ndarray:
-  """Returns token ids int32 [len(texts), context] for SigLIP by a `tokenizer.json`, or CLIP's.
+  """Returns token ids int32 [len(texts), context], of SigLIP by a `tokenizer.json`, or of CLIP.
 
-  Texts are in lower case, without punctuation; an end follows the tokens, then padding.
+  SigLIP takes texts in lower case without punctuation; an end token and padding follow the tokens.
 
   Raises:
-    InputError: the file is missing, or is none or one too many for the architecture; a package is
-      not installed.
+    InputError: the file is missing or not for this architecture, or a package is not installed.
   """
   if not isinstance(architecture, SigLip):
     if file:
@@ -149,8 +148,8 @@ def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> 
   ids = np.full((len(texts), tower.context), architecture.padding, np.int32)
   for row, text in zip(ids, texts, strict=True):
     plain = ' '.join(text.translate(removed).lower().split())
-    found = tokenizer.encode(plain, add_special_tokens=False).ids[: tower.context - 1]
-    row[: len(found) + 1] = [*found, END_OF_TEXT]
+    tokens = tokenizer.encode(plain, add_special_tokens=False).ids[: tower.context - 1]
+    row[: len(tokens) + 1] = [*tokens, END_OF_TEXT]
   return ids
 
 
@@ -161,11 +160,11 @@ def zero_shot(
 
   Args:
     architecture: one of CLIP's image towers.
-    arrays: a whole CLIP in open_clip's names, both towers.
+    arrays: the arrays of both towers in open_clip's names.
     tokens: int [classes, prompts, context], the token ids of each class's prompts.
 
   Raises:
-    InputError: another architecture, weights that do not fit it, or ids that are no tokens.
+    InputError: the architecture is not CLIP's, or weights or ids do not fit it.
   """
   if not isinstance(architecture, Clip):
     raise InputError(
@@ -218,33 +217,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(f'--{name}', required=True)
   for name in ('templates', 'tokenizer'):
     parser.add_argument(f'--{name}', default='')
-  given = parser.parse_args(arguments)
+  args = parser.parse_args(arguments)
   try:
-    if not given.out.endswith(SAFETENSORS_SUFFIX):
-      raise InputError(f'--out={given.out} must end in {SAFETENSORS_SUFFIX}.')
-    templates = template_list(given.templates) if given.templates else TEMPLATES
-    architecture = catalog.get(given.architecture)
-    record = preprocessing.beside(expanded(given.weights), architecture)
-    names, words = class_list(given.classes)
-    check_class_names(names, f'--classes={given.classes}')
-    known = given.classes == label_space.IMAGENET  # in which two pairs of classes share their words
-    different = list(dict.fromkeys(words)) if known else words
-    texts_of = dict(zip(different, prompts(different, templates), strict=True))
-    texts = [texts_of[word] for word in words]
-    tokens = np.stack([tokenize_by(given.tokenizer, architecture, own) for own in texts])
-    variables = zero_shot(architecture, read_arrays(given.weights), tokens)
+    if not args.out.endswith(SAFETENSORS_SUFFIX):
+      raise InputError(f'--out={args.out} must end in {SAFETENSORS_SUFFIX}.')
+    templates = template_list(args.templates) if args.templates else TEMPLATES
+    architecture = catalog.get(args.architecture)
+    record = preprocessing.beside(expanded(args.weights), architecture)
+    names, words = class_list(args.classes)
+    check_class_names(names, f'--classes={args.classes}')
+    has_repeats = args.classes == label_space.IMAGENET  # two pairs of its classes share their words
+    unique = list(dict.fromkeys(words)) if has_repeats else words
+    prompts_by_word = dict(zip(unique, prompts(unique, templates), strict=True))
+    texts = [prompts_by_word[word] for word in words]
+    tokens = np.stack(
+      [tokenize_by(args.tokenizer, architecture, class_texts) for class_texts in texts]
+    )
+    variables = zero_shot(architecture, read_arrays(args.weights), tokens)
     facts = {
       'architecture': architecture.name,
       'class_names': names,
       'templates': list(templates),
-      'from_sha256': hashlib.sha256(pathlib.Path(given.weights).read_bytes()).hexdigest(),
+      'from_sha256': hashlib.sha256(pathlib.Path(args.weights).read_bytes()).hexdigest(),
       **({'preprocessing': record.preprocessing} if record else {}),
     }
-    weights.save_variables(given.out, variables, facts)
+    weights.save_variables(args.out, variables, facts)
   except (InputError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  print(f'{given.out}: {architecture.name} for {len(names)} classes')
+  print(f'{args.out}: {architecture.name} for {len(names)} classes')
   return 0
 
 

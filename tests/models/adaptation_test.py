@@ -1,4 +1,4 @@
-"""Adapted networks give the logits of PyTorch's, batch after batch, and others are refused."""
+"""Adapted networks have the logits of PyTorch's, batch after batch; others are refused."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ def answers(adaptation, variables):
   @jax.jit
   def step(variables, state, images, mask):
     (logits, _), state = adaptation(
-      lambda own: (network.apply(own, images), {}), variables, state, mask
+      lambda changed: (network.apply(changed, images), {}), variables, state, mask
     )
     return logits, state
 
@@ -45,7 +45,7 @@ def answers(adaptation, variables):
 
 @pytest.fixture
 def network():
-  """One network in PyTorch, with statistics far from those of the images; its weights are ours."""
+  """Returns a PyTorch network with statistics far from the images', and its weights as ours."""
   torch = peer('torch')
   from benchmarks.torch_networks import ResNet
 
@@ -74,10 +74,10 @@ def test_mixed_statistics_are_those_of_pytorch(network, weight):
 
   def mix(layer, inputs):
     variance, mean = torch.var_mean(inputs[0], (0, 2, 3))
-    own = (
+    mixed = (
       weight * s + (1 - weight) * t for s, t in zip(source[layer], (mean, variance), strict=True)
     )
-    layer.running_mean, layer.running_var = own
+    layer.running_mean, layer.running_var = mixed
 
   for layer in layers:
     layer.register_forward_pre_hook(mix)
@@ -124,7 +124,7 @@ def test_tent_learns_what_pytorch_learns(network, optimizer, nesterov, rate, tol
 
 
 class Normalised(nn.Module):
-  """A map of normalised images, whose normalisation is called by name."""
+  """A map of normalised images; the normalisation gets its input as a keyword."""
 
   axis: int = -1
 
@@ -140,8 +140,8 @@ def test_a_network_that_is_jitted_inside_is_adapted_whoever_traced_it_before():
   inside = jax.jit(module.apply)
 
   def adapted(function):
-    apply = lambda own: (function(own, images), {})  # noqa: E731
-    return jax.jit(lambda own: Statistics()(apply, own, (), mask)[0][0])(variables)
+    apply = lambda changed: (function(changed, images), {})  # noqa: E731
+    return jax.jit(lambda changed: Statistics()(apply, changed, (), mask)[0][0])(variables)
 
   plain = inside(variables, images)
   expected = adapted(module.apply)
@@ -149,9 +149,9 @@ def test_a_network_that_is_jitted_inside_is_adapted_whoever_traced_it_before():
   np.testing.assert_allclose(adapted(inside), expected, rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(inside(variables, images), plain)
   other = Normalised(axis=1)
-  given = {**other.init(jax.random.key(0), images)}
-  apply = lambda own: (other.apply(own, images), {})  # noqa: E731
-  refused('norm is not over the last axis', Statistics(), apply, given, (), mask)
+  initial = {**other.init(jax.random.key(0), images)}
+  apply = lambda changed: (other.apply(changed, images), {})  # noqa: E731
+  refused('norm is not over the last axis', Statistics(), apply, initial, (), mask)
 
 
 def test_fixed_filters_that_lie_beside_statistics_are_not_adapted():

@@ -14,7 +14,6 @@ from robustness.classifiers import ClassifierSettings, resolved
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.models import catalog, hub, naming
 from robustness.models.bit_resnet import standardise
-from robustness.models.efficientnet import rounded, stage_sizes
 from robustness.models.small_images import CifarResNet, shortcut
 from robustness.models.vgg import part_means
 from tests.cases import cases, marked
@@ -28,19 +27,24 @@ QUICK = {
   *('bit_r50x1', 'squeezenet1_1', 'efficientnet_lite0', 'convnextv2_tiny', 'swin_tiny'),
   *('vit_s16', 'dinov2_s14_registers', 'dinov3_s16', 'eva02_s14', 'clip_rn50', 'clip_vit_b32'),
 }
-"""Small networks of every family; those of all others, which take seconds to trace, are slow."""
+"""Small networks of every family; the other networks take seconds to trace and are slow."""
 NAMES = marked(sorted(catalog.ARCHITECTURES), QUICK)
 CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
 PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}
+PUBLISHED |= {'airbench94': 1_971_640 - 288}  # 1.97 million with 288 fixed values
 PUBLISHED |= {'wide_resnet_28_10': 36_479_194, 'wide_resnet_16_4': 2_748_890}
-PUBLISHED |= {name: one.parameters for name, one in catalog.ARCHITECTURES.items() if one.parameters}
+PUBLISHED |= {
+  name: architecture.parameters
+  for name, architecture in catalog.ARCHITECTURES.items()
+  if architecture.parameters
+}
 
 
 @functools.cache
 def network(name):
-  """Shapes of a network in bfloat16: variables, stages' outputs, and logits of two images.
+  """Returns shapes of a network in bfloat16: variables, stages' outputs, and logits of two images.
 
-  They are of one trace, since that of a deep network takes a second.
+  They come from a single trace, which takes a second for a deep network.
   """
   architecture = catalog.get(name)
   module = architecture.build(architecture.network.num_classes, jnp.bfloat16)
@@ -104,9 +108,9 @@ def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
   assert bool(architecture.schemes) == (architecture.licence != 'no published weights')
   shapes = shapes_of(name)
   for scheme in architecture.schemes:
-    whole = {p: s for p, s in shapes.items() if scheme.locate(p).layout != naming.WITHOUT_FIRST}
-    stored = scheme.shapes(whole).values()
-    assert sum(map(math.prod, stored)) == sum(map(math.prod, whole.values())), scheme.name
+    complete = {p: s for p, s in shapes.items() if scheme.locate(p).layout != naming.WITHOUT_FIRST}
+    stored = scheme.shapes(complete).values()
+    assert sum(map(math.prod, stored)) == sum(map(math.prod, complete.values())), scheme.name
     assert len(scheme.locate(naming.HEAD_BIAS).names) == 1
 
 
@@ -120,10 +124,10 @@ def small(name='small_cnn', **build):
 def test_stage_outputs_are_rectified_and_no_image_sees_another():
   module, variables, x = small('resnet20')
   apply = jax.jit(functools.partial(module.apply, **CAPTURE))
-  whole, state = apply(variables, x)
+  together, state = apply(variables, x)
   for stage in ('stem', 'stage1', 'stage2', 'stage3'):
     assert float(state['intermediates'][stage]['__call__'][0].min()) == 0
-  np.testing.assert_allclose(whole[:1], apply(variables, x[:1])[0], rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(together[:1], apply(variables, x[:1])[0], rtol=1e-5, atol=1e-6)
 
 
 def test_shortcut_pads_both_sides_with_zeros():
@@ -143,8 +147,8 @@ def test_statistics_are_averaged_over_the_pmap_axis():
   step = jax.vmap(lambda part: many.apply(variables, part, **train), axis_name='batch')
   parts, states = jax.jit(step)(x.reshape(2, 4, 28, 28, 1))
   np.testing.assert_allclose(parts.reshape(8, 10), logits, rtol=1e-4, atol=1e-4)
-  for synced, whole in zip(jax.tree.leaves(states), jax.tree.leaves(state), strict=True):
-    np.testing.assert_allclose(synced[0], whole, rtol=1e-4, atol=1e-5)
+  for synced, expected in zip(jax.tree.leaves(states), jax.tree.leaves(state), strict=True):
+    np.testing.assert_allclose(synced[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def resnet_of(depth):
@@ -176,14 +180,6 @@ def test_part_means_are_those_of_overlapping_parts():
   means = np.asarray(part_means(jnp.asarray(x), 7))
   np.testing.assert_allclose(means[:, 2, 1], x[:, 2:5, 0:1].mean((1, 2)), rtol=1e-5, atol=1e-6)
   np.testing.assert_allclose(means[:, 6, 6], x[:, 8:10, 2:3].mean((1, 2)), rtol=1e-5, atol=1e-6)
-
-
-def test_stages_of_lite2_are_wider_and_deeper_but_for_the_ends():
-  sizes = stage_sizes(2)
-  assert [size.features for size in sizes] == [16, 24, 48, 88, 120, 208, 352]
-  assert [size.num_blocks for size in sizes] == [1, 3, 3, 4, 4, 5, 1]
-  for features, width, expected in ((16, 1.0, 16), (24, 1.1, 24), (80, 1.1, 88), (10, 1.0, 16)):
-    assert rounded(features, width) == expected
 
 
 def numbered(*shape):
@@ -220,7 +216,7 @@ def test_patterns_name_layers_and_arrays_and_parts_follow_each_other():
   message = 'the names of mine have none for params/norm/scale'
   refused(message, scheme.locate, ('params', 'norm', 'scale'))
   arrays = {'bn1.num_batches_tracked': numbered(1), 'bn1.weight': numbered(2)}
-  assert set(scheme.wanted(arrays)) == {'bn1.weight'}
+  assert set(scheme.needed(arrays)) == {'bn1.weight'}
 
 
 OWN = """
@@ -240,9 +236,9 @@ def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path):
   (tmp_path / 'mine.py').write_text(OWN)
   name = f'{tmp_path}/mine.py:thin'
   architecture = catalog.get(name)
-  given = normal_arrays(architecture)
-  assert {'conv1.weight', 'bn3.running_var', 'fc.bias'} < set(given)
-  variables = imported(architecture, given)
+  arrays = normal_arrays(architecture)
+  assert {'conv1.weight', 'bn3.running_var', 'fc.bias'} < set(arrays)
+  variables = imported(architecture, arrays)
   assert architecture.build(10).apply(variables, jnp.ones((2, 8, 8, 3))).shape == (2, 10)
   entry = hub.resolve('timm:thin.mine', architecture)
   assert entry and entry.file == 'model.safetensors' and hub.resolve('', architecture) is None

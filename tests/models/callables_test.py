@@ -40,23 +40,23 @@ def test_other_floats_become_float32(dtype):
 
 
 def test_probabilities_become_their_logarithms():
-  given = np.asarray([[0, 0.25, 0.75], [1, 0, 0]], np.float32)
-  logits = CheckedFunction(lambda x: given, 3, 'probabilities')(IMAGES[:2])
+  rows = np.asarray([[0, 0.25, 0.75], [1, 0, 0]], np.float32)
+  logits = CheckedFunction(lambda x: rows, 3, 'probabilities')(IMAGES[:2])
   np.testing.assert_array_equal(logits[:, 0], [-np.inf, 0])
-  np.testing.assert_allclose(jax.nn.softmax(logits), given, atol=1e-7)
+  np.testing.assert_allclose(jax.nn.softmax(logits), rows, atol=1e-7)
 
 
 @pytest.mark.parametrize('row', [[0.5, 0.6, 0.1], [1.5, -0.5, 0], [3, 2, 1]])
 def test_rows_that_are_no_probabilities_are_refused(row):
-  given = np.asarray([[0.2, 0.3, 0.5], row], np.float32)
+  rows = np.asarray([[0.2, 0.3, 0.5], row], np.float32)
   message = "sum .*outputs='logits'"
-  refused(message, CheckedFunction(lambda x: given, 3, 'probabilities'), IMAGES[:2])
+  refused(message, CheckedFunction(lambda x: rows, 3, 'probabilities'), IMAGES[:2])
 
 
 @pytest.mark.parametrize('row', [[0.2, 0.3, 0.5], [np.nan, 1, 2]])
 def test_one_row_like_probabilities_and_nan_are_no_reason_to_refuse_logits(row):
-  given = np.asarray([row, [4, -1, 2]], np.float32)
-  np.testing.assert_array_equal(CheckedFunction(lambda x: given, 3)(IMAGES[:2]), given)
+  rows = np.asarray([row, [4, -1, 2]], np.float32)
+  np.testing.assert_array_equal(CheckedFunction(lambda x: rows, 3)(IMAGES[:2]), rows)
 
 
 @cases(
@@ -73,10 +73,10 @@ def test_what_cannot_be_a_classifier_is_refused_at_once(change, message):
 
 
 NATIVE = tiny_classifier()
-OWN = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'})
+CALLABLE = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'})
 
 
-@pytest.mark.parametrize('classifier', [NATIVE, OWN])
+@pytest.mark.parametrize('classifier', [NATIVE, CALLABLE])
 @cases(
   'images, message',
   (IMAGES * 255, r'values lie in \[.*must lie in \[0, 1\]: divide'),
@@ -90,7 +90,7 @@ def test_image_batches_that_no_classifier_takes(classifier, images, message):
 
 
 def test_no_images_have_no_logits_and_means_are_one_or_one_a_channel():
-  assert OWN.predict(IMAGES[:0]).shape == (0, len(CLASSES))
+  assert CALLABLE.predict(IMAGES[:0]).shape == (0, len(CLASSES))
   for name in ('mean', 'std'):
     message = f'{name} is .*; it must be one number, or one for each of {SHAPE[2]} channels'
     refused(message, Inputs(**{name: (0.5,) * (SHAPE[2] + 1)}), IMAGES)
@@ -99,5 +99,5 @@ def test_no_images_have_no_logits_and_means_are_one_or_one_a_channel():
 def test_predict_gives_the_logits_of_either_kind():
   expected = NATIVE.forward(NATIVE.variables, IMAGES, ())[0]
   np.testing.assert_allclose(NATIVE.predict(IMAGES), expected, rtol=1e-6)
-  np.testing.assert_array_equal(OWN.predict(IMAGES), score(IMAGES))
-  assert OWN.provenance == {'kind': 'callable', 'outputs': 'logits', 'sha256': 'ab'}
+  np.testing.assert_array_equal(CALLABLE.predict(IMAGES), score(IMAGES))
+  assert CALLABLE.provenance == {'kind': 'callable', 'outputs': 'logits', 'sha256': 'ab'}

@@ -1,12 +1,12 @@
-"""The same random weights through every architecture and its peer give the same answers.
+"""Every architecture and its peer have the same outputs for the same random weights.
 
 A few architectures are compared in every run of the tests, all of them by
 
     python -m pytest tests/models/catalog_parity_test.py -m 'every_network or not every_network'
 
-In training mode rounding is amplified by every batch norm, so equality is tested twice: in float64,
-where a difference of formula has nothing to hide behind, and in float32 with residual branches as
-small as trained networks have them.
+In training mode every batch norm amplifies rounding, so equality is tested twice: in float64, where
+only different formulas differ, and in float32 with residual branches as small as in trained
+networks.
 """
 
 import functools
@@ -32,9 +32,9 @@ every_but = functools.partial(marked, mark=pytest.mark.every_network)
 
 
 def test_every_architecture_but_the_one_made_here_has_a_peer_or_a_test_of_its_own():
-  own = {path.name.removesuffix('_test.py') for path in pathlib.Path(__file__).parent.glob('*')}
+  files = {path.name.removesuffix('_test.py') for path in pathlib.Path(__file__).parent.glob('*')}
   without = set(catalog.ARCHITECTURES) - set(PEERS)
-  assert {name for name in without if not name.startswith(tuple(own))} == {'small_cnn'}
+  assert {name for name in without if not name.startswith(tuple(files))} == {'small_cnn'}
 
 
 @pytest.mark.parametrize('name', every_but(PEERS, QUICK))

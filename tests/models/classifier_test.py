@@ -1,4 +1,4 @@
-"""A Linen module is a classifier where it takes images alone and gives logits of its classes."""
+"""A Linen module is a classifier if it takes images alone and returns logits of its classes."""
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ SHAPE = (4, 5, 3)
 
 
 class Network(nn.Module):
-  """What a module must not be, by its fields."""
+  """A module with faults that its fields select."""
 
   train_by_default: bool = False
   pair: bool = False
@@ -39,8 +39,8 @@ class Needy(nn.Module):
   (Needy(), (), 3, "missing 1 required positional argument: 'train'.*train=False by default"),
 )
 def test_other_modules_are_refused_with_the_fix(module, collections, classes, message):
-  given = {'name': 'net', 'input_shape': SHAPE, 'mean': [0.5], 'std': [0.5]}
+  common = {'name': 'net', 'input_shape': SHAPE, 'mean': [0.5], 'std': [0.5]}
   names = [str(number) for number in range(classes)]
   drawn = module.init(jax.random.key(0), np.zeros((1, *SHAPE)), train=True)
   variables = {name: drawn[name] for name in collections}
-  refused(message, from_linen, module, variables, class_names=names, **given)
+  refused(message, from_linen, module, variables, class_names=names, **common)

@@ -64,8 +64,11 @@ def test_zero_shot_logits_equal_those_of_open_clip(name):
   unit = torch.nn.functional.normalize
   with torch.inference_mode():
     image = network.encode_image(torch.from_numpy(x.transpose(0, 3, 1, 2).copy()), normalize=True)
-    text = [network.encode_text(torch.from_numpy(own).long(), normalize=True) for own in ids]
-    classes = torch.stack([unit(own.mean(0), dim=-1) for own in text])
+    text = [
+      network.encode_text(torch.from_numpy(class_tokens).long(), normalize=True)
+      for class_tokens in ids
+    ]
+    classes = torch.stack([unit(class_tokens.mean(0), dim=-1) for class_tokens in text])
     theirs = (network.logit_scale.exp() * image @ classes.T).numpy()
   variables = zero_shot.zero_shot(catalog.get(name), arrays(network), ids)
   ours = np.asarray(jax.jit(catalog.get(name).build(3).apply)(variables, x))
@@ -74,10 +77,10 @@ def test_zero_shot_logits_equal_those_of_open_clip(name):
 
 
 def test_weights_of_prompt_ensembles_equal_those_of_open_clip():
-  own, network = peer('open_clip'), open_clip_network(QUICK)
+  library, network = peer('open_clip'), open_clip_network(QUICK)
   names, templates = ['tabby cat', 'sports car', 'jay'], zero_shot.template_list('imagenet_7')
-  given = (network, own.get_tokenizer('ViT-B-32-quickgelu'), names)
-  theirs = own.build_zero_shot_classifier(*given, own.SIMPLE_IMAGENET_TEMPLATES).numpy()
+  arguments = (network, library.get_tokenizer('ViT-B-32-quickgelu'), names)
+  theirs = library.build_zero_shot_classifier(*arguments, library.SIMPLE_IMAGENET_TEMPLATES).numpy()
   ids = np.stack([zero_shot.tokenize(texts) for texts in zero_shot.prompts(names, templates)])
   variables = zero_shot.zero_shot(catalog.get(QUICK), arrays(network), ids)
   scale = network.logit_scale.exp().item()
@@ -87,12 +90,12 @@ def test_weights_of_prompt_ensembles_equal_those_of_open_clip():
 
 
 def test_the_published_lists_are_those_of_open_clip():
-  own = peer('open_clip')
-  published = (own.OPENAI_IMAGENET_TEMPLATES, own.SIMPLE_IMAGENET_TEMPLATES)
+  library = peer('open_clip')
+  published = (library.OPENAI_IMAGENET_TEMPLATES, library.SIMPLE_IMAGENET_TEMPLATES)
   for name, templates in zip(('imagenet_80', 'imagenet_7'), published, strict=True):
     assert zero_shot.template_list(name) == [template('{}') for template in templates]
   names, words = zero_shot.class_list('imagenet')
-  assert words == list(own.IMAGENET_CLASSNAMES) and len(set(names)) == 1000
+  assert words == list(library.IMAGENET_CLASSNAMES) and len(set(names)) == 1000
   assert (names[0], words[0], words[281]) == ('tench', 'tench', 'tabby cat')
 
 
@@ -144,8 +147,8 @@ def zeros(name='clip_rn50'):
   image = architecture.schemes[0].shapes(architecture.shapes(1))
   text = clip.TEXT_SCHEME.shapes(zero_shot.text_shapes(architecture))
   shapes = {key: s for key, s in {**image, **text}.items() if not key.startswith(clip.HEAD)}
-  given = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
-  return {**given, 'logit_scale': np.asarray(2.0, np.float32)}
+  arrays = {key: np.zeros(shape, np.float32) for key, shape in shapes.items()}
+  return {**arrays, 'logit_scale': np.asarray(2.0, np.float32)}
 
 
 def without(*unwanted):
@@ -155,8 +158,8 @@ def without(*unwanted):
 @pytest.fixture
 def few(monkeypatch):
   """A catalogue of the networks that are named below: to build all takes a second each."""
-  known = {name: catalog.get(name) for name in ('clip_rn50', 'clip_vit_b32', 'resnet20')}
-  monkeypatch.setattr(catalog, 'ARCHITECTURES', known)
+  networks = {name: catalog.get(name) for name in ('clip_rn50', 'clip_vit_b32', 'resnet20')}
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', networks)
 
 
 @pytest.mark.usefixtures('few')
@@ -182,28 +185,28 @@ def few(monkeypatch):
   (lambda: {'ids': np.zeros((3, 2, 77))}, 'tokens are float64'),
 )
 def test_weights_and_tokens_that_do_not_fit_are_refused(change, message):
-  given = {'architecture': RN50, 'given': zeros(), 'ids': tokens(), **change()}
-  refused(message, zero_shot.zero_shot, given['architecture'], given['given'], given['ids'])
+  arrays = {'architecture': RN50, 'given': zeros(), 'ids': tokens(), **change()}
+  refused(message, zero_shot.zero_shot, arrays['architecture'], arrays['given'], arrays['ids'])
 
 
 @pytest.mark.slow
 def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatch):
   monkeypatch.setattr(zero_shot, 'tokenize', lambda texts: tokens(len(texts))[0])
   generator = np.random.default_rng(0)
-  given = {name: 0.02 * generator.normal(size=value.shape) for name, value in zeros().items()}
-  given = {name: np.asarray(value, np.float32) for name, value in given.items()}
+  arrays = {name: 0.02 * generator.normal(size=value.shape) for name, value in zeros().items()}
+  arrays = {name: np.asarray(value, np.float32) for name, value in arrays.items()}
   monkeypatch.chdir(tmp_path)
-  safetensors.numpy.save_file(given, 'clip.safetensors')
+  safetensors.numpy.save_file(arrays, 'clip.safetensors')
   pathlib.Path('classes.txt').write_text('\n'.join(NAMES))
-  how = {'mean': [0.5] * 3, 'std': [0.25] * 3, 'resize_mode': 'squash'}
-  record = {'model_cfg': {'vision_cfg': {'image_size': 224}}, 'preprocess_cfg': how}
+  preprocessing = {'mean': [0.5] * 3, 'std': [0.25] * 3, 'resize_mode': 'squash'}
+  record = {'model_cfg': {'vision_cfg': {'image_size': 224}}, 'preprocess_cfg': preprocessing}
   pathlib.Path('open_clip_config.json').write_text(json.dumps(record))
   out = 'head.safetensors'
   arguments = ['--architecture=clip_rn50', '--weights=clip.safetensors', f'--out={out}']
   assert zero_shot.main([*arguments, '--classes=classes.txt']) == 0
   variables = weights.load(out, RN50, num_classes=3)
   lengths = np.linalg.norm(variables['params']['head']['dense']['kernel'], axis=0)
-  np.testing.assert_allclose(lengths, np.exp(given['logit_scale']), rtol=1e-5)
+  np.testing.assert_allclose(lengths, np.exp(arrays['logit_scale']), rtol=1e-5)
   facts, content = weights.load_variables(out)[1], pathlib.Path('clip.safetensors').read_bytes()
   assert facts['class_names'] == list(NAMES)
   pathlib.Path('elsewhere').mkdir()
@@ -214,10 +217,10 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
 
 
 def test_the_command_says_what_it_cannot_read(capsys):
-  given = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt')
-  assert zero_shot.main((*given, '--out=none')) == 2
+  arguments = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt')
+  assert zero_shot.main((*arguments, '--out=none')) == 2
   assert '--out=none must end in .safetensors' in capsys.readouterr().err
-  assert zero_shot.main((*given, '--out=none.safetensors')) == 2
+  assert zero_shot.main((*arguments, '--out=none.safetensors')) == 2
   assert 'none.txt is no text file' in capsys.readouterr().err
 
 
@@ -231,12 +234,12 @@ def test_what_is_missing_says_how_to_make_it(monkeypatch):
 
 
 def thin_siglip(name):
-  own = catalog.get(name)
-  hidden = int(WIDTH * own.network.hidden / own.network.width)
-  network = own.network.clone(width=WIDTH, depth=2, num_heads=2, hidden=hidden)
+  architecture = catalog.get(name)
+  hidden = int(WIDTH * architecture.network.hidden / architecture.network.width)
+  network = architecture.network.clone(width=WIDTH, depth=2, num_heads=2, hidden=hidden)
   sizes = {'size': WIDTH, 'width': WIDTH, 'depth': 2, 'num_heads': 1, 'hidden': hidden}
-  text = own.text.clone(vocabulary=50, **sizes)
-  return dataclasses.replace(own, name=f'thin_{name}', network=network, text=text)
+  text = architecture.text.clone(vocabulary=50, **sizes)
+  return dataclasses.replace(architecture, name=f'thin_{name}', network=network, text=text)
 
 
 @pytest.mark.parametrize('name', SIGLIPS)
@@ -244,12 +247,12 @@ def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
   torch = peer('torch')
   from tests.models import parity, peer_networks
 
-  tower, own = peer('open_clip').transformer, thin_siglip(name)
-  tanh = own.text.activation == 'tanh_gelu'
+  tower, architecture = peer('open_clip').transformer, thin_siglip(name)
+  tanh = architecture.text.activation == 'tanh_gelu'
   make = torch.nn.GELU(approximate='tanh' if tanh else 'none')
   text = tower.TextTransformer(
-    context_length=own.text.context,
-    mlp_ratio=own.network.hidden / own.network.width,
+    context_length=architecture.text.context,
+    mlp_ratio=architecture.network.hidden / architecture.network.width,
     vocab_size=50,
     width=WIDTH,
     heads=1,
@@ -261,26 +264,34 @@ def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
     act_layer=lambda: make,
     norm_layer=lambda width: torch.nn.LayerNorm(width, eps=1e-6),
   )
-  side = own.input_shape[0]
-  size, theirs = 'so400m' if 'so400m' in name else 'base', f'_patch{own.network.patch}_siglip_224'
+  side = architecture.input_shape[0]
+  size, theirs = (
+    'so400m' if 'so400m' in name else 'base',
+    f'_patch{architecture.network.patch}_siglip_224',
+  )
   thinner = {'embed_dim': WIDTH, 'depth': 2, 'num_heads': 2}
   image = peer_networks.siglip_tower(3, side, f'vit_{size}{theirs}', **thinner).eval()
   text, image = parity.randomise(text.eval(), 1), parity.randomise(image, 2)
   arrays = {f'text.{key}': value for key, value in parity.arrays(text).items()}
   arrays |= {k: v for k, v in parity.arrays(image).items() if k.startswith('visual.')}
   arrays |= {'logit_scale': np.float32(2.0), 'logit_bias': np.float32(-9.5)}
-  ids = np.random.default_rng(0).integers(0, 50, (3, 2, own.text.context)).astype(np.int32)
+  ids = np.random.default_rng(0).integers(0, 50, (3, 2, architecture.text.context)).astype(np.int32)
   x, unit = parity.images(2, side, side, 3), torch.nn.functional.normalize
   with torch.inference_mode():
     classes = [
-      unit(unit(text(torch.from_numpy(own).long()), dim=-1).mean(0), dim=-1) for own in ids
+      unit(unit(text(torch.from_numpy(architecture).long()), dim=-1).mean(0), dim=-1)
+      for architecture in ids
     ]
     images = unit(image.visual['trunk'](parity.torch_images(x)), dim=-1)
     theirs = (np.exp(2.0) * images @ torch.stack(classes).T - 9.5).numpy()
-  ours = jax.jit(own.build(3).apply)(zero_shot.zero_shot(own, arrays, ids), x)
+  ours = jax.jit(architecture.build(3).apply)(zero_shot.zero_shot(architecture, arrays, ids), x)
   parity.assert_small({'logits': parity.difference(np.asarray(ours) + 9.5, theirs + 9.5)})
   refused(
-    rf'\[classes, prompts, {own.text.context}\]', zero_shot.zero_shot, own, arrays, ids[..., :-1]
+    rf'\[classes, prompts, {architecture.text.context}\]',
+    zero_shot.zero_shot,
+    architecture,
+    arrays,
+    ids[..., :-1],
   )
 
 
@@ -295,8 +306,8 @@ def tokenizer(tmp_path):
 
 @cases('name, padding', ('siglip_b16', 1), ('siglip2_b16', 0))
 def test_token_ids_are_of_plain_lower_case_ended_and_padded(name, padding, tmp_path):
-  file, own = tokenizer(tmp_path), catalog.get(name)
-  ids = zero_shot.tokenize_by(file, own, ['A fire_truck!', 'a ' * 70])
+  file, architecture = tokenizer(tmp_path), catalog.get(name)
+  ids = zero_shot.tokenize_by(file, architecture, ['A fire_truck!', 'a ' * 70])
   assert ids.shape == (2, 64) and ids.dtype == np.int32
   assert ids[0].tolist() == [3, 4, 5, 1] + [padding] * 60
   assert ids[1].tolist() == [3] * 63 + [1]

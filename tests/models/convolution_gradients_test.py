@@ -34,11 +34,11 @@ def drawn(*shape, seed=0):
   return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-def gradients(way, x, kernel, stride=1, padding='SAME'):
+def gradients(convolve, x, kernel, stride=1, padding='SAME'):
   """Returns the value, and the gradients of a loss that weighs every output differently."""
 
   def loss(x, kernel):
-    y = way(x, kernel, (stride, stride), padding)
+    y = convolve(x, kernel, (stride, stride), padding)
     weights = jnp.sin(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)
     return (y.astype(jnp.float32) * weights).sum(), y
 
@@ -52,8 +52,8 @@ def test_value_and_gradients_are_those_of_xla(case, images):
   side, stride, padding, size = CASES[case]
   x, kernel = drawn(images, size, size, 8), drawn(side, side, 8, 12, seed=1)
   mine = gradients(ours, x, kernel, stride, padding)
-  for own, theirs in zip(mine, gradients(xla, x, kernel, stride, padding), strict=True):
-    np.testing.assert_allclose(own, theirs, rtol=1e-5, atol=1e-5 * float(jnp.abs(theirs).max()))
+  for actual, theirs in zip(mine, gradients(xla, x, kernel, stride, padding), strict=True):
+    np.testing.assert_allclose(actual, theirs, rtol=1e-5, atol=1e-5 * float(jnp.abs(theirs).max()))
   assert 'while' in _program(x, kernel, stride, padding), 'patches were used'
 
 
@@ -62,8 +62,8 @@ def test_value_and_gradients_are_those_of_xla(case, images):
 def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, images):
   x, kernel = drawn(images, height, width, 128), drawn(3, 3, 128, 160, seed=1)
   mine = gradients(ours, x, kernel)
-  for own, theirs in zip(mine, gradients(xla, x, kernel), strict=True):
-    np.testing.assert_allclose(own, theirs, rtol=0, atol=3e-5 * float(jnp.abs(theirs).max()))
+  for actual, theirs in zip(mine, gradients(xla, x, kernel), strict=True):
+    np.testing.assert_allclose(actual, theirs, rtol=0, atol=3e-5 * float(jnp.abs(theirs).max()))
   np.testing.assert_array_equal(ours(x, kernel, (1, 1), 'SAME'), xla(x, kernel, (1, 1), 'SAME'))
 
 
@@ -71,10 +71,10 @@ def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, ima
   'change', [{}, {'side': 1}, {'stride': 2}, {'padding': 'VALID'}, {'filters': 64}, {'size': 6}]
 )
 def test_winograds_way_is_taken_of_many_channels_and_places(change):
-  given = {'side': 3, 'stride': 1, 'padding': 'SAME', 'filters': 128, 'size': 8, **change}
-  x = drawn(2, given['size'], given['size'], 128)
-  kernel = drawn(given['side'], given['side'], 128, given['filters'])
-  program = _program(x, kernel, given['stride'], given['padding'])
+  settings = {'side': 3, 'stride': 1, 'padding': 'SAME', 'filters': 128, 'size': 8, **change}
+  x = drawn(2, settings['size'], settings['size'], 128)
+  kernel = drawn(settings['side'], settings['side'], 128, settings['filters'])
+  program = _program(x, kernel, settings['stride'], settings['padding'])
   assert ('tensor<36x' in program) == (not change)
 
 
@@ -105,14 +105,17 @@ def test_no_device_needs_the_images_of_another(channels):
   """One reduction of the finished gradient; nothing is gathered, and nothing in the loop."""
   devices = jax.devices()
   mesh = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
-  split, whole = NamedSharding(mesh, PartitionSpec('data')), NamedSharding(mesh, PartitionSpec())
+  split, replicated = (
+    NamedSharding(mesh, PartitionSpec('data')),
+    NamedSharding(mesh, PartitionSpec()),
+  )
   x = drawn(4 * len(devices), 8, 8, channels)
   kernel = drawn(3, 3, channels, channels, seed=1)
 
   def gradient(x, kernel):
     return jax.grad(lambda kernel: (ours(x, kernel, (1, 1), 'SAME') ** 2).sum())(kernel)
 
-  step = jax.jit(gradient, in_shardings=(split, whole), out_shardings=whole)
+  step = jax.jit(gradient, in_shardings=(split, replicated), out_shardings=replicated)
   program = step.lower(x, kernel).compile().as_text()
   assert program.count(' all-reduce(') == 1
   assert not any(word in program for word in ('all-gather', 'all-to-all', 'collective-permute'))
@@ -126,21 +129,23 @@ def test_in_a_loop_in_a_map_and_twice(channels):
   x = drawn(2, 4, 6, 6, channels)
   kernel = drawn(3, 3, channels, channels, seed=1) / channels
 
-  def loss(way, x, kernel):
-    return jnp.tanh(way(x, kernel, (1, 1), 'SAME')).sum()
+  def loss(convolve, x, kernel):
+    return jnp.tanh(convolve(x, kernel, (1, 1), 'SAME')).sum()
 
-  def looped(way):
+  def looped(convolve):
     def add(total, part):
-      return total + jax.grad(loss, 2)(way, part, kernel), None
+      return total + jax.grad(loss, 2)(convolve, part, kernel), None
 
     return jax.jit(lambda: lax.scan(add, jnp.zeros(kernel.shape), x)[0])()
 
-  def mapped(way):
-    return jax.jit(jax.vmap(jax.grad(loss, 2), (None, 0, None)), static_argnums=0)(way, x, kernel)
+  def mapped(convolve):
+    return jax.jit(jax.vmap(jax.grad(loss, 2), (None, 0, None)), static_argnums=0)(
+      convolve, x, kernel
+    )
 
-  def twice(way):
+  def twice(convolve):
     def norm(kernel):
-      return (jax.grad(loss, 1)(way, x[0], kernel) ** 2).sum()
+      return (jax.grad(loss, 1)(convolve, x[0], kernel) ** 2).sum()
 
     return jax.jit(jax.grad(norm))(kernel)
 
@@ -153,8 +158,8 @@ def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(c
   """XLA's only convolution for kernels in another order than HWIO is one of nested loops."""
   x, kernel = drawn(2, 8, 8, channels), drawn(3, 3, channels, 8, seed=1) / 10
 
-  def program(way):
-    gradient = jax.grad(lambda x, kernel: jnp.tanh(way(x, kernel, (1, 1), 'SAME')).sum())
+  def program(convolve):
+    gradient = jax.grad(lambda x, kernel: jnp.tanh(convolve(x, kernel, (1, 1), 'SAME')).sum())
 
     def ascend(x, kernel):
       return lax.fori_loop(0, 4, lambda _, moved: moved + gradient(moved, kernel), x)
@@ -174,5 +179,5 @@ def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(c
   (5, 100, (5, 1)),
   (6, 0, (6, 1)),
 )
-def test_few_images_of_zeros_are_added_where_no_number_divides(images, most, expected):
-  assert convolution_gradients._chunks(jnp.zeros((images, 1)), most) == expected
+def test_few_images_of_zeros_are_added_where_no_number_divides(images, limit, expected):
+  assert convolution_gradients._chunks(jnp.zeros((images, 1)), limit) == expected

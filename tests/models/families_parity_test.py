@@ -99,8 +99,8 @@ def torchvision(name, side, **options):
   made, before, settings = models.efficientnet, THIN_V2['stem_features'], []
   for size in THIN_V2['sizes']:
     config = made.MBConvConfig if size.kind == 'squeezed' else made.FusedMBConvConfig
-    how = (size.expansion, size.kernel, size.stride, before, size.features, size.num_blocks)
-    settings.append(config(*how))
+    sizes = (size.expansion, size.kernel, size.stride, before, size.features, size.num_blocks)
+    settings.append(config(*sizes))
     before = size.features
   norm, top = functools.partial(peer('torch').nn.BatchNorm2d, eps=1e-3), THIN_V2['top_features']
   return made.EfficientNet(
@@ -167,9 +167,9 @@ def _cases():
       ),
     ),
   ):
-    made, own = part(timm, f'{name}_patch14_224', **THEIR_VIT), f'eva02_{name[6]}14'
-    yield Case(own, {**VIT, 'hidden': 64}, made, (112, 70))
-    yield Case(own, {**VIT, 'hidden': 64}, made, (112,), renamed=renamed)
+    made, architecture = part(timm, f'{name}_patch14_224', **THEIR_VIT), f'eva02_{name[6]}14'
+    yield Case(architecture, {**VIT, 'hidden': 64}, made, (112, 70))
+    yield Case(architecture, {**VIT, 'hidden': 64}, made, (112,), renamed=renamed)
 
   ours = {'width': 8, 'depths': (1, 2, 2, 1), 'num_heads': 1, 'window': 3}
   sizes = {'embed_dim': 8, 'depths': (1, 2, 2, 1), 'num_heads': (1, 2, 4, 8)}
@@ -212,11 +212,15 @@ def _cases():
     yield Case(name, ours, part(hugging_face, hf, **options), (75,))
 
 
-NEWEST = {
-  case.name: case
-  for case in _cases()
-  if case.name in ('swin_tiny', 'eva02_s14', 'eva02_b14', 'efficientnetv2_s', 'siglip_b16')
-}
+WITH_GRADIENTS = (
+  'swin_tiny',
+  'eva02_s14',
+  'eva02_b14',
+  'efficientnetv2_s',
+  'siglip_b16',
+  'deit3_s16',
+)
+NEWEST = {case.name: case for case in _cases() if case.name in WITH_GRADIENTS}
 
 
 def _label(case):
@@ -259,8 +263,8 @@ def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tm
     elif case.make is siglip:
       network.visual['trunk'].set_input_size(img_size=(side, side))
     elif hasattr(network, 'set_input_size'):
-      same = {'window_size': 3} if case.name == 'swin_tiny' else {}
-      network.set_input_size(img_size=(side, side), **same)
+      options = {'window_size': 3} if case.name == 'swin_tiny' else {}
+      network.set_input_size(img_size=(side, side), **options)
     with torch.no_grad():
       theirs = network(parity.torch_images(x))
     theirs = getattr(theirs, 'logits', theirs).numpy()
@@ -302,9 +306,9 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
   ((40, 40, 3), 'bilinear', "Swin's windows is 'bilinear'; valid: 'bicubic', 'bicubic_pytorch'"),
 )
 def test_windows_that_cannot_be_resampled_are_refused(shape, method, message):
-  own = thin(NEWEST['swin_tiny'])
-  given = normal_arrays(own, CLASSES, input_shape=(96, 96, 3))
-  refused(message, imported, own, given, CLASSES, shape, method)
+  architecture = thin(NEWEST['swin_tiny'])
+  arrays = normal_arrays(architecture, CLASSES, input_shape=(96, 96, 3))
+  refused(message, imported, architecture, arrays, CLASSES, shape, method)
 
 
 @cases('window, new', (7, 5), (7, 6), (5, 7))
@@ -328,16 +332,16 @@ def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_
   network = library.DINOv3ViTModel(library.DINOv3ViTConfig(**HF_VIT, **sizes))
   arrays = parity.arrays(parity.randomise(network.eval()))
   biases = [name for name in arrays if name.endswith(('q_proj.bias', 'v_proj.bias'))]
-  own = thin(Case('dinov3_s16', VIT, siglip))
-  given = {name.removeprefix('model.'): value for name, value in arrays.items()}
-  refused('6 arrays are not zero', imported, own, given)
+  architecture = thin(Case('dinov3_s16', VIT, siglip))
+  renamed = {name.removeprefix('model.'): value for name, value in arrays.items()}
+  refused('6 arrays are not zero', imported, architecture, renamed)
   network.load_state_dict({n: torch.zeros(24) for n in biases}, strict=False)
-  given = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
-  variables, x = imported(own, given), parity.images(2, 64, 80, 3)
+  renamed = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
+  variables, x = imported(architecture, renamed), parity.images(2, 64, 80, 3)
   with torch.no_grad():
     tokens = network(parity.torch_images(x)).last_hidden_state.numpy()
   theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)
   variables['params']['head'] = {'dense': {'kernel': np.eye(48, dtype=np.float32)}}
   variables['params']['head']['dense']['bias'] = np.zeros(48, np.float32)
-  ours = np.asarray(jax.jit(own.build(48).apply)(variables, x))
+  ours = np.asarray(jax.jit(architecture.build(48).apply)(variables, x))
   parity.assert_small({'features': parity.difference(ours, theirs)})

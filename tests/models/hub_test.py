@@ -76,7 +76,7 @@ def test_a_package_gives_its_file_and_version(monkeypatch, tmp_path):
 
 @pytest.fixture
 def hugging_face(monkeypatch, tmp_path):
-  """A stand-in for the hub's client, whose files lie in a folder named after the commit."""
+  """Replaces the hub's client by one with files in a folder named after the commit."""
   folder = tmp_path / 'snapshots' / 'c0ffee'
   folder.mkdir(parents=True)
 

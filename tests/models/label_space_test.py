@@ -26,8 +26,8 @@ def test_a_thousand_wnids_are_sorted_and_names_are_unique():
   assert list(WNIDS) == sorted(set(WNIDS))
   assert all(re.fullmatch(r'n\d{8}', wnid) for wnid in WNIDS)
   assert all(name == name.strip() and name for name in NAMES)
-  known = [(WNIDS[index], NAMES[index]) for index in (0, 207, 281, 404, 999)]
-  assert known == [
+  examples = [(WNIDS[index], NAMES[index]) for index in (0, 207, 281, 404, 999)]
+  assert examples == [
     ('n01440764', 'tench'),
     ('n02099601', 'golden retriever'),
     ('n02123045', 'tabby'),
@@ -51,8 +51,8 @@ def labels_of(aligned, batch_size=2):
   return np.concatenate([batch['label'][batch['mask']] for batch in batches]).tolist()
 
 
-def align(own):
-  return label_space.align(own, IMAGENET.class_names, IMAGENET.aliases, 'network')
+def align(data):
+  return label_space.align(data, IMAGENET.class_names, IMAGENET.aliases, 'network')
 
 
 @cases(
@@ -70,8 +70,8 @@ def test_wnids_and_names_in_any_order_become_positions_of_the_classifier(labels,
 
 
 def test_classes_are_never_matched_by_position():
-  for own in (rows([0, 1], ()), rows([0, 1], NAMES)):
-    assert align(own) is own
+  for data in (rows([0, 1], ()), rows([0, 1], NAMES)):
+    assert align(data) is data
   message = "1 of 2 classes.*network.*'fish'.*'tench'.*'n01440764'"
   refused(message, align, rows([0, 1], ('tabby', 'fish')))
   message = 'example 1 has label 2; the data name 2 classes'
@@ -91,8 +91,10 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
   released = json.loads((shared_dir / 'reference' / 'video_class_map.json').read_text())
   for name in ('imagenet_vid', 'youtube_bb'):
     space = label_space.get(name)
-    for own, members, entry in zip(space.class_names, space.members, released[name], strict=True):
-      assert own == entry['name']
+    for class_name, members, entry in zip(
+      space.class_names, space.members, released[name], strict=True
+    ):
+      assert class_name == entry['name']
       assert sorted(members) == sorted(entry['ilsvrc_indices'])
   file = shared_dir / 'data/imagenet_vid_robust/rev_class_idx_map.json'
   other = {int(c): tuple(m) for c, m in json.loads(file.read_text()).items()}
@@ -126,15 +128,15 @@ def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
 
 
 def test_by_hand():
-  shares, none = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
+  shares, absent = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
   for merge, first in (('max', 0.3), ('sum', 0.4), ('mean', 0.2)):
-    expected = [[first, none, 0.4]]
+    expected = [[first, absent, 0.4]]
     projected = project_scores(shares, COARSE, merge, 'probabilities')
     np.testing.assert_allclose(projected, expected)
     logits = project_logits(jnp.log(jnp.asarray(shares, jnp.float32)), COARSE, merge)
     np.testing.assert_allclose(np.exp(logits), [[first, 0, 0.4]], rtol=1e-6)
   projected = project_scores(np.log(shares), COARSE, 'sum')
-  np.testing.assert_allclose(projected, [[np.log(0.4), none, np.log(0.4)]])
+  np.testing.assert_allclose(projected, [[np.log(0.4), absent, np.log(0.4)]])
   shares = np.array([[0.3, 0.0, 0.3, 0.4]])
   assert project_scores(shares, COARSE, 'max', 'probabilities').argmax() == 2
   assert project_scores(shares, COARSE, 'sum', 'probabilities').argmax() == 0
@@ -184,22 +186,22 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
   assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
   assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
   scores = 5 * np.eye(1, 1000, 404, dtype=np.float32)
-  own = Classifier.from_callable(lambda x: np.repeat(scores, len(x), 0), (2, 2, 1), NAMES)
-  logits = project(own, 'imagenet_vid').predict(np.zeros((2, 2, 2, 1), np.float32))
+  classifier = Classifier.from_callable(lambda x: np.repeat(scores, len(x), 0), (2, 2, 1), NAMES)
+  logits = project(classifier, 'imagenet_vid').predict(np.zeros((2, 2, 2, 1), np.float32))
   assert logits.shape == (2, 30) and (logits.argmax(1) == 0).all()
 
 
 def test_a_classifier_chooses_among_the_classes_of_the_data():
-  some = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
-  got = some.predict(np.full((2, *some.input_shape), 0.5, np.float32))
+  restricted = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
+  got = restricted.predict(np.full((2, *restricted.input_shape), 0.5, np.float32))
   np.testing.assert_allclose(got, [[0, 0.5, 0]] * 2)
-  assert some.class_names == (NAMES[7], NAMES[404], NAMES[2])
-  assert some.provenance['label_space'] == 'data'
+  assert restricted.class_names == (NAMES[7], NAMES[404], NAMES[2])
+  assert restricted.provenance['label_space'] == 'data'
 
 
 def test_a_classifier_with_the_classes_of_a_space_stays_as_it_is():
-  own = network()
-  assert project(own, 'imagenet') is own
+  classifier = network()
+  assert project(classifier, 'imagenet') is classifier
 
 
 @cases(

@@ -1,4 +1,4 @@
-"""Layers written for speed give what Linen's and XLA's own give."""
+"""Layers written for speed have the outputs of Linen's and XLA's."""
 
 import flax.linen as nn
 import jax
@@ -15,8 +15,8 @@ def drawn(*shape, seed=0):
 
 
 def grouped(x, kernel, stride):
-  how = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), 'feature_group_count': x.shape[-1]}
-  return jax.lax.conv_general_dilated(x, kernel, (stride, stride), 'SAME', **how)
+  options = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), 'feature_group_count': x.shape[-1]}
+  return jax.lax.conv_general_dilated(x, kernel, (stride, stride), 'SAME', **options)
 
 
 def shifted(x, kernel, stride, dtype=jnp.float32):
@@ -39,7 +39,7 @@ def shifted(x, kernel, stride, dtype=jnp.float32):
 def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride, channels):
   x, kernel = drawn(2, *size, channels), drawn(side, side, 1, channels, seed=1)
 
-  def both(function):
+  def values_and_gradients(function):
     def total(x, kernel):
       values = function(x, kernel, stride)
       return jnp.square(values).sum(), values
@@ -47,7 +47,7 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     gradients, values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(x, kernel)
     return (values, *gradients)
 
-  ours_both, expected = both(shifted), both(grouped)
+  ours_both, expected = values_and_gradients(shifted), values_and_gradients(grouped)
   assert ours_both[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), channels)
   for ours, theirs in zip(ours_both, expected, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
@@ -55,7 +55,7 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
 
 def test_images_further_apart_on_a_cpu_are_the_same_under_vmap():
   x, kernel = drawn(3, 2, 6, 6, 128), drawn(5, 5, 1, 128, seed=1)
-  ours = jax.jit(jax.vmap(lambda one: shifted(one, kernel, 1)))(x)
+  ours = jax.jit(jax.vmap(lambda image: shifted(image, kernel, 1)))(x)
   expected = grouped(x.reshape(6, 6, 6, 128), kernel, 1)
   np.testing.assert_allclose(ours.reshape(expected.shape), expected, rtol=1e-4, atol=1e-4)
 
@@ -79,7 +79,7 @@ def test_group_norm_and_its_gradients_are_linens(dtype):
   params = {'scale': drawn(12, seed=1), 'bias': drawn(12, seed=2)}
   linens = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)
 
-  def both(layer):
+  def values_and_gradients(layer):
     def total(params, x):
       values = layer.apply({'params': params}, x)
       weighed = values * jnp.cos(jnp.arange(12.0))[None, None, None]
@@ -88,12 +88,12 @@ def test_group_norm_and_its_gradients_are_linens(dtype):
     (params_gradient, gradient), values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(params, x)
     return {**params_gradient, 'x': gradient, 'values': values}
 
-  ours, expected = both(GroupNorm(4, dtype=dtype)), both(linens)
+  ours, expected = values_and_gradients(GroupNorm(4, dtype=dtype)), values_and_gradients(linens)
   assert ours['values'].dtype == dtype
   tolerance = {'rtol': 1e-4, 'atol': 2e-4} if dtype == jnp.float32 else {'rtol': 0.02, 'atol': 0.05}
   for name, value in expected.items():
-    own, value = (np.asarray(v, np.float32) for v in (ours[name], value))
-    np.testing.assert_allclose(own, value, **tolerance, err_msg=name)
+    actual, value = (np.asarray(v, np.float32) for v in (ours[name], value))
+    np.testing.assert_allclose(actual, value, **tolerance, err_msg=name)
 
 
 def test_the_variance_of_group_norm_survives_a_large_mean():

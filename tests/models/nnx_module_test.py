@@ -1,4 +1,4 @@
-"""A Flax NNX module gives what the same network in Linen gives, attacks and records too."""
+"""A Flax NNX module has the outputs and attacks of the same network in Linen."""
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,7 @@ class LinenNetwork(nn.Module):
 
 @pytest.fixture(scope='module')
 def module():
-  """A network in training mode, whose running averages have moved."""
+  """Returns a network in training mode with changed running averages."""
   network = NnxNetwork(nnx.Rngs(0))
   network(jnp.asarray(IMAGES * 2))
   return network
@@ -107,9 +107,9 @@ def test_an_attack_has_the_gradient_of_the_network_in_linen(ours, linen):
   keys, labels = jax.random.split(jax.random.key(0), 4), jnp.arange(4)
   attack = PGD(norm='l2', epsilon=0.5, steps=3, step_size=0.2)
 
-  def attacked(one):
+  def attacked(classifier):
     def logits(images):
-      return one.forward(one.variables, images, ())[0]
+      return classifier.forward(classifier.variables, images, ())[0]
 
     return np.asarray(jax.jit(lambda x: attack(keys, logits, x, labels))(IMAGES))
 

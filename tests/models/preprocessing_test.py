@@ -1,4 +1,4 @@
-"""Records beside weights: the three kinds, what cannot be prepared, what results say."""
+"""Records of weights: the three kinds, and refused records."""
 
 import json
 
@@ -74,21 +74,21 @@ def folder_with(tmp_path, records, weights=('model.safetensors',)):
     (224, 224, 'bilinear', True),
   ),
 )
-@pytest.mark.parametrize('whole', [False, True])
+@pytest.mark.parametrize('is_folder', [False, True])
 def test_a_file_or_folder_is_prepared_as_the_record_beside_it_says(
-  tmp_path, name, record, expected, whole
+  tmp_path, name, record, expected, is_folder
 ):
   folder = folder_with(tmp_path, {name: record})
-  given = str(folder if whole else folder / 'model.safetensors')
-  found = hub.resolve(given, catalog.get('deit3_s16'))
-  assert (found.input_size, found.resize, found.interpolation, found.squash) == expected
-  assert (found.mean, found.std) == (tuple(MEAN), tuple(STD))
-  assert found.preprocessing['record'] == name
-  assert hub.fetch(found).path == folder / 'model.safetensors'
-  sections = {'mine': {'name': 'deit3_s16', 'weights': given}}
+  path = str(folder if is_folder else folder / 'model.safetensors')
+  entry = hub.resolve(path, catalog.get('deit3_s16'))
+  assert (entry.input_size, entry.resize, entry.interpolation, entry.squash) == expected
+  assert (entry.mean, entry.std) == (tuple(MEAN), tuple(STD))
+  assert entry.preprocessing['record'] == name
+  assert hub.fetch(entry).path == folder / 'model.safetensors'
+  sections = {'mine': {'name': 'deit3_s16', 'weights': path}}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
-  wanted = experiment.from_config(config).preparation()
-  assert wanted.name == f'model.safetensors ({name})' and wanted.squash == expected[3]
+  preparation = experiment.from_config(config).preparation()
+  assert preparation.name == f'model.safetensors ({name})' and preparation.squash == expected[3]
 
 
 def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
@@ -98,17 +98,20 @@ def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
 
 
 def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
-  path, how = tmp_path / 'own.safetensors', {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic'}
-  how |= {'input_size': 384, 'crop_fraction': 1.0, 'squash': True}
+  path, preparation = (
+    tmp_path / 'own.safetensors',
+    {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic'},
+  )
+  preparation |= {'input_size': 384, 'crop_fraction': 1.0, 'squash': True}
 
   def resolved(architecture, **change):
-    facts = {'architecture': 'deit3_s16', 'preprocessing': {**how, **change}}
+    facts = {'architecture': 'deit3_s16', 'preprocessing': {**preparation, **change}}
     weights.save_variables(path, {'params': {'a': np.zeros(1, np.float32)}}, facts)
     return hub.resolve(str(path), catalog.get(architecture))
 
-  found = resolved('deit3_s16')
-  assert found.preprocessing == {**how, 'record': 'its metadata'}
-  assert hub.fetch(found).path == path
+  entry = resolved('deit3_s16')
+  assert entry.preprocessing == {**preparation, 'record': 'its metadata'}
+  assert hub.fetch(entry).path == path
   refused("of 'deit3_s16'.*name=deit3_s16", resolved, 'deit3_b16')
   refused('own.safetensors: mean and std', resolved, 'deit3_s16', std=[0, 1, 1])
   refused('own.safetensors: it does not say', resolved, 'deit3_s16', size=7)
@@ -174,5 +177,5 @@ def test_records_that_cannot_be_followed_are_refused(tmp_path, architecture, rec
 def test_a_folder_of_several_weights_files_is_refused(tmp_path):
   folder = folder_with(tmp_path, {HUB_FILE: HUB}, ('a.safetensors', 'b.safetensors'))
   message = r'holds 2 weights files \(a.safetensors, b.safetensors\): name one'
-  one = catalog.get('deit3_s16')
-  refused(message, preprocessing.beside, folder, one)
+  architecture = catalog.get('deit3_s16')
+  refused(message, preprocessing.beside, folder, architecture)

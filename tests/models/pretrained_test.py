@@ -21,7 +21,7 @@ def test_entries_are_complete_and_the_authors_of_lite_are_the_only_defaults():
     assert catalog.get(entry.architecture).parameters and entry.licence
     assert len(entry.mean) == len(entry.std) == 3
     assert 0 < entry.crop_fraction <= 1 and entry.resize >= entry.input_size
-  defaults = {name: one.default_weights for name, one in catalog.ARCHITECTURES.items()}
+  defaults = {name: entry.default_weights for name, entry in catalog.ARCHITECTURES.items()}
   lite = {name: entry for name, entry in defaults.items() if entry}
   assert {name: (e.input_size, e.resize, e.interpolation) for name, e in lite.items()} == {
     'efficientnet_lite0': (224, 256, 'bicubic'),
@@ -33,26 +33,26 @@ def test_entries_are_complete_and_the_authors_of_lite_are_the_only_defaults():
 
 @pytest.mark.parametrize('name', [name for name in WEIGHTS if name.startswith('timm:')])
 def test_facts_are_those_of_timms_own_table(name):
-  entry, own = WEIGHTS[name], peer('timm').get_pretrained_cfg(name.removeprefix('timm:'))
-  assert own is not None and own.num_classes == 1000
-  assert own.input_size == (3, entry.input_size, entry.input_size)
-  assert (tuple(own.mean), tuple(own.std)) == (entry.mean, entry.std)
-  assert own.crop_pct == pytest.approx(entry.crop_fraction)
-  assert own.interpolation == entry.interpolation
-  assert own.crop_mode == ('squash' if entry.squash else 'center')
-  assert own.license == entry.licence.lower()
-  assert own.hf_hub_id == entry.package
-  assert catalog.of_timm_name(own.architecture) == entry.architecture
+  entry, theirs = WEIGHTS[name], peer('timm').get_pretrained_cfg(name.removeprefix('timm:'))
+  assert theirs is not None and theirs.num_classes == 1000
+  assert theirs.input_size == (3, entry.input_size, entry.input_size)
+  assert (tuple(theirs.mean), tuple(theirs.std)) == (entry.mean, entry.std)
+  assert theirs.crop_pct == pytest.approx(entry.crop_fraction)
+  assert theirs.interpolation == entry.interpolation
+  assert theirs.crop_mode == ('squash' if entry.squash else 'center')
+  assert theirs.license == entry.licence.lower()
+  assert theirs.hf_hub_id == entry.package
+  assert catalog.of_timm_name(theirs.architecture) == entry.architecture
 
 
 @pytest.mark.parametrize('name', [name for name in WEIGHTS if name.startswith('torchvision:')])
 def test_facts_are_those_of_torchvisions_own_table(name):
   entry, models = WEIGHTS[name], peer('torchvision').models
   builder, _, version = name.removeprefix('torchvision:').partition('.')
-  own = models.get_model_weights(builder)[version]
-  transforms = own.transforms()
-  assert own.url == entry.package + entry.file
-  assert own.meta['num_params'] == catalog.get(entry.architecture).parameters
+  theirs = models.get_model_weights(builder)[version]
+  transforms = theirs.transforms()
+  assert theirs.url == entry.package + entry.file
+  assert theirs.meta['num_params'] == catalog.get(entry.architecture).parameters
   assert (transforms.crop_size, transforms.resize_size) == ([entry.input_size], [entry.resize])
   assert (tuple(transforms.mean), tuple(transforms.std)) == (entry.mean, entry.std)
   assert transforms.interpolation.value == entry.interpolation

@@ -40,7 +40,7 @@ def right(probe, arrays) -> np.ndarray:
 def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty, classes):
   linear = pytest.importorskip('sklearn.linear_model', reason='compares with scikit-learn')
   probe = Linear(penalties=(penalty,))
-  (x, labels), (test, _) = ((of[0], of[1] % classes) for of in (TRAINING, TEST))
+  (x, labels), (test, _) = ((data[0], data[1] % classes) for data in (TRAINING, TEST))
   arrays, facts = probes.fit(probe, x, labels, NAMES[:classes], 0)
   mean, std, factor = x.mean(0), x.std(0), 2 if classes == 2 else 1
   peer = linear.LogisticRegression(C=factor / (500 * penalty), max_iter=1000, tol=1e-8)
@@ -74,13 +74,13 @@ def test_prototypes_are_the_nearest_class_means():
 @cases('probe', Linear(penalties=(1e-4, 1e-2, 10.0)), Neighbors(neighbors=(1, 5, 20)))
 def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
   _, facts = probes.fit(probe, *TRAINING, NAMES, 0)
-  kept, held = probes.drawn(probe, TRAINING[1], NAMES, 0)
-  assert len(kept) == 500 and len(held) == facts['held_out_rows'] == 100
-  inside = np.setdiff1d(kept, held)
+  fitted, held = probes.drawn(probe, TRAINING[1], NAMES, 0)
+  assert len(fitted) == 500 and len(held) == facts['held_out_rows'] == 100
+  inside = np.setdiff1d(fitted, held)
   scores = {}
-  for one in probe.candidates():
-    arrays = probe.fitted(TRAINING[0][inside], TRAINING[1][inside], 5, one)
-    scores[one], _ = probes.accuracy_and_log_loss(
+  for candidate in probe.candidates():
+    arrays = probe.fitted(TRAINING[0][inside], TRAINING[1][inside], 5, candidate)
+    scores[candidate], _ = probes.accuracy_and_log_loss(
       probe, arrays, TRAINING[0][held], TRAINING[1][held]
     )
   assert len(set(scores.values())) > 1
@@ -100,19 +100,19 @@ def test_of_equally_accurate_penalties_the_least_log_loss_is_chosen(penalties):
   for penalty in penalties:
     arrays = probe.fitted(features[inside], labels[inside], 2, penalty)
     logits = np.asarray(probe(arrays, jnp.asarray(features[held])), float)
-    own = special.log_softmax(logits, 1)[np.arange(len(held)), labels[held]]
-    scores[penalty] = (logits.argmax(1) == labels[held]).mean(), -own.mean()
+    log_probabilities = special.log_softmax(logits, 1)[np.arange(len(held)), labels[held]]
+    scores[penalty] = (logits.argmax(1) == labels[held]).mean(), -log_probabilities.mean()
   assert len({accuracy for accuracy, _ in scores.values()}) == 1
   _, facts = probes.fit(probe, features, labels, NAMES[:2], 2)
   assert facts['chosen'] == min(scores, key=lambda penalty: scores[penalty][1]) == 1e-3
 
 
 def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
-  whole = scipy.optimize.minimize
+  minimize = scipy.optimize.minimize
   with caplog.at_level('WARNING', 'absl'):
     Linear().fitted(*TRAINING, 5, 1e-2)
     assert not caplog.messages
-    short = lambda *a, options, **k: whole(*a, options={**options, 'maxiter': 1}, **k)  # noqa: E731
+    short = lambda *a, options, **k: minimize(*a, options={**options, 'maxiter': 1}, **k)  # noqa: E731
     monkeypatch.setattr(scipy.optimize, 'minimize', short)
     Linear().fitted(*TRAINING, 5, 1e-2)
   assert 'probe of penalty 0.01 is not converged: STOP' in caplog.text
@@ -120,8 +120,8 @@ def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
 
 def test_where_held_out_rows_leave_too_few_neighbors_the_first_possible_number_is_said():
   few = np.arange(0, 500, 80)[:6]
-  own = Neighbors(neighbors=(9, 6), held_out=0.5)
-  arrays, facts = probes.fit(own, TRAINING[0][few], np.arange(6) % 2, ('a', 'b'), 0)
+  probe = Neighbors(neighbors=(9, 6), held_out=0.5)
+  arrays, facts = probes.fit(probe, TRAINING[0][few], np.arange(6) % 2, ('a', 'b'), 0)
   assert len(arrays['ranks']) == facts['chosen'] == 6 and 'held_out_accuracy' not in facts
 
 
@@ -131,8 +131,8 @@ def test_seeds_draw_other_rows_of_each_class():
   np.testing.assert_array_equal(first, again)
   assert len(other) == 40 and len(np.setdiff1d(other, first)) > 10
   np.testing.assert_array_equal(np.bincount(TRAINING[1][first]), [8] * 5)
-  two = Linear(rows_per_class=2, held_out=0.9)
-  assert len(probes.drawn(two, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
+  pair = Linear(rows_per_class=2, held_out=0.9)
+  assert len(probes.drawn(pair, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
 
 
 @cases(
@@ -205,8 +205,8 @@ def probe_section(**changes):
 
 @pytest.mark.slow
 def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
-  own = {'probe': {'name': 'linear'}}
-  sections = {'a': probe_section(**own), 'b': probe_section()}
+  section = {'probe': {'name': 'linear'}}
+  sections = {'a': probe_section(**section), 'b': probe_section()}
   made_by = builder(tmp_path / 'checkpoints', sections, rows())
   assert made_by.planned['a'].class_names == ('ant', 'bee', 'cat')
   first, plain = made_by.build()
@@ -271,8 +271,8 @@ def test_weights_without_a_head_are_probed(tmp_path):
   assert len(bare) == len(arrays) - 2
   save_file(bare, tmp_path / 'bare.safetensors')
   section = {'name': 'resnet20', 'weights': str(tmp_path / 'bare.safetensors')}
-  own = rows(32).with_channels(3)
-  refused('linear.bias|fc.bias', lambda: builder(tmp_path / 'a', {'a': section}, own).planned)
-  (probed,) = builder(tmp_path / 'b', {'a': {**section, 'probe': {'name': 'knn'}}}, own).build()
+  images = rows(32).with_channels(3)
+  refused('linear.bias|fc.bias', lambda: builder(tmp_path / 'a', {'a': section}, images).planned)
+  (probed,) = builder(tmp_path / 'b', {'a': {**section, 'probe': {'name': 'knn'}}}, images).build()
   assert probed.class_names == ('ant', 'bee', 'cat')
-  assert probed.predict(own.images[:8]).shape == (8, 3)
+  assert probed.predict(images.images[:8]).shape == (8, 3)

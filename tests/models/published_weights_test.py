@@ -63,7 +63,7 @@ def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
 
 
 @pytest.mark.slow
-# On these 500 the networks miss as many as on all 10,000, within binomial noise (sd .012).
+# The error on these 500 equals the error on all 10,000 within binomial noise (sd .012).
 @cases(
   'name, file, published',
   ('resnet20', 'cifar10_resnet20-12fca82f.th', 0.9173),

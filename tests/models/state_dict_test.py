@@ -63,8 +63,8 @@ def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, w
 
 
 def test_averaged_weights_are_read_and_told_where_a_file_of_timm_has_both(torch, tmp_path, caplog):
-  both = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
-  torch.save(both, tmp_path / 'both.pth.tar')
+  content = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
+  torch.save(content, tmp_path / 'both.pth.tar')
   arrays, notes = read_with_notes(tmp_path / 'both.pth.tar')
   np.testing.assert_array_equal(arrays['a'], [1, 1])
   assert notes == {'taken_from': 'state_dict_ema'}
@@ -96,7 +96,7 @@ def test_safetensors_need_no_torch(tmp_path, monkeypatch):
 
 
 def saved(path, content, legacy=False):
-  """Writes what a test gives: bytes as they are, a mapping as the suffix says."""
+  """Writes bytes unchanged, and a mapping in the format of the suffix."""
   if isinstance(content, bytes):
     path.write_bytes(content)
   elif path.suffix == '.npz':
@@ -155,8 +155,8 @@ def test_truncated_files_are_named(torch, tmp_path, name, share):
 def test_files_of_another_kind_are_named(torch, tmp_path, name):
   rng = np.random.default_rng(0)
   for content in (b'hello world, this is text\n' * 50, rng.bytes(5000), b'\x89PNG\r\n' * 100):
-    told = refused(f'{name} is truncated or is no', read_arrays, saved(tmp_path / name, content))
-    assert 'weights_only' not in told, 'no advice to trust a damaged file'
+    message = refused(f'{name} is truncated or is no', read_arrays, saved(tmp_path / name, content))
+    assert 'weights_only' not in message, 'no advice to trust a damaged file'
   arrays = {'a': torch.ones(3) if name.endswith(('th', 'pt')) else np.ones(3, np.float32)}
   message = rf'{name}: the weights do not fit resnet20: \d+ missing'
   refused(message, weights.load, saved(tmp_path / name, arrays), catalog.get('resnet20'))

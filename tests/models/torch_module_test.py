@@ -30,29 +30,29 @@ def module(classes: int = 4) -> nn.Module:
   return nn.Sequential(*layers, *pooled).eval()
 
 
-def wrapped(own: nn.Module, **changes) -> Classifier:
-  return Classifier.from_torch(own, SHAPE, CLASSES, **changes)
+def wrapped(network: nn.Module, **changes) -> Classifier:
+  return Classifier.from_torch(network, SHAPE, CLASSES, **changes)
 
 
-def assert_close(given, expected) -> None:
+def assert_close(actual, expected) -> None:
   assert np.ptp(expected) > 1e-4
-  np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+  np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 @cases('batch_size', 2, 64)
 def test_logits_and_layers_are_those_of_the_module(batch_size):
-  own = module()
-  ours = wrapped(own, mean=MEAN, std=STD, batch_size=batch_size, head='5')
+  network = module()
+  ours = wrapped(network, mean=MEAN, std=STD, batch_size=batch_size, head='5')
   inputs = torch.from_numpy((IMAGES - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
-  assert_close(ours.predict(IMAGES), own(inputs).detach().numpy())
+  assert_close(ours.predict(IMAGES), network(inputs).detach().numpy())
   assert ours.layers == ('0', '1', '2', '3', '4', 'features', '5', 'logits')
   names = ours.select_layers(('0', '1', 'features', 'logits'))
   _, outputs = jax.jit(lambda x: ours.apply(None, x, names))(IMAGES)
-  assert_close(outputs['0'], own[0](inputs).permute(0, 2, 3, 1).detach().numpy())
-  normalised = own[:2](inputs).permute(0, 2, 3, 1).detach().numpy()
+  assert_close(outputs['0'], network[0](inputs).permute(0, 2, 3, 1).detach().numpy())
+  normalised = network[:2](inputs).permute(0, 2, 3, 1).detach().numpy()
   assert normalised.min() < 0  # the ReLU that follows changes them in place
   assert_close(outputs['1'], normalised)
-  assert_close(outputs['features'], own[:5](inputs).detach().numpy())
+  assert_close(outputs['features'], network[:5](inputs).detach().numpy())
   refused("no layer '8'", ours.select_layers, ('8',))
 
 
@@ -74,21 +74,21 @@ def test_logits_are_what_the_whole_gives_where_a_module_inside_is_called_so():
 
 @cases('layers', (), ('0', 'features'))
 def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
-  own, weights = module(), torch.arange(28.0).reshape(7, 4)
-  ours = wrapped(own, batch_size=3, head='5')
+  network, weights = module(), torch.arange(28.0).reshape(7, 4)
+  ours = wrapped(network, batch_size=3, head='5')
 
   def value(image, weight):
     logits, outputs = ours.apply(None, image[None], layers)
     return (logits[0] * weight).sum() + sum((outputs[name] ** 2).sum() for name in layers)
 
-  given = jax.jit(jax.vmap(jax.grad(value)))(IMAGES, weights.numpy())
+  actual = jax.jit(jax.vmap(jax.grad(value)))(IMAGES, weights.numpy())
   x = torch.tensor(IMAGES, requires_grad=True)
   inputs = x.permute(0, 3, 1, 2)
-  expected = (own(inputs) * weights).sum()
+  expected = (network(inputs) * weights).sum()
   if layers:
-    expected = expected + (own[0](inputs) ** 2).sum() + (own[:5](inputs) ** 2).sum()
+    expected = expected + (network[0](inputs) ** 2).sum() + (network[:5](inputs) ** 2).sum()
   expected.backward()
-  assert_close(given, x.grad.numpy())
+  assert_close(actual, x.grad.numpy())
 
 
 @pytest.mark.slow
@@ -98,9 +98,9 @@ def test_records_are_the_same_whatever_the_devices_and_batches(kind, tmp_path):
 
   recorded = []
   for number, batch_size in enumerate((3, 64)):
-    own = module()
-    own[5].weight.data *= 50  # so that classes differ
-    ours = wrapped(own, mean=MEAN, std=STD, batch_size=batch_size)
+    network = module()
+    network[5].weight.data *= 50  # so that classes differ
+    ours = wrapped(network, mean=MEAN, std=STD, batch_size=batch_size)
     runner = evaluator(kind(), classifier=ours, layers=('3',))
     assert runner.parallel.num_devices == 1, 'threads of several devices would wait for each other'
     records = Records(tmp_path / str(number), runner.layout(21, 8, 7), {})
@@ -113,17 +113,17 @@ def test_records_are_the_same_whatever_the_devices_and_batches(kind, tmp_path):
 
 def test_large_images_on_one_of_eight_devices_do_not_wait_for_ever():
   big = np.random.default_rng(0).random((16, 224, 224, 3), np.float32)
-  own = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
-  ours = Classifier.from_torch(own, big.shape[1:], CLASSES)
-  way = parallel.create('jit', 1)
+  network = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+  ours = Classifier.from_torch(network, big.shape[1:], CLASSES)
+  devices = parallel.create('jit', 1)
 
   def step(images):
     return jax.vmap(jax.grad(lambda x: ours.apply(None, x[None], ())[0][0, 1]))(images)
 
-  compiled = way.compile(step, ('batch',), 'batch')
-  given = [way.gather(compiled(way.put_batch(big))) for _ in range(3)]
-  assert np.ptp(given[0]) > 0
-  np.testing.assert_array_equal(given[0], given[2])
+  compiled = devices.compile(step, ('batch',), 'batch')
+  actual = [devices.gather(compiled(devices.put_batch(big))) for _ in range(3)]
+  assert np.ptp(actual[0]) > 0
+  np.testing.assert_array_equal(actual[0], actual[2])
 
 
 class InPlace(nn.Module):
@@ -172,12 +172,12 @@ def scripted() -> nn.Module:
   (scripted, 'not a plain torch.nn.Module.*from_callable'),
 )
 def test_what_gives_no_sound_numbers_is_refused_in_one_line(make, message):
-  said = refused(message, wrapped, make())
-  assert '\n' not in said
+  message = refused(message, wrapped, make())
+  assert '\n' not in message
 
 
 class Failing(nn.Module):
-  """Raises once it is told to, when it is called or when autograd goes back through it."""
+  """Raises if `when` is set, in a call or in autograd's backward pass."""
 
   def __init__(self) -> None:
     super().__init__()
@@ -199,9 +199,9 @@ class Failing(nn.Module):
 def test_what_a_module_raises_in_a_run_is_said_in_one_line(when, step, tmp_path, caplog):
   from tests.evaluation.runner_test import evaluator
 
-  own = Failing().eval()
-  ours = wrapped(own, name='mine')
-  own.when = when
+  network = Failing().eval()
+  ours = wrapped(network, name='mine')
+  network.when = when
   runner = evaluator(MeshParallel(), classifier=ours)
 
   def gradient():
@@ -224,11 +224,11 @@ def test_bad_arguments_are_refused():
 
 
 def test_weights_are_identified_with_their_buffers():
-  own = module()
-  first, again = wrapped(own).provenance, wrapped(module()).provenance
+  network = module()
+  first, again = wrapped(network).provenance, wrapped(module()).provenance
   assert first == again and first['parameters'] == 8 * 27 + 8 + 16 + 36
-  own[1].running_mean += 1
-  assert wrapped(own).provenance['sha256'] != first['sha256']
+  network[1].running_mean += 1
+  assert wrapped(network).provenance['sha256'] != first['sha256']
 
 
 class Normalised(nn.Module):
@@ -250,8 +250,8 @@ def resnet20(shared_dir):
 
   (file,) = (shared_dir / 'data/weights').glob('cifar10_resnet20-*.th')
   peer, native = networks(str(file))
-  how = catalog.get('resnet20')
-  return Normalised(peer, how.mean, how.std).eval(), native
+  architecture = catalog.get('resnet20')
+  return Normalised(peer, architecture.mean, architecture.std).eval(), native
 
 
 CIFAR10 = ('plane', 'car', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck')
@@ -266,14 +266,14 @@ CIFAR10 = ('plane', 'car', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship'
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
 def test_attacks_are_those_of_foolbox_on_the_same_module(norm, epsilon, steps, size, resnet20):
   foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
-  own, _ = resnet20
-  peer = foolbox.PyTorchModel(own, bounds=(0, 1), device=torch.device('cpu'))
+  network, _ = resnet20
+  peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))
   images, labels = foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
   kind = foolbox.attacks.LinfPGD if norm == 'linf' else foolbox.attacks.L2PGD
   theirs = kind(abs_stepsize=size, steps=steps, random_start=False)
   _, (expected,), (success,) = theirs(peer, images, labels, epsilons=[epsilon])
   expected = expected.permute(0, 2, 3, 1).numpy()
-  ours = Classifier.from_torch(own, (32, 32, 3), CIFAR10)
+  ours = Classifier.from_torch(network, (32, 32, 3), CIFAR10)
   attack = PGD(norm=norm, epsilon=epsilon, steps=steps, step_size=size, random_start=False)
   keys, clean = jax.random.split(jax.random.key(0), 20), images.permute(0, 2, 3, 1).numpy()
 
