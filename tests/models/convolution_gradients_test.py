@@ -171,7 +171,7 @@ def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(c
 
 
 @cases(
-  'images, most, expected',
+  'images, limit, expected',
   (16, 8, (8, 2)),
   (250, 7, (5, 5)),  # 50 images of a share
   (127, 7, (1, 7)),  # 133 with 6 of zeros
