@@ -34,7 +34,6 @@ from robustness.training.writers import ScalarWriter
 
 LAG = 2
 AHEAD = 2
-POSITION = 'position'
 Columns = dict[str, jax.Array]
 
 Evaluate = Callable[[Variables], Mapping[str, float]]
@@ -93,38 +92,28 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-  """What the steps of a training are given.
+  """The batches of a training, each checked and placed on the devices.
 
-  `steps` yields what the steps from one to the last are given, on the devices, and raises
-  InputError for a batch that does not fit the training; `resident` is what every step is given
-  beside that: the columns of all rows, [N, ...], on every device, or nothing.
+  Attributes:
+    batches: function from the first step to an iterator of the batches from there to the last
+      step; it raises InputError for a batch that does not fit the training.
+    is_resident: whether all rows are held on the devices.
   """
 
-  steps: Callable[[int], Iterator[Columns]]
-  resident: Columns = dataclasses.field(default_factory=dict)
-
-  def rows(self, resident: Columns, batch: Columns) -> Columns:
-    """Returns the rows of a step, inside the compiled step."""
-    if not self.resident:
-      return batch
-    columns = dict(batch)
-    positions = columns.pop(POSITION)
-    gathered = {
-      name: value.at[positions].get(mode='promise_in_bounds') for name, value in resident.items()
-    }
-    return {**gathered, **columns}
+  batches: Callable[[int], Iterator[Columns]]
+  is_resident: bool
 
 
 def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
-  """Returns the way that pays: rows are held on the devices where they are few and read again.
+  """Returns the faster feed: rows that are few and read again are held on the devices.
 
   That is where no other process shares the batch, where `config.training.resident_bytes` has room
   for the rows on every device of a CPU, or on one accelerator, and where at least one epoch is left
   from step `begin` on.
   """
-  left = (training.total_steps - begin) * training.settings.batch_size
+  images_left = (training.total_steps - begin) * training.settings.batch_size
   copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
-  if parallel.share[1] == 1 and left >= training.rows.num_examples:
+  if parallel.share[1] == 1 and images_left >= training.rows.num_examples:
     arrays = training.rows.in_memory(training.settings.resident_bytes // copies)
     if arrays is not None:
       return _resident(training, parallel, arrays)
@@ -132,32 +121,43 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
 
 
 def _streamed(training: Training, parallel: Parallel) -> Feed:
-  """Batches of the reader, checked one by one and placed `AHEAD` steps before they are needed."""
+  """Returns the batches of the reader, placed `AHEAD` steps before they are needed."""
 
-  def steps(begin: int) -> Iterator[Columns]:
-    how = (training.settings.batch_size, training.seed, begin, parallel.share, training.sampler)
-    left = itertools.islice(training.rows.training_batches(*how), training.total_steps - begin)
-    return ahead((parallel.put_batch(_checked(training, batch)) for batch in left), AHEAD)
+  def batches(begin: int) -> Iterator[Columns]:
+    arguments = (training.settings.batch_size, training.seed, begin, parallel.share)
+    read = training.rows.training_batches(*arguments, training.sampler)
+    steps_left = itertools.islice(read, training.total_steps - begin)
+    return ahead((parallel.put_batch(_checked(training, batch)) for batch in steps_left), AHEAD)
 
-  return Feed(steps)
+  return Feed(batches, is_resident=False)
 
 
 def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
-  """All rows on every device, checked once; a step gets positions, and what the sampler says of
-  these, and gathers its rows."""
+  """Returns batches that the devices gather from all rows, which they hold, checked once.
+
+  Gathering is a small program of its own, so that the training step is compiled for the shape of a
+  batch and serves data sets of every size.
+  """
   columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
+  rows = place(parallel.replicate(columns))
   order, size = training.order, training.settings.batch_size
 
-  def batch(step: int) -> dict[str, np.ndarray]:
+  def gather(rows: Columns, positions: jax.Array, columns: Columns) -> Columns:
+    at = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
+    return {**at, **columns}
+
+  gathered = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
+
+  def batch(step: int) -> Columns:
     span = share_of_batch(step, size)
-    return {POSITION: order.positions(*span).astype(np.int32), **order.columns(*span)}
+    positions = order.positions(*span).astype(np.int32)
+    return gathered(rows, *parallel.put_batch((positions, order.columns(*span))))
 
-  def steps(begin: int) -> Iterator[Columns]:
-    left = range(begin, training.total_steps)
-    return ahead((parallel.put_batch(batch(step)) for step in left), AHEAD)
+  def batches(begin: int) -> Iterator[Columns]:
+    return ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
 
-  return Feed(steps, place(parallel.replicate(columns)))
+  return Feed(batches, is_resident=True)
 
 
 def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -174,15 +174,11 @@ def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
     waiting.extend(itertools.islice(source, 1))
 
 
-def compiled_step(training: Training, parallel: Parallel, feed: Feed) -> Compiled:
-  """Returns the step `(state, resident rows, batch or positions, scalars) -> (state, metrics)`."""
-  step, rows = TrainStep(training, parallel), feed.rows
-  return parallel.compile(
-    lambda state, resident, batch, scalars: step(state, rows(resident, batch), scalars),
-    (REPLICATED, REPLICATED, BATCH, REPLICATED),
-    (REPLICATED, REPLICATED),
-    donate=(0,),
-  )
+def compiled_step(training: Training, parallel: Parallel) -> Compiled:
+  """Returns the step `(state, batch, scalars) -> (state, metrics)`."""
+  step = TrainStep(training, parallel)
+  kinds = (REPLICATED, BATCH, REPLICATED)
+  return parallel.compile(step, kinds, (REPLICATED, REPLICATED), donate=(0,))
 
 
 @dataclasses.dataclass
@@ -204,16 +200,16 @@ class _Run:
     """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
-    take_step = compiled_step(training, self.parallel, feed)
+    take_step = compiled_step(training, self.parallel)
     scalars_at = jax.jit(functools.partial(StepScalars.at, training))
     state = self.parallel.replicate(state)
     with (
       StopRequest(self.parallel.share[1]) as stop,
       Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
-      for step, batch in enumerate(feed.steps(begin), begin + 1):
+      for step, batch in enumerate(feed.batches(begin), begin + 1):
         scalars = self.parallel.replicate(scalars_at(np.int32(step - 1)))
-        state, metrics = take_step(state, feed.resident, batch, scalars)
+        state, metrics = take_step(state, batch, scalars)
         self.meter.add(step, metrics)
         progress.advance(size)
         self._log(step)

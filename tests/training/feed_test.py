@@ -48,8 +48,8 @@ def test_the_weights_are_the_same_by_every_way(make, run, eight_bit, kind, tmp_p
   model, images = TinyNet(parallel.axis_name), eight_bit.images.astype(np.float32) / np.float32(255)
   resident, read = make(model=model), make(model=model, resident_bytes=0)
   floats = make(dataclasses.replace(eight_bit, images=images), model, resident_bytes=0)
-  assert open_feed(resident, parallel, 0).resident
-  assert not open_feed(read, parallel, 0).resident
+  assert open_feed(resident, parallel, 0).is_resident
+  assert not open_feed(read, parallel, 0).is_resident
   weights = run(resident, tmp_path / 'resident', parallel)
   assert_same(run(read, tmp_path / 'read', parallel), weights)
   assert_same(run(floats, tmp_path / 'floats', parallel), weights)
@@ -63,13 +63,13 @@ def test_resident_rows_are_checked_once_and_by_name(make, eight_bit):
 @pytest.mark.parametrize(('settings', 'begin'), [({'resident_bytes': 2 * 96 * 108}, 0), ({}, 4)])
 def test_rows_are_read_where_they_are_too_many_or_less_than_an_epoch_is_left(make, settings, begin):
   """Two host devices hold a copy each of 96 · 108 bytes of images, and of the labels."""
-  assert not _opened(make(**settings), begin).resident
+  assert not _opened(make(**settings), begin).is_resident
 
 
 @pytest.mark.parametrize('settings', [{}, {'resident_bytes': 0}])
 def test_a_feed_ends_with_the_training_and_begins_anywhere(make, eight_bit, settings):
   feed = _opened(make(**settings))
-  rows = [feed.rows(feed.resident, batch)['example_id'] for batch in feed.steps(2)]
+  rows = [batch['example_id'] for batch in feed.batches(2)]
   batches = itertools.islice(eight_bit.training_batches(36, 0, 2), 4)
   np.testing.assert_array_equal(rows, [batch['example_id'] for batch in batches])
 
@@ -79,9 +79,8 @@ def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eigh
   for resident_bytes in (2**30, 0):
     task = make(resident_bytes=resident_bytes)
     feed = _opened(dataclasses.replace(task, sampler=order))
-    assert bool(feed.resident) == bool(resident_bytes)
-    for step, batch in enumerate(feed.steps(0)):
-      shown = feed.rows(feed.resident, batch)
+    assert feed.is_resident == bool(resident_bytes)
+    for step, shown in enumerate(feed.batches(0)):
       span = 36 * step, 36 * (step + 1)
       np.testing.assert_array_equal(shown['example_id'], order.positions(*span))
       np.testing.assert_array_equal(shown['group'], order.columns(*span)['group'])

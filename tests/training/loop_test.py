@@ -5,6 +5,8 @@ import os
 import signal
 from unittest import mock
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,21 +36,22 @@ DEVICE_NUMBER = jnp.float32(1)
   ({'learning_rate': 0.01, 'steps': 9}, 0),
   ({'schedule': 'plateau', 'stem_epochs': 1.0, 'lookahead': 2}, 3),
 )
-def test_seeds_rates_and_lengths_share_one_program(make_task, settings, seed):
-  """A further seed or rate compiles nothing; what the step reads of them is an argument."""
+def test_seeds_rates_lengths_and_data_share_one_program(make_task, rows, settings, seed):
+  """A further seed, rate or data set compiles nothing: the step takes them as arguments."""
   parallel = MeshParallel(jax.devices()[:1])
 
   def program(task):
-    feed = open_feed(task, parallel, 0)
-    batch, scalars = next(feed.steps(0)), StepScalars.at(task, 0)
-    step = compiled_step(task, parallel, feed)
-    return step.lower(task.state_shapes(), feed.resident, batch, scalars).as_text()
+    batch, scalars = next(open_feed(task, parallel, 0).batches(0)), StepScalars.at(task, 0)
+    return compiled_step(task, parallel).lower(task.state_shapes(), batch, scalars).as_text()
 
   shared = {k: v for k, v in settings.items() if k not in ('learning_rate', 'steps')}
   pipeline = Pipeline(Policy.of(gaussian={}), PGD(epsilon=0.1, steps=1))
   first = program(make_task(None, {'pipeline': pipeline}, **shared))
   other = make_task(None, {'pipeline': pipeline, 'seed': seed}, **settings)
   assert program(other) == first
+  fewer = dataclasses.replace(rows, images=rows.images[:40], labels=rows.labels[:40])
+  on_fewer = {'pipeline': pipeline, 'rows': fewer}
+  assert program(make_task(None, on_fewer, resident_bytes=2**30, **shared)) == first
 
 
 def test_it_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_path):
