@@ -1,11 +1,10 @@
 """The training loop on a separable problem, how it is stopped, and the means that it logs."""
 
+import dataclasses
 import json
 import os
 import signal
 from unittest import mock
-
-import dataclasses
 
 import jax
 import jax.numpy as jnp
