@@ -31,17 +31,15 @@ python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
   The same network among all 1000 classes and among those of the data, side by side.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, one_on_digits
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'own' or 'both_ways'."""
-  return choose(variant, digits, own, both_ways)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: a small CNN trained on MNIST digits."""
-  return one_on_digits('accuracy')
+  config = default_config('accuracy')
+  train_small_networks(config)
+  return config
 
 
 def own() -> ConfigDict:
@@ -56,3 +54,6 @@ def both_ways() -> ConfigDict:
     classifier.name = 'clip_vit_b32_quickgelu'
   config.classifiers.among_own.label_space = 'data'
   return config
+
+
+get_config = variants(digits, own, both_ways)

@@ -15,21 +15,20 @@ python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose
   names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, one_on_digits
-
-STUDY = 'accuracy_by_factor'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'own'."""
-  return choose(variant, digits, own)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: a small CNN trained on MNIST digits."""
-  return one_on_digits(STUDY)
+  config = default_config('accuracy_by_factor')
+  train_small_networks(config)
+  return config
 
 
 def own() -> ConfigDict:
   """Any classifier and data, which the user names."""
-  return default_config(STUDY)
+  return default_config('accuracy_by_factor')
+
+
+get_config = variants(digits, own)

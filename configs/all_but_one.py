@@ -19,14 +19,8 @@ python main.py --config=configs/all_but_one.py:fog --workdir=/tmp/all_but_one_fo
   checkpoints/ of all parts into one workdir, and :cifar10 goes on from them.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  check_variant,
-  default_config,
-  read_cifar10,
-  train_airbench,
-  train_small_networks,
-)
+from robustness.config.defaults import ConfigDict, check_variant, default_config
+from robustness.config.trainings import read_cifar10, train_airbench, train_small_networks
 
 CORRUPTIONS = (
   *('brightness', 'contrast', 'defocus_blur', 'elastic_transform', 'fog', 'gaussian_blur'),
@@ -46,7 +40,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: small CNNs on MNIST digits, two corruptions and two severities."""
-  config = _config(('contrast', 'impulse_noise'), (1, 5))
+  config = _network_by_corruption(('contrast', 'impulse_noise'), (1, 5))
   train_small_networks(config, epochs=2.0)
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'crop')
@@ -56,7 +50,7 @@ def digits() -> ConfigDict:
 
 def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   """airbench94 on all of CIFAR-10."""
-  config = _config(corruptions, (1, 2, 3, 4, 5))
+  config = _network_by_corruption(corruptions, (1, 2, 3, 4, 5))
   train_airbench(config)
   read_cifar10(config, num_images=2000)
   config.study.protocol = 'as_released'
@@ -67,7 +61,7 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   return config
 
 
-def _config(corruptions: tuple[str, ...], severities: tuple[int, ...]) -> ConfigDict:
+def _network_by_corruption(corruptions: tuple[str, ...], severities: tuple[int, ...]) -> ConfigDict:
   """A network for each corruption and severity, named after them."""
   cells = [(name, severity) for name in corruptions for severity in severities]
   config = default_config('all_but_one', tuple(f'{name}_{severity}' for name, severity in cells))

@@ -33,26 +33,13 @@ python main.py --config=configs/attack_error.py:autoattack_cifar10 --workdir=/tm
   Adversarial training: --config.classifier.train=True --config.classifier.attack.name=pgd.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  on_cifar10,
-  recipes,
-  train_small_networks,
-)
-
-STUDY = 'attack_error'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'autoattack_cifar10' or 'cifar10', with labels after commas."""
-  return choose(variant, digits, cifar10, autoattack_cifar10, labelled=cifar10)
+from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
+from robustness.config.trainings import read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits, one trained adversarially."""
-  config = default_config(STUDY, labels=('natural', 'adversarial'))
+  config = default_config('attack_error', labels=('natural', 'adversarial'))
   config.study.attacks = ('pgd', 'fgsm')
   config.study.epsilon = 0.1
   config.study.epsilons = (0.05,)
@@ -67,8 +54,10 @@ def digits() -> ConfigDict:
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """One network, or several, on 1000 CIFAR-10 test images, the field's usual attack."""
-  config = on_cifar10(STUDY, labels=labels)
-  for classifier in recipes(config):
+  config = default_config('attack_error', labels)
+  read_cifar10(config)
+  for classifier in sections_of_classifiers(config):
+    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
   if 'adversarial' in labels:
     config.classifiers.adversarial.attack.name = 'pgd'
@@ -81,3 +70,6 @@ def autoattack_cifar10() -> ConfigDict:
   config.study.attacks = ('auto_attack',)
   config.data.num_images = 100
   return config
+
+
+get_config = variants(digits, cifar10, autoattack_cifar10, labelled=cifar10)

@@ -17,25 +17,24 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
-
-STUDY = 'band_noise'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
-  return choose(variant, digits, cifar10, labelled=cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return two_on_digits(STUDY)
+  config = default_config('band_noise', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  return config
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
   """Networks on CIFAR-10, as in figure 5."""
-  config = on_cifar10(STUDY, labels=labels)
+  config = default_config('band_noise', labels)
+  read_cifar10(config)
   for classifier in config.classifiers.values():
+    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
     classifier.augment.gaussian.sigma = 0.1
   if 'gaussian' in labels:
@@ -45,3 +44,6 @@ def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
   config.training.epochs = 200.0
   config.training.batch_size = 128
   return config
+
+
+get_config = variants(digits, cifar10, labelled=cifar10)

@@ -25,13 +25,8 @@ python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_image
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_battery,
-  read_cifar10,
-  train_natural_and_gaussian,
-)
+from robustness.config.defaults import ConfigDict, default_battery, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 TASKS = {
   'clean': 'accuracy',
@@ -56,27 +51,23 @@ ON_THE_SAME_IMAGES = (
 CORRUPTED = ('corruptions', 'calibration', 'c_bar')
 
 
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  return choose(variant, digits, cifar10, imagenet)
-
-
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = _config(('natural', 'gaussian'))
+  config = _all_tasks(('natural', 'gaussian'))
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
   config.battery.heat_map.study.norm = 8.0
   config.battery.heat_map.data.num_images = 100
   config.battery.attack.study.epsilon = 0.1
   config.battery.neighbors.data.source = 'made_clips'
-  train_natural_and_gaussian(config, epochs=6.0)
+  train_small_networks(config, epochs=6.0)
+  add_gaussian_noise(config.classifiers.gaussian)
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  config = _config()
+  config = _all_tasks()
   read_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
   config.classifier.name = 'resnet20'
@@ -85,7 +76,7 @@ def cifar10() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
-  config = _config()
+  config = _all_tasks()
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'
   for task in CORRUPTED:
@@ -101,7 +92,7 @@ def imagenet() -> ConfigDict:
   return config
 
 
-def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
+def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
   """All tasks; those on images of `config.data` run."""
   config = default_battery(TASKS, labels)
   config.battery.tasks = ON_THE_SAME_IMAGES
@@ -109,3 +100,6 @@ def _config(labels: tuple[str, ...] = ()) -> ConfigDict:
   config.battery.scenes.data.source = 'scenes'
   config.battery.neighbors.data.source = 'video_neighbors'
   return config
+
+
+get_config = variants(digits, cifar10, imagenet)

@@ -19,27 +19,30 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
   bands), from its records: no classifier, no images. --config.task chooses the task of a battery.
 """
 
-from robustness.config.defaults import ConfigDict, choose, nested, on_cifar10, two_on_digits
-
-STUDY = 'calibration'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'workdir'."""
-  return choose(variant, digits, cifar10, workdir)
+from robustness.config.defaults import ConfigDict, default_config, nested, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return two_on_digits(STUDY)
+  config = default_config('calibration', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
-  return on_cifar10(STUDY)
+  config = default_config('calibration')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
 
 
 def workdir() -> ConfigDict:
   """Every view of a finished workdir."""
-  study = {'name': STUDY, 'bins': 15, 'resamples': 1000, 'confidence': 0.95}
+  study = {'name': 'calibration', 'bins': 15, 'resamples': 1000, 'confidence': 0.95}
   return nested({'study': study, 'predictions': '', 'task': '', 'seed': 0})
+
+
+get_config = variants(digits, cifar10, workdir)

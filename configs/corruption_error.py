@@ -79,43 +79,43 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   --config.study.failure_share=.5 the severity at which accuracy falls below half of clean accuracy.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10, two_on_digits
-
-STUDY = 'corruption_error'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant; their names are those of the functions below."""
-  stored = cifar10_c, imagenet_c, imagenet_3dcc, laion_c, robustbench
-  return choose(variant, digits, cifar10, adapted, *stored, imagenet)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = two_on_digits(STUDY)
+  config = default_config('corruption_error', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
   config.study.top_k = 2
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = on_cifar10(STUDY)
+  config = default_config('corruption_error')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
   config.study.corruptions = ('fourier_cifar',)
   return config
 
 
 def adapted() -> ConfigDict:
   """One network as it was trained, and adapting, on CIFAR-10 under the official 15 corruptions."""
-  config = on_cifar10(STUDY, 2000, labels=('source', 'statistics', 'tent'))
+  config = default_config('corruption_error', labels=('source', 'statistics', 'tent'))
+  read_cifar10(config, num_images=2000)
   config.study.severities = (5,)
-  for label in ('statistics', 'tent'):
-    config.classifiers[label].adaptation.name = label
+  for classifier in config.classifiers.values():
+    classifier.name = 'resnet20'
+  config.classifiers.statistics.adaptation.name = 'statistics'
+  config.classifiers.tent.adaptation.name = 'tent'
   return config
 
 
 def cifar10_c() -> ConfigDict:
   """One network on the stored images of CIFAR-10-C, the official 15 corruptions."""
-  config = default_config(STUDY)
+  config = default_config('corruption_error')
   config.study.source = 'stored'
   config.data.source = 'cifar10_c'
   config.data.name = 'cifar10'
@@ -125,7 +125,7 @@ def cifar10_c() -> ConfigDict:
 
 def imagenet_c() -> ConfigDict:
   """EfficientNet-Lite0 on the stored images of ImageNet-C, the official 15, against AlexNet."""
-  config = default_config(STUDY)
+  config = default_config('corruption_error')
   config.study.source = 'stored'
   config.study.baseline = 'alexnet'
   config.data.source = 'imagenet_c'
@@ -162,9 +162,14 @@ def robustbench() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures under the official 15, against AlexNet."""
-  config = default_config(STUDY)
+  config = default_config('corruption_error')
   config.study.constants = 224
   config.study.baseline = 'alexnet'
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
   return config
+
+
+get_config = variants(
+  *(digits, cifar10, adapted, cifar10_c, imagenet_c, imagenet_3dcc, laion_c, robustbench, imagenet)
+)

@@ -21,26 +21,20 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
     --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, read_cifar10
-
-STUDY = 'corruption_spectrum'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  return choose(variant, digits, cifar10, imagenet)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10
 
 
 def digits() -> ConfigDict:
   """The default: MNIST digits."""
-  config = default_config(STUDY)
+  config = default_config('corruption_spectrum')
   config.data.num_images = 200
   return config
 
 
 def cifar10() -> ConfigDict:
   """1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = default_config(STUDY)
+  config = default_config('corruption_spectrum')
   config.study.corruptions = ('fourier_cifar',)
   read_cifar10(config)
   return config
@@ -48,9 +42,12 @@ def cifar10() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """20 ImageNet pictures, resized and cropped to 224 × 224."""
-  config = default_config(STUDY)
+  config = default_config('corruption_spectrum')
   config.study.constants = 224
   config.data.source = 'foolbox'
   config.data.resize = 256
   config.data.crop = 224
   return config
+
+
+get_config = variants(digits, cifar10, imagenet)

@@ -13,21 +13,23 @@ python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spect
   --config.study.of_layers=stage1/block0,stage1/block1.
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, one_on_digits
-
-STUDY = 'feature_spectrum'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
-  return one_on_digits(STUDY)
+  config = default_config('feature_spectrum')
+  train_small_networks(config)
+  return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 500 CIFAR-10 test images."""
-  return on_cifar10(STUDY, 500)
+  config = default_config('feature_spectrum')
+  read_cifar10(config, num_images=500)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

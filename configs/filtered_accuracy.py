@@ -29,23 +29,13 @@ python main.py --config=configs/filtered_accuracy.py:imagenet_trained \
   trainings of 90 epochs, an estimated 10 hours each at 3000 images a second. Not run.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  on_cifar10,
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import (
   read_cifar10,
   train_airbench,
   train_on_imagenet,
   train_small_networks,
 )
-
-STUDY = 'filtered_accuracy'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant; their names are those of the functions below."""
-  return choose(variant, digits, cifar10, cifar10_trained, imagenet_trained)
 
 
 def digits() -> ConfigDict:
@@ -57,15 +47,16 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on filtered CIFAR-10 test images."""
-  return on_cifar10(STUDY)
+  config = default_config('filtered_accuracy')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
 
 
 def cifar10_trained() -> ConfigDict:
   """Networks trained behind filters on all of CIFAR-10, as in the paper's figure 1."""
   config = _behind_filters(low_pass=(3, 7, 15), high_pass=(31, 27, 21))
-  train_airbench(config)
-  for classifier in config.classifiers.values():
-    classifier.name = 'airbench94_half'
+  train_airbench(config, 'airbench94_half')
   read_cifar10(config)
   return config
 
@@ -73,8 +64,6 @@ def cifar10_trained() -> ConfigDict:
 def imagenet_trained() -> ConfigDict:
   """ResNet-50 trained behind filters on ImageNet."""
   config = _behind_filters(low_pass=(7, 23, 45), high_pass=(223, 209, 179))
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip',)
   train_on_imagenet(config)
   config.data.num_images = 0
   return config
@@ -84,8 +73,11 @@ def _behind_filters(low_pass: tuple[int, ...], high_pass: tuple[int, ...]) -> Co
   """A classifier on whole images, and one behind each filter, by its bandwidth."""
   filters = [('low_pass', b) for b in low_pass] + [('high_pass', b) for b in high_pass]
   labels = ('natural', *(f'{kind}_{bandwidth}' for kind, bandwidth in filters))
-  config = default_config(STUDY, labels)
+  config = default_config('filtered_accuracy', labels)
   for label, (kind, bandwidth) in zip(labels[1:], filters, strict=True):
     config.classifiers[label].input_filter.name = kind
     config.classifiers[label].input_filter[kind].bandwidth = bandwidth
   return config
+
+
+get_config = variants(digits, cifar10, cifar10_trained, imagenet_trained)

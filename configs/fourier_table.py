@@ -52,11 +52,8 @@ python main.py --config=configs/fourier_table.py:imagenet,natural,gaussian \
 Every variant takes recipes after commas: :cifar10,natural,gaussian,adversarial trains these three.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  check_variant,
-  choose,
-  default_battery,
+from robustness.config.defaults import ConfigDict, check_variant, default_battery, variants
+from robustness.config.trainings import (
   read_cifar10,
   take_two_steps,
   train_airbench,
@@ -79,7 +76,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
   """Returns the variant; their names are those of the functions below. After commas, as in
   'cifar10,natural,adversarial', stand the recipes, if not all."""
   name, *recipes = variant.split(',')
-  config = choose(name, digits, cifar10, cifar10_half, cifar10_c, full, imagenet)
+  config = variants(digits, cifar10, cifar10_half, cifar10_c, full, imagenet)(name)
   for recipe in recipes:
     check_variant(recipe, config.classifiers)
   with config.classifiers.unlocked():
@@ -90,7 +87,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
-  config = _config('small_cnn', RECIPES[:-1], sigma=0.4, low_pass=9, high_pass=27)
+  config = _recipes('small_cnn', RECIPES[:-1], sigma=0.4, low_pass=9, high_pass=27)
   config.battery.tasks = TABLES
   config.data.num_images = 200
   for task in ('errors', 'tradeoff'):
@@ -109,12 +106,27 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """airbench94 on all of CIFAR-10, 2000 test images."""
-  return _airbench('airbench94')
+  config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
+  train_airbench(config)
+  read_cifar10(config, num_images=2000)
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.protocol = 'as_released'
+  config.battery.heat_maps.study.norm = 4.0
+  config.battery.heat_maps.data.num_images = 500
+  config.battery.band_noise.data.num_images = 1000
+  config.battery.attacks.data.num_images = 500
+  for label in ('gaussian', 'fog_noise'):
+    config.classifiers[label].augment.policy = ('alternating_flip', 'crop', label)
+  config.classifiers.auto_augment.augment.policy = ('auto_augment', 'crop', 'alternating_flip')
+  take_two_steps(config.classifiers.adversarial)
+  return config
 
 
 def cifar10_half() -> ConfigDict:
   """Half the network's width and half the epochs."""
-  config = _airbench('airbench94_half')
+  config = cifar10()
+  for classifier in config.classifiers.values():
+    classifier.name = 'airbench94_half'
   config.training.epochs = 6.0
   return config
 
@@ -133,11 +145,15 @@ def cifar10_c() -> ConfigDict:
 
 def full() -> ConfigDict:
   """WRN-28-10, 200 epochs (the paper states none) in bfloat16, all test images."""
-  config = _cifar10('wide_resnet_28_10')
-  _make_as_released(config)
+  config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
+  read_cifar10(config, num_images=0)
+  for task in ('errors', 'tradeoff'):
+    config.battery[task].study.protocol = 'as_released'
+  config.battery.heat_maps.study.norm = 4.0
   config.battery.heat_maps.data.num_images = 1000
   config.classifiers.adversarial.attack.pgd.steps = 7
   config.training.epochs = 200.0
+  config.training.weight_decay = 5e-4
   config.training.precision = 'bfloat16'
   config.training.checkpoint_every_steps = 1000
   return config
@@ -146,7 +162,7 @@ def full() -> ConfigDict:
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet, without adversarial training, as in table 4."""
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
-  config = _config('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
+  config = _recipes('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
   config.battery.tasks = TABLES
   config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
@@ -161,38 +177,7 @@ def imagenet() -> ConfigDict:
   return config
 
 
-def _airbench(network: str) -> ConfigDict:
-  """All tasks on CIFAR-10, with networks trained as airbench94 is."""
-  config = _cifar10(network)
-  train_airbench(config, network)
-  config.data.num_images = 2000
-  _make_as_released(config)
-  config.battery.heat_maps.data.num_images = 500
-  config.battery.band_noise.data.num_images = 1000
-  config.battery.attacks.data.num_images = 500
-  for label in ('gaussian', 'fog_noise'):
-    config.classifiers[label].augment.policy = ('alternating_flip', 'crop', label)
-  config.classifiers.auto_augment.augment.policy = ('auto_augment', 'crop', 'alternating_flip')
-  take_two_steps(config.classifiers.adversarial)
-  return config
-
-
-def _make_as_released(config: ConfigDict) -> None:
-  """Has corrupted images made as the released files were."""
-  for task in ('errors', 'tradeoff'):
-    config.battery[task].study.protocol = 'as_released'
-
-
-def _cifar10(network: str) -> ConfigDict:
-  """The paper's recipes on CIFAR-10."""
-  config = _config(network, CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  read_cifar10(config, num_images=0)
-  config.battery.heat_maps.study.norm = 4.0
-  config.training.weight_decay = 5e-4
-  return config
-
-
-def _config(
+def _recipes(
   network: str, labels: tuple[str, ...], sigma: float, low_pass: int, high_pass: int
 ) -> ConfigDict:
   """All tasks, and recipes for one network: flip and crop always, and what sets each apart.

@@ -14,21 +14,24 @@ python main.py --config=configs/frequency_shortcuts.py:cifar10 --workdir=/tmp/sh
   published ResNet-20 for .96 of deer; through the cat's set it takes .88 of all others for cats.
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
-
-STUDY = 'frequency_shortcuts'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return two_on_digits(STUDY)
+  config = default_config('frequency_shortcuts', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  return config
 
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10."""
-  return on_cifar10(STUDY)
+  config = default_config('frequency_shortcuts')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

@@ -20,25 +20,22 @@ python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
   --config.shifted are counted as known (full-spectrum).
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, nested, on_cifar10
+from robustness.config.defaults import ConfigDict, default_config, nested, variants
+from robustness.config.trainings import read_cifar10
 from robustness.evaluation import study
-
-STUDY = 'ood_scores'
-
-
-def get_config(variant: str = 'cifar10') -> ConfigDict:
-  """Returns the variant 'cifar10', 'unknown' or 'workdirs'."""
-  return choose(variant, cifar10, unknown, workdirs)
 
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images."""
-  return on_cifar10(STUDY, 2000)
+  config = default_config('ood_scores')
+  read_cifar10(config, num_images=2000)
+  config.classifier.name = 'resnet20'
+  return config
 
 
 def unknown() -> ConfigDict:
   """The same network on images of a folder."""
-  config = default_config(STUDY)
+  config = default_config('ood_scores')
   config.data.source = 'folder'
   config.data.known_classes = False
   config.data.resize = 32
@@ -51,7 +48,7 @@ def workdirs() -> ConfigDict:
   """Finished workdirs of the others."""
   return nested(
     {
-      'study': study.default_section(STUDY),
+      'study': study.default_section('ood_scores'),
       'predictions': '',
       'out_of_distribution': (),
       'shifted': (),
@@ -60,3 +57,6 @@ def workdirs() -> ConfigDict:
       'seed': 0,
     }
   )
+
+
+get_config = variants(cifar10, unknown, workdirs)

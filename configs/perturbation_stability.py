@@ -16,19 +16,12 @@ python main.py --config=configs/perturbation_stability.py:cifar10_p --workdir=/t
 Perturbations of the folder that are not wanted are read too: keep those in another folder.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
-
-STUDY = 'perturbation_stability'
-
-
-def get_config(variant: str = 'imagenet_p') -> ConfigDict:
-  """Returns the variant 'imagenet_p' or 'cifar10_p'."""
-  return choose(variant, imagenet_p, cifar10_p)
+from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def imagenet_p() -> ConfigDict:
   """The default: EfficientNet-Lite0 on ImageNet-P, against AlexNet."""
-  config = default_config(STUDY)
+  config = default_config('perturbation_stability')
   config.study.baseline = 'alexnet'
   config.data.source = 'imagenet_p'
   config.classifier.name = 'efficientnet_lite0'
@@ -37,9 +30,12 @@ def imagenet_p() -> ConfigDict:
 
 def cifar10_p() -> ConfigDict:
   """One network on CIFAR-10-P."""
-  config = default_config(STUDY)
+  config = default_config('perturbation_stability')
   config.study.perturbations = ('cifar10_p',)
   config.data.source = 'cifar10_p'
   config.data.name = 'cifar10'
   config.classifier.name = 'resnet20'
   return config
+
+
+get_config = variants(imagenet_p, cifar10_p)

@@ -19,14 +19,9 @@ python main.py --config=configs/probe.py:own --workdir=/tmp/probe_dinov2 \
   images, their mean that over seeds.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, default_config, variants
 
 PROBES = ('linear', 'knn', 'prototype')
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'own'."""
-  return choose(variant, digits, own)
 
 
 def digits() -> ConfigDict:
@@ -46,3 +41,6 @@ def own() -> ConfigDict:
   config = default_config('corruption_error', ('linear',))
   config.classifiers.linear.probe.name = 'linear'
   return config
+
+
+get_config = variants(digits, own)

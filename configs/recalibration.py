@@ -13,21 +13,23 @@ python main.py --config=configs/recalibration.py:cifar10 --workdir=/tmp/recalibr
   1000 CIFAR-10 test images by TFDS, half of them held out. docs/calibration.md says what each is.
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, one_on_digits
-
-STUDY = 'recalibration'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10'."""
-  return choose(variant, digits, cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: a small CNN on MNIST digits."""
-  return one_on_digits(STUDY)
+  config = default_config('recalibration')
+  train_small_networks(config)
+  return config
 
 
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
-  return on_cifar10(STUDY)
+  config = default_config('recalibration')
+  read_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

@@ -35,10 +35,8 @@ python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_
   corruptions at severity 3, and the lowest frequencies (docs/fine_tuning.md).
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_battery,
+from robustness.config.defaults import ConfigDict, default_battery, variants
+from robustness.config.trainings import (
   read_cifar10,
   take_two_steps,
   train_airbench,
@@ -54,11 +52,6 @@ TASKS = {
 RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
 IN_FOURIER = ('natural', 'gaussian', 'augmix', 'afa', 'apr_p', 'apr_s', 'prime')
 FINE_TUNED = ('plain', 'gaussian', 'augmix')
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10', 'fourier' or 'folder'."""
-  return choose(variant, digits, cifar10, fourier, folder)
 
 
 def digits() -> ConfigDict:
@@ -158,3 +151,6 @@ def _add_recipes(config: ConfigDict) -> None:
     config.classifiers[label].augment.policy = (*shared, label)
   config.classifiers.augmix.objective.name = 'jsd'
   config.classifiers.adversarial.attack.name = 'pgd'
+
+
+get_config = variants(digits, cifar10, fourier, folder)

@@ -13,26 +13,22 @@ python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_m
   ImageNet's validation images by TFDS, 2571 of them: mCE by AlexNet's errors to ± .025.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config, on_cifar10
-
-STUDY = 'sampled_mce'
-
-
-def get_config(variant: str = 'cifar10') -> ConfigDict:
-  """Returns the variant 'cifar10' or 'imagenet'."""
-  return choose(variant, cifar10, imagenet)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10
 
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images, made as CIFAR-10-C was."""
-  config = on_cifar10(STUDY, 2457)
+  config = default_config('sampled_mce')
+  read_cifar10(config, num_images=2457)
+  config.classifier.name = 'resnet20'
   config.study.protocol = 'as_released'
   return config
 
 
 def imagenet() -> ConfigDict:
   """One network on ImageNet's validation images, made as ImageNet-C was."""
-  config = default_config(STUDY)
+  config = default_config('sampled_mce')
   config.data.source = 'tfds'
   config.data.name = 'imagenet2012'
   config.data.split = 'validation'
@@ -46,3 +42,6 @@ def imagenet() -> ConfigDict:
   config.study.mce_half_width = 0.025
   config.classifier.name = 'resnet50'
   return config
+
+
+get_config = variants(cifar10, imagenet)

@@ -21,19 +21,12 @@ python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_rel
   unpacks: --config.data.path=area --config.data.metadata=object_size/metadata.csv without a name.
 """
 
-from robustness.config.defaults import ConfigDict, choose, default_config
-
-STUDY = 'si_score'
-
-
-def get_config(variant: str = 'drawn') -> ConfigDict:
-  """Returns the variant 'drawn', 'folder' or 'released'."""
-  return choose(variant, drawn, folder, released)
+from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def drawn() -> ConfigDict:
   """The default: drawn objects on drawn grounds."""
-  config = default_config(STUDY)
+  config = default_config('si_score')
   config.data.source = 'drawn_scenes'
   config.classifier.name = 'efficientnet_lite0'
   config.batch_size = 20
@@ -55,3 +48,6 @@ def released() -> ConfigDict:
   config.study.stored = True
   config.batch_size = 0
   return config
+
+
+get_config = variants(drawn, folder, released)

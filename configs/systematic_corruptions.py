@@ -56,33 +56,25 @@ files or in memory. :imagenet+methods and :imagenet_finetuned+methods read class
 
 import copy
 
-from robustness.config.defaults import (
-  ConfigDict,
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import (
   add_methods,
-  choose_with_methods,
-  default_config,
   finetune_resnet50,
   read_cifar10,
-  train_flipped_on_imagenet,
-  train_half_airbench,
+  train_airbench,
+  train_on_imagenet,
   train_selectively,
   train_small_networks,
 )
 
-STUDY, LABELS = 'systematic', ('clean', 'erm')
+LABELS = 'clean', 'erm'
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
 SEEDS = (0, 1, 2)
 
 
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant; their names are those of the functions below."""
-  known = digits, methods, cifar10, cifar10_finetuned, imagenet, imagenet_finetuned
-  return choose_with_methods(variant, *known)
-
-
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  config = default_config(STUDY, LABELS)
+  config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ENVIRONMENTS)
   return config
@@ -101,9 +93,12 @@ def methods() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 at half its width on CIFAR-10."""
-  config = default_config(STUDY, LABELS)
-  train_half_airbench(config)
+  """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
+  config = default_config('systematic', LABELS)
+  read_cifar10(config)
+  train_airbench(config, 'airbench94_half')
+  for classifier in config.classifiers.values():
+    classifier.augment.policy = ('flip', 'crop')
   train_selectively(config, ENVIRONMENTS)
   config.seeds = SEEDS
   return config
@@ -111,7 +106,7 @@ def cifar10() -> ConfigDict:
 
 def cifar10_finetuned() -> ConfigDict:
   """airbench94 with given weights, fine-tuned on CIFAR-10; b is that of clean fine-tuning."""
-  config = default_config(STUDY, LABELS)
+  config = default_config('systematic', LABELS)
   read_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
     classifier.name = 'airbench94'
@@ -130,8 +125,8 @@ def cifar10_finetuned() -> ConfigDict:
 
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet."""
-  config = default_config(STUDY, LABELS)
-  train_flipped_on_imagenet(config)
+  config = default_config('systematic', LABELS)
+  train_on_imagenet(config)
   train_selectively(config, ENVIRONMENTS)
   return config
 
@@ -141,3 +136,9 @@ def imagenet_finetuned() -> ConfigDict:
   config = imagenet()
   finetune_resnet50(config)
   return config
+
+
+get_config = variants(
+  *(digits, methods, cifar10, cifar10_finetuned, imagenet, imagenet_finetuned),
+  added={'methods': add_methods},
+)

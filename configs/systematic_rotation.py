@@ -25,49 +25,49 @@ in a batch, Group DRO, IRM and CORAL over environments and mixup within each, be
 `erm`. ImageNet is then read from class folders, as in systematic_corruptions.py.
 """
 
-from collections.abc import Callable
-
-from robustness.config.defaults import (
-  ConfigDict,
-  choose_with_methods,
-  default_config,
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import (
+  add_methods,
   finetune_resnet50,
-  train_flipped_on_imagenet,
-  train_half_airbench,
+  read_cifar10,
+  train_airbench,
+  train_on_imagenet,
   train_selectively,
   train_small_networks,
 )
 
-STUDY = 'systematic'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant; their names are those of the functions below."""
-  return choose_with_methods(variant, digits, cifar10, imagenet, imagenet_finetuned)
-
-
-def _rotated(train: Callable[[ConfigDict], None], classes: int = 5) -> ConfigDict:
-  """A network trained upright, for comparison, and one to which some classes are shown rotated."""
-  config = default_config(STUDY, labels=('upright', 'erm'))
-  train(config)
-  train_selectively(config, ('rotation',))
-  config.data.classes_per_group = classes
-  return config
+LABELS = 'upright', 'erm'
+"""A network trained upright, for comparison, and one to which some classes are shown rotated."""
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return _rotated(train_small_networks)
+  config = default_config('systematic', LABELS)
+  train_small_networks(config)
+  train_selectively(config, ('rotation',))
+  config.data.classes_per_group = 5
+  return config
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 at half its width on CIFAR-10."""
-  return _rotated(train_half_airbench)
+  """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
+  config = default_config('systematic', LABELS)
+  read_cifar10(config)
+  train_airbench(config, 'airbench94_half')
+  for classifier in config.classifiers.values():
+    classifier.augment.policy = ('flip', 'crop')
+  train_selectively(config, ('rotation',))
+  config.data.classes_per_group = 5
+  return config
 
 
 def imagenet() -> ConfigDict:
   """ResNet-50 on ImageNet; half of the classes are shown rotated."""
-  return _rotated(train_flipped_on_imagenet, classes=500)
+  config = default_config('systematic', LABELS)
+  train_on_imagenet(config)
+  train_selectively(config, ('rotation',))
+  config.data.classes_per_group = 500
+  return config
 
 
 def imagenet_finetuned() -> ConfigDict:
@@ -75,3 +75,8 @@ def imagenet_finetuned() -> ConfigDict:
   config = imagenet()
   finetune_resnet50(config)
   return config
+
+
+get_config = variants(
+  *(digits, cifar10, imagenet, imagenet_finetuned), added={'methods': add_methods}
+)

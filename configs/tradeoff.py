@@ -19,23 +19,27 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import ConfigDict, choose, on_cifar10, two_on_digits
-
-STUDY = 'tradeoff'
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits' or 'cifar10', the latter with labels after commas."""
-  return choose(variant, digits, cifar10, labelled=cifar10)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The default: two small CNNs on MNIST digits."""
-  return two_on_digits(STUDY, num_images=500)
+  config = default_config('tradeoff', labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  config.data.num_images = 500
+  return config
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
   """Networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
-  config = on_cifar10(STUDY, labels=labels)
+  config = default_config('tradeoff', labels)
+  read_cifar10(config)
+  for classifier in config.classifiers.values():
+    classifier.name = 'resnet20'
   config.study.corruptions = ('fourier_cifar',)
   return config
+
+
+get_config = variants(digits, cifar10, labelled=cifar10)

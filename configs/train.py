@@ -20,30 +20,22 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
   --config.precision=bfloat16.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  choose,
-  default_config,
-  on_cifar10,
-  one_on_digits,
-  read_cifar10,
-  train_airbench,
-)
-
-
-def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10' or 'cifar10_fast'."""
-  return choose(variant, digits, cifar10, cifar10_fast)
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10, train_airbench, train_small_networks
 
 
 def digits() -> ConfigDict:
   """The small CNN on MNIST digits."""
-  return one_on_digits('accuracy')
+  config = default_config('accuracy')
+  train_small_networks(config)
+  return config
 
 
 def cifar10() -> ConfigDict:
   """A ResNet-20, or another, on CIFAR-10 as the ResNet and Wide ResNet papers train it."""
-  config = on_cifar10('accuracy', num_images=0)
+  config = default_config('accuracy')
+  read_cifar10(config, num_images=0)
+  config.classifier.name = 'resnet20'
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
@@ -59,3 +51,6 @@ def cifar10_fast() -> ConfigDict:
   read_cifar10(config, num_images=0)
   train_airbench(config)
   return config
+
+
+get_config = variants(digits, cifar10, cifar10_fast)

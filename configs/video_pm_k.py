@@ -31,20 +31,13 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
 
 import dataclasses
 
-from robustness.config.defaults import ConfigDict, choose, default_config
+from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.video.rescoring import Rescoring
-
-STUDY = 'video_pm_k'
-
-
-def get_config(variant: str = 'made') -> ConfigDict:
-  """Returns the variant 'made', 'frames' or 'predictions'."""
-  return choose(variant, made, frames, predictions)
 
 
 def made() -> ConfigDict:
   """The default: a small CNN on rendered clips of moving digits."""
-  config = default_config(STUDY)
+  config = default_config('video_pm_k')
   config.study.distances = True
   config.data.source = 'made_clips'
   config.classifier.name = 'small_cnn'
@@ -58,7 +51,7 @@ def made() -> ConfigDict:
 
 def frames() -> ConfigDict:
   """Published ImageNet weights on the frames of neighbor sets."""
-  config = default_config(STUDY)
+  config = default_config('video_pm_k')
   config.data.source = 'video_neighbors'
   config.classifier.name = 'efficientnet_lite0'
   config.classifier.label_space = 'imagenet_vid'
@@ -67,6 +60,9 @@ def frames() -> ConfigDict:
 
 def predictions() -> ConfigDict:
   """Scores in a file, or records of an earlier run."""
-  study = default_config(STUDY).study
+  study = default_config('video_pm_k').study
   defaults = {field.name: field.default for field in dataclasses.fields(Rescoring)}
   return ConfigDict({'study': study, **defaults})
+
+
+get_config = variants(made, frames, predictions)

@@ -27,13 +27,8 @@ python main.py --config=configs/video_training.py:ilsvrc30_finetuned --workdir=/
   finetune_video.py, and measures it on the neighbor sets.
 """
 
-from robustness.config.defaults import (
-  ConfigDict,
-  check_variant,
-  default_config,
-  finetune_on_frames,
-  train_on_imagenet,
-)
+from robustness.config.defaults import ConfigDict, check_variant, default_config
+from robustness.config.trainings import finetune_on_frames, train_on_imagenet
 
 CORRUPTIONS = (
   *('gaussian_noise', 'shot_noise', 'impulse_noise', 'gaussian_blur', 'contrast'),
@@ -56,7 +51,6 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   config = default_config('video_pm_k', labels=(f'resnet50_{label}',))
   train_on_imagenet(config)
   [classifier] = config.classifiers.values()
-  classifier.augment.policy = ('flip',)
   classifier.data.source = 'tfds'
   classifier.data.name = config.data.name
   config.data.source, config.data.name, config.data.split = 'video_neighbors', '', 'test'

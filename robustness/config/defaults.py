@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,200 +42,44 @@ def check_variant(variant: str, known: Iterable[str]) -> None:
     raise UnknownVariantError(variant, known)
 
 
-def choose(
-  variant: str,
-  *variants: Callable[[], ConfigDict],
+def variants(
+  *functions: Callable[[], ConfigDict],
   labelled: Callable[[tuple[str, ...]], ConfigDict] | None = None,
-) -> ConfigDict:
-  """Returns the config of the variant after the colon of `--config=FILE:variant`: what the function
-  of this name returns; all are named if there is none. The function `labelled` is given the labels
-  of classifiers that follow its name after commas, as in 'cifar10,natural,mine'."""
-  name, *labels = variant.split(',')
-  if labelled and name == labelled.__name__ and labels and all(labels):
-    return labelled(tuple(labels))
-  known = {function.__name__: function for function in variants}
-  check_variant(variant, known)
-  return known[variant]()
+  added: Mapping[str, Callable[[ConfigDict], None]] | None = None,
+) -> Callable[..., ConfigDict]:
+  """Returns the function `get_config` of a config file with variants.
 
+  It takes what follows the colon of `--config=FILE:VARIANT`: the name of one of the functions, the
+  first by default, and returns the config that this function returns.
 
-def recipes(config: ConfigDict) -> list[ConfigDict]:
-  """Returns the sections of all classifiers of a config, or of its only one."""
-  several = config.get('classifiers')
-  return [*several.values()] if several else [config.classifier]
-
-
-def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Has every classifier of a config trained as a small CNN on digits, cropped at random."""
-  for classifier in recipes(config):
-    classifier.name = 'small_cnn'
-    classifier.train = True
-    classifier.augment.policy = ('crop',)
-    classifier.augment.crop.padding = 2
-  config.training.epochs = epochs
-  config.training.checkpoint_every_steps = 100
-
-
-def train_natural_and_gaussian(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Has small CNNs trained, `gaussian` with Gaussian noise of σ = .4 and `natural` without."""
-  train_small_networks(config, epochs)
-  config.classifiers.gaussian.augment.policy = ('crop', 'gaussian')
-  config.classifiers.gaussian.augment.gaussian.sigma = 0.4
-
-
-def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
-  """Has a config read CIFAR-10's test images by TFDS: a random choice of them; 0 takes all."""
-  config.data.source = 'tfds'
-  config.data.name = 'cifar10'
-  config.data.num_images = num_images
-
-
-def train_on_imagenet(config: ConfigDict) -> None:
-  """Has every classifier of a config trained as ResNet-50 is on ImageNet (Goyal et al. 2017).
-
-  90 epochs of 1024 random crops in bfloat16: a rate of .1 for 256 images, reached after 5 epochs
-  and falling as a cosine, weight decay 1e-4. The validation images are resized to 256 and cropped
-  to 224 pixels, and are measured in float32.
+  Args:
+    functions: those of the variants.
+    labelled: the function of a variant that labels of classifiers can follow after commas, as in
+      'cifar10,natural,mine'; it is called with the labels.
+    added: functions that change a config, by the word that can follow a '+', as in
+      'cifar10+methods'.
   """
-  config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.resize = 256
-  config.data.crop = 224
-  for classifier in config.classifiers.values():
-    classifier.train = True
-    classifier.name = 'resnet50'
-    classifier.data.random_crop_area = 0.08
-    classifier.augment.policy = tuple(n for n in classifier.augment.policy if n != 'crop')
-  config.training.epochs = 90.0
-  config.training.batch_size = 1024
-  config.training.learning_rate = 0.4
-  config.training.warmup_epochs = 5.0
-  config.training.weight_decay = 1e-4
-  config.training.checkpoint_every_steps = 1000
-  config.training.precision = 'bfloat16'
+  function_by_name = {function.__name__: function for function in functions}
+
+  def get_config(variant: str = functions[0].__name__) -> ConfigDict:
+    name, *labels = variant.split(',')
+    if labelled and name == labelled.__name__ and labels and all(labels):
+      return labelled(tuple(labels))
+    name, plus, addition = variant.partition('+') if added else (variant, '', '')
+    check_variant(name, function_by_name)
+    config = function_by_name[name]()
+    if added and plus:
+      check_variant(addition, added)
+      added[addition](config)
+    return config
+
+  return get_config
 
 
-def finetune_resnet50(config: ConfigDict) -> None:
-  """Has every ResNet-50 of a config of `train_on_imagenet` begin with torchvision's weights."""
-  for classifier in config.classifiers.values():
-    classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
-  config.training.epochs = 5.0
-  config.training.learning_rate = 0.04
-  config.training.warmup_epochs = 0.5
-
-
-def finetune_on_frames(config: ConfigDict) -> None:
-  """Has every classifier of a config fine-tuned as Shankar et al. do (2021, table 10): batches of
-  32, 10 epochs and a rate that falls on plateaus. Optimizer, momentum and patience, which they do
-  not state, are stochastic gradient descent, .9 and one epoch, without weight decay."""
-  for classifier in recipes(config):
-    classifier.train = True
-  config.training.schedule = 'plateau'
-  config.training.batch_size = 32
-  config.training.epochs = 10.0
-  config.training.nesterov = False
-  config.training.weight_decay = 0.0
-
-
-def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
-  """Has networks trained as airbench94 is on CIFAR-10 (Jordan 2024), rates for the mean loss.
-
-  What is set is `config.training` and, of each classifier, network, flip, crop and objective.
-  """
-  for classifier in recipes(config):
-    classifier.name = network
-    classifier.train = True
-    classifier.augment.policy = ('alternating_flip', 'crop')
-    classifier.augment.crop.padding = 2
-    classifier.augment.crop.border = 'reflect'
-    for objective in classifier.objective.values():
-      if 'label_smoothing' in objective:
-        objective.label_smoothing = 0.2
-  config.training.epochs = 12.0
-  config.training.batch_size = 1000
-  config.training.learning_rate = 1.5
-  config.training.schedule = 'triangular'
-  config.training.momentum = 0.85
-  config.training.weight_decay = 1.33e-3
-  config.training.decay = 'all'
-  config.training.bias_rate = 64.0
-  config.training.stem_epochs = 3.0
-  config.training.lookahead = 5
-  config.training.evaluate_every_epochs = 4.0
-  config.training.checkpoint_every_steps = 50
-
-
-def take_two_steps(classifier: ConfigDict) -> None:
-  """Has adversarial training take two steps of PGD; with one, networks learn to read the label off
-  the perturbation and PGD finds all their errors (docs/records/reproduction.md)."""
-  classifier.attack.pgd.steps = 2
-  classifier.attack.pgd.step_size = 5 / 255
-
-
-def train_half_airbench(config: ConfigDict) -> None:
-  """Has airbench94 at half its width trained on CIFAR-10, for systematic robustness.
-
-  Flips are drawn at random: a batch that balances environments has no epochs to alternate in.
-  """
-  read_cifar10(config)
-  train_airbench(config, 'airbench94_half')
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip', 'crop')
-
-
-def train_flipped_on_imagenet(config: ConfigDict) -> None:
-  """Does what `train_on_imagenet` does, with random crops and flips."""
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip',)
-  train_on_imagenet(config)
-
-
-def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Has `erm`, the second of two classifiers, trained on permitted cells: each environment is shown
-  to one group of classes alone. The first, which is trained as it is, is the baseline."""
-  config.study.environments = environments
-  config.study.baseline, erm = config.classifiers
-  config.data.random_class_groups = len(environments)
-  for classifier in config.classifiers.values():
-    classifier.augment.environment.transforms = environments
-  config.classifiers[erm].augment.policy += ('environment',)
-
-
-def choose_with_methods(variant: str, *variants: Callable[[], ConfigDict]) -> ConfigDict:
-  """Returns what `choose` does; a variant such as 'cifar10+methods' has, beside `erm`, five further
-  ways of training on the permitted cells of systematic robustness: every environment equally often
-  in a batch, Group DRO, IRM and CORAL over environments, and mixup within each of them."""
-  name, plus, further = variant.partition('+')
-  if plus:
-    check_variant(further, ('methods',))
-  config = choose(name, *variants)
-  if plus:
-    add_methods(config)
-  return config
-
-
-def add_methods(config: ConfigDict) -> None:
-  """Adds to the classifier `erm` those of `choose_with_methods`, the same but for the method."""
-  own = config.classifiers
-  for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):
-    with own.unlocked():
-      own[name] = copy.deepcopy(own.erm)
-  for name in ('group_dro', 'irm', 'coral'):
-    own[name].objective.name = name
-    own[name].objective[name].column = 'environment'
-  environments = 1 + config.data.random_class_groups
-  own.balanced.training.balanced = 'environment'
-  own.group_dro.objective.group_dro.groups = environments
-  own.irm.objective.irm.environments = environments
-  own.irm.objective.irm.penalty = 10.0
-  own.irm.objective.irm.anneal_steps = config.training.steps // 4 or 100
-  own.irm.objective.irm.rescale = True
-  own.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
-  own.coral.objective.coral.environments = environments
-  own.coral.objective.coral.pairs = 'same_classes'
-  own.coral.training.balanced = 'environment'  # enough rows of each in a batch
-  own.mixup.augment.policy = (*own.erm.augment.policy, 'mixup')
-  own.mixup.augment.mixup.within = 'environment'
+def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
+  """Returns the sections of all classifiers of a config, or of its single one."""
+  classifiers = config.get('classifiers')
+  return [*classifiers.values()] if classifiers else [config.classifier]
 
 
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
@@ -248,31 +91,6 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   found = study.STUDIES.find(study_name, 'config.study.name')
   shared = _sections(labels, found.needs_classifier)
   return nested({'study': study.default_section(study_name), **shared})
-
-
-def one_on_digits(study: str) -> ConfigDict:
-  """Returns the config of a study of a small CNN that is trained on MNIST digits."""
-  config = default_config(study)
-  train_small_networks(config)
-  return config
-
-
-def two_on_digits(study: str, num_images: int = 0) -> ConfigDict:
-  """Returns the config of a study of two small CNNs, `natural` and `gaussian`, on MNIST digits."""
-  config = default_config(study, labels=('natural', 'gaussian'))
-  config.data.num_images = num_images
-  train_natural_and_gaussian(config)
-  return config
-
-
-def on_cifar10(study: str, num_images: int = 1000, labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of a study of a ResNet-20, or of one a label, whose weights are given, on
-  CIFAR-10."""
-  config = default_config(study, labels)
-  read_cifar10(config, num_images)
-  for classifier in recipes(config):
-    classifier.name = 'resnet20'
-  return config
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:

@@ -1,0 +1,161 @@
+"""Data and trainings that files of `configs/` share; each function sets all of its values."""
+
+import copy
+
+from ml_collections import ConfigDict
+
+from robustness.config.defaults import sections_of_classifiers
+
+
+def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
+  """Sets `config.data` to `num_images` random CIFAR-10 test images from TFDS; 0 uses all 10,000."""
+  config.data.source = 'tfds'
+  config.data.name = 'cifar10'
+  config.data.num_images = num_images
+
+
+def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
+  """Trains every classifier as a small CNN on randomly cropped digits."""
+  for classifier in sections_of_classifiers(config):
+    classifier.name = 'small_cnn'
+    classifier.train = True
+    classifier.augment.policy = ('crop',)
+    classifier.augment.crop.padding = 2
+  config.training.epochs = epochs
+  config.training.checkpoint_every_steps = 100
+
+
+def add_gaussian_noise(classifier: ConfigDict, sigma: float = 0.4) -> None:
+  """Adds Gaussian noise of standard deviation `sigma` to the training images of a classifier."""
+  classifier.augment.policy += ('gaussian',)
+  classifier.augment.gaussian.sigma = sigma
+
+
+def train_on_imagenet(config: ConfigDict) -> None:
+  """Trains a ResNet-50 for every classifier on ImageNet, with the recipe of Goyal et al. (2017).
+
+  It takes 90 epochs of 1024 random crops and flips in bfloat16: a rate of .1 for 256 images,
+  reached after 5 epochs and falling as a cosine, weight decay 1e-4. The validation images are
+  resized to 256 and cropped to 224 pixels, and are measured in float32.
+  """
+  config.data.source = 'tfds'
+  config.data.name = 'imagenet2012'
+  config.data.split = 'validation'
+  config.data.resize = 256
+  config.data.crop = 224
+  for classifier in config.classifiers.values():
+    classifier.train = True
+    classifier.name = 'resnet50'
+    classifier.data.random_crop_area = 0.08
+    others = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
+    classifier.augment.policy = ('flip', *others)
+  config.training.epochs = 90.0
+  config.training.batch_size = 1024
+  config.training.learning_rate = 0.4
+  config.training.warmup_epochs = 5.0
+  config.training.weight_decay = 1e-4
+  config.training.checkpoint_every_steps = 1000
+  config.training.precision = 'bfloat16'
+
+
+def finetune_resnet50(config: ConfigDict) -> None:
+  """Starts every ResNet-50 of `train_on_imagenet` from torchvision's weights, for 5 epochs."""
+  for classifier in config.classifiers.values():
+    classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
+  config.training.epochs = 5.0
+  config.training.learning_rate = 0.04
+  config.training.warmup_epochs = 0.5
+
+
+def finetune_on_frames(config: ConfigDict) -> None:
+  """Fine-tunes every classifier with the recipe of Shankar et al. (2021, table 10).
+
+  It takes 10 epochs of batches of 32, with a rate that falls on plateaus. Optimizer, momentum and
+  patience, which the paper does not state, are stochastic gradient descent, .9 and one epoch,
+  without weight decay.
+  """
+  for classifier in sections_of_classifiers(config):
+    classifier.train = True
+  config.training.schedule = 'plateau'
+  config.training.batch_size = 32
+  config.training.epochs = 10.0
+  config.training.nesterov = False
+  config.training.weight_decay = 0.0
+
+
+def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
+  """Trains every classifier with the recipe of airbench94 on CIFAR-10 (Jordan 2024).
+
+  Learning rates are those for the mean loss. The function sets `config.training` and the network,
+  flip, crop and objective of each classifier.
+  """
+  for classifier in sections_of_classifiers(config):
+    classifier.name = network
+    classifier.train = True
+    classifier.augment.policy = ('alternating_flip', 'crop')
+    classifier.augment.crop.padding = 2
+    classifier.augment.crop.border = 'reflect'
+    for objective in classifier.objective.values():
+      if 'label_smoothing' in objective:
+        objective.label_smoothing = 0.2
+  config.training.epochs = 12.0
+  config.training.batch_size = 1000
+  config.training.learning_rate = 1.5
+  config.training.schedule = 'triangular'
+  config.training.momentum = 0.85
+  config.training.weight_decay = 1.33e-3
+  config.training.decay = 'all'
+  config.training.bias_rate = 64.0
+  config.training.stem_epochs = 3.0
+  config.training.lookahead = 5
+  config.training.evaluate_every_epochs = 4.0
+  config.training.checkpoint_every_steps = 50
+
+
+def take_two_steps(classifier: ConfigDict) -> None:
+  """Sets adversarial training to two steps of PGD.
+
+  With one step networks learn to read the label off the perturbation, and PGD finds all their
+  errors (docs/records/reproduction.md).
+  """
+  classifier.attack.pgd.steps = 2
+  classifier.attack.pgd.step_size = 5 / 255
+
+
+def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
+  """Trains `erm`, the second of two classifiers, on permitted cells: each environment is shown to
+  one group of classes alone. The first classifier is the baseline."""
+  config.study.environments = environments
+  config.study.baseline = next(iter(config.classifiers))
+  config.data.random_class_groups = len(environments)
+  for classifier in config.classifiers.values():
+    classifier.augment.environment.transforms = environments
+  config.classifiers.erm.augment.policy += ('environment',)
+
+
+def add_methods(config: ConfigDict) -> None:
+  """Adds five further ways of training on the cells that `erm` is trained on.
+
+  They are every environment equally often in a batch, Group DRO, IRM and CORAL over environments,
+  and mixup within each environment; all else is as in `erm`.
+  """
+  classifiers = config.classifiers
+  for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):
+    with classifiers.unlocked():
+      classifiers[name] = copy.deepcopy(classifiers.erm)
+  for name in ('group_dro', 'irm', 'coral'):
+    classifiers[name].objective.name = name
+    classifiers[name].objective[name].column = 'environment'
+  num_environments = 1 + config.data.random_class_groups
+  classifiers.balanced.training.balanced = 'environment'
+  classifiers.group_dro.objective.group_dro.groups = num_environments
+  classifiers.irm.objective.irm.environments = num_environments
+  classifiers.irm.objective.irm.penalty = 10.0
+  classifiers.irm.objective.irm.anneal_steps = config.training.steps // 4 or 100
+  classifiers.irm.objective.irm.rescale = True
+  classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
+  classifiers.coral.objective.coral.environments = num_environments
+  classifiers.coral.objective.coral.pairs = 'same_classes'
+  classifiers.coral.training.balanced = 'environment'  # enough rows of each in a batch
+  classifiers.mixup.augment.policy = (*classifiers.erm.augment.policy, 'mixup')
+  classifiers.mixup.augment.mixup.within = 'environment'
