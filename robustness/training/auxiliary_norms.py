@@ -1,8 +1,8 @@
-"""A second set of normalisation layers, for images that are not like those of a test.
+"""A second set of normalisation layers, for augmented or adversarial images.
 
-Statistics of clean and of altered images differ, and one set of layers would have to serve both. It
-lies beside the network's own, under `auxiliary_norms` in `params` and `batch_stats`, and is left
-out of the weights that a training ends with.
+Clean and altered images have different statistics, which one set of layers would mix. The second
+set is stored under `auxiliary_norms` in `params` and `batch_stats`, and is removed from the weights
+at the end of a training.
 
 Reference:
   Xie et al. (2020), Adversarial Examples Improve Image Recognition, section 4; Vaish et al. (2024),
@@ -19,14 +19,14 @@ from robustness.core.typing import Variables
 
 AUXILIARY = 'auxiliary_norms'
 _ARRAYS = {'scale', 'bias', 'mean', 'var'}
-"""A layer that has no other arrays is a normalisation."""
+"""Arrays of normalisation layers; a layer without other arrays is one."""
 
 
 def added(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` with a copy of the arrays of all normalisation layers.
 
   Raises:
-    InputError: the network has none.
+    InputError: the network has no normalisation layers.
   """
   flat = flatten_dict(dict(left_out(variables)), keep_empty_nodes=True)
   arrays = collections.defaultdict(set)
@@ -54,10 +54,9 @@ def left_out(variables: Variables) -> Variables:
 
 
 def swapped(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` with both sets exchanged: the network has the second one,
-  and the first lies beside it."""
+  """Returns `params` and `batch_stats` with both sets exchanged, so that the second is used."""
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
   for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
-    own = (path[0], *path[2:])
-    flat[path], flat[own] = flat[own], flat[path]
+    in_network = (path[0], *path[2:])
+    flat[path], flat[in_network] = flat[in_network], flat[path]
   return unflatten_dict(flat)

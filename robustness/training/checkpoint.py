@@ -1,10 +1,10 @@
-"""Checkpoints of a training, with Orbax: the whole state, from whose step the rows follow.
+"""Checkpoints of a training, with Orbax: the complete state, its step included.
 
-A directory holds `classifier.json`, which says what is trained and how, and `checkpoints/<step>/`.
-Orbax renames a checkpoint when it is whole, so a kill during a save keeps the one before. The
-digest of arrays, step and facts lies in `position`: what was altered since is refused when it is
-read. What is read are numpy arrays, so a checkpoint of one machine, number of devices or of
-processes opens on any other.
+A directory holds `classifier.json`, the facts that decide the outcome of the training, and
+`checkpoints/<step>/`. Orbax renames a checkpoint when it is complete, so that a kill during a save
+preserves the previous one. `position` holds a digest of arrays, step and facts, and a checkpoint
+with another digest is refused. Checkpoints are read as numpy arrays, independently of the machine
+and of the numbers of devices and processes.
 """
 
 import json
@@ -39,30 +39,29 @@ FACTS_FORM: json_files.Form = {
 }
 FOLDER_NAME = 'checkpoints'
 DIGEST = 'sha256'
-KEPT = 2
-SHOWN = 5
+MAX_LISTED = 5
 PROGRESS = ('step', 'total_steps', 'kept_step')
 Path = str | os.PathLike[str]
 
 
 class Checkpoints:
-  """The checkpoints of one directory; use as a context, which waits for saves under way."""
+  """The checkpoints of one directory; a context manager that waits for unfinished saves."""
 
   def __init__(self, directory: Path, facts: Facts):
-    """Opens or begins a directory; all processes of a run call everything here.
+    """Opens or creates a directory; all processes of a run call all methods.
 
-    `facts`, plain values that decide what comes out of the training, are written to
+    `facts` are plain values that decide the outcome of the training; they are written to
     `classifier.json`.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
-    barrier('the checkpoints')  # Orbax's first exchange does not wait for long
+    barrier('the checkpoints')  # Orbax's first exchange has a short timeout
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
     options = ocp.CheckpointManagerOptions(
-      max_to_keep=KEPT, cleanup_tmp_directories=True, create=False
+      max_to_keep=2, cleanup_tmp_directories=True, create=False
     )
     handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
     self._manager = _Manager(folder, options=options, item_handlers=handlers)
@@ -82,31 +81,31 @@ class Checkpoints:
     if step is None:
       return None
     saved = _read(self._directory / FOLDER_NAME / str(step))
-    what = f'the checkpoint of step {step} in {self._directory} is of another architecture'
-    _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved), what)
+    problem = f'the checkpoint of step {step} in {self._directory} is of another architecture'
+    _check_same(_shapes(serialization.to_state_dict(template)), _shapes(saved), problem)
     return serialization.from_state_dict(template, saved)
 
   def save(self, state: TrainState) -> None:
-    """Begins to save a state of JAX's arrays, whose memory a step may reuse afterwards, or of
-    numpy's; the writing goes on beside the next steps. Raises OSError where there is no room for
-    it."""
+    """Starts to save a state of JAX or numpy arrays; a thread writes while training continues.
+
+    The memory of the arrays may be reused when this returns.
+
+    Raises:
+      OSError: the disk has no room.
+    """
     saved = serialization.to_state_dict(state)
     disk.require_space(self._directory, sum(x.nbytes for x in jax.tree.leaves(saved)))
     step = int(saved['step'])
     position: dict[str, object] = {'step': step}
     if jax.process_index() == 0:
       position[DIGEST] = _digest(saved, position, self._directory)
+    state_args, position_args = ocp.args.StandardSave(saved), ocp.args.JsonSave(position)
+    arguments = ocp.args.Composite(state=state_args, position=position_args)
     with interrupt_deferred():
-      self._manager.save(
-        step,
-        force=True,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardSave(saved), position=ocp.args.JsonSave(position)
-        ),
-      )
+      self._manager.save(step, force=True, args=arguments)
 
   def wait(self) -> None:
-    """Returns when every save begun is on disk; raises what went wrong with one."""
+    """Returns when all saves are on disk; raises the error of a save that failed."""
     self._manager.wait_until_finished()
 
   def __enter__(self) -> Self:
@@ -117,7 +116,7 @@ class Checkpoints:
       self._manager.close()
 
   def _newest(self) -> int | None:
-    """Returns the step of the newest checkpoint; of several processes, what the first one sees."""
+    """Returns the step of the newest checkpoint that the first process sees, or None."""
     step = self._manager.latest_step()
     return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
 
@@ -133,9 +132,9 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
   """Reads a trained classifier from a directory that `train` wrote.
 
   Returns:
-    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (the best ones where they
-    are kept, else the averaged ones where there are any), and the facts of `classifier.json` with
-    the checkpoint's `step`, and `kept_step`, that of the best weights where these are kept.
+    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (see `chosen_variables`),
+    and the facts of `classifier.json` with the `step` of the checkpoint and, if the best weights
+    are kept, their step `kept_step`.
 
   Raises:
     InputError: there is no checkpoint, it is damaged, or the best weights are kept and none were
@@ -146,35 +145,37 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
     raise InputError(f'{root} holds no trained classifier ({FACTS_NAME} and {FOLDER_NAME}/).')
   step = newest_step(root)
   if step is None:
-    raise InputError(f'{root} holds no finished checkpoint yet; let the training go on.')
+    raise InputError(f'{root} holds no finished checkpoint yet; let the training continue.')
   state = _read(root / FOLDER_NAME / str(step))
   facts = {**_load_json(root / FACTS_NAME), 'step': step}
   if best := state.get('best'):
     if best['score'] < 0:
       raise InputError(
         f'{root} keeps the best weights, and at step {step} none were evaluated yet, so that it '
-        'holds those that the training began with: let the training go on.'
+        'holds those that the training began with: let the training continue.'
       )
     facts['kept_step'] = int(best['step'])
   return chosen_variables(state), facts
 
 
 def progress(facts: Facts) -> dict[str, int]:
-  """Returns of a checkpoint's facts `step`, `total_steps` and, of the best weights, `kept_step`."""
-  known = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
-  return {name: known[name] for name in PROGRESS if known.get(name) is not None}
+  """Returns `step`, `total_steps` and, if present, `kept_step` of a checkpoint's facts."""
+  steps = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
+  return {name: steps[name] for name in PROGRESS if steps.get(name) is not None}
 
 
 def unfinished(facts: Facts) -> str:
-  """Returns how far a training was that did not reach its end, 'step 100 of 188'; '' if it did."""
+  """Returns the progress of an unfinished training, such as 'step 100 of 188'; '' at the end."""
   steps = progress(facts)
   step, total = steps['step'], steps.get('total_steps', 0)
   return f'step {step} of {total}' if step < total else ''
 
 
 def newest_step(directory: Path) -> int | None:
-  """Returns the step of the newest whole checkpoint of a training, or None; only lists names, so
-  that another process may save and delete checkpoints at the same time."""
+  """Returns the step of the newest complete checkpoint of a training, or None.
+
+  It only lists names, so that another process may save and delete checkpoints at the same time.
+  """
   folder = pathlib.Path(directory).absolute() / FOLDER_NAME
   if not folder.is_dir():
     return None
@@ -182,8 +183,11 @@ def newest_step(directory: Path) -> int | None:
 
 
 class _Manager(ocp.CheckpointManager):
-  """A manager that does not ask JAX whether to stop: processes agree on a step by the last one that
-  each has asked about; a thread that finishes the save of an earlier step must not ask again."""
+  """A manager that does not ask JAX whether to stop.
+
+  Processes agree on a step to stop at by the last step that each asked about, and a thread that
+  finishes an earlier save must not ask about its step again.
+  """
 
   def reached_preemption(self, step: int) -> bool:
     """Returns False."""
@@ -202,18 +206,15 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
   try:
     with ocp.Checkpointer(handlers, multiprocessing_options=alone) as reader:
       arrays = reader.metadata(folder).item_metadata['state'].tree
-      asked = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)  # no devices are asked for
-      saved = reader.restore(
-        folder,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardRestore(asked), position=ocp.args.JsonRestore()
-        ),
-      )
+      on_host = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
+      restored = ocp.args.StandardRestore(on_host)
+      arguments = ocp.args.Composite(state=restored, position=ocp.args.JsonRestore())
+      saved = reader.restore(folder, args=arguments)
     position = dict(saved.position)
     if position.pop(DIGEST, None) != _digest(saved.state, position, folder.parents[1]):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return saved.state
-  except InputError:  # of the facts
+  except InputError:  # the facts cannot be read
     raise
   except Exception as error:  # Orbax, its store and its codecs fail in their own ways
     raise InputError(
@@ -223,9 +224,9 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 
 
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
-  """Returns the SHA-256 of a state's arrays, of its position and of the facts in a directory."""
+  """Returns the SHA-256 of a state's arrays, its position, and the facts in a directory."""
   arrays = {name: value for name, value in _flat(state).items() if value is not None}
-  for name, value in arrays.items():  # all devices, perhaps of several processes, have it alike
+  for name, value in arrays.items():  # replicated on all devices of all processes
     arrays[name] = np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
   plain = {name: np.array(json.dumps(value, sort_keys=True)) for name, value in texts.items()}
@@ -246,10 +247,10 @@ def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
   return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
 
 
-def _check_same(here: Facts, there: Facts, what: str) -> None:
-  if lines := differing_keys(there, here):
-    more = f' and {len(lines) - SHOWN} more' if len(lines) > SHOWN else ''
+def _check_same(new: Facts, stored: Facts, problem: str) -> None:
+  if lines := differing_keys(stored, new):
+    omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''
     raise InputError(
-      f'{what} (there → here; None where it is absent): {"; ".join(lines[:SHOWN])}{more}. Give '
-      'another directory, or the settings it was begun with.'
+      f'{problem} (there → here; None where it is absent): {"; ".join(lines[:MAX_LISTED])}'
+      f'{omitted}. Give another directory, or the settings it was begun with.'
     )

@@ -1,4 +1,4 @@
-"""The accuracy of weights between the steps of a training, and which training rows are held out."""
+"""Accuracy of weights between the steps of a training, and the rows that validate them."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -21,71 +21,70 @@ from robustness.video.columns import GROUP, OFFSET, clips
 
 
 class AccuracyOnRows:
-  """Measures the accuracy of weights on rows, each of which counts once.
-
-  Several processes count a share of the blocks each.
-  """
+  """Measures the accuracy of weights on rows; every row counts once, in one of the processes."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
   ):
-    """Reads nothing before the first call.
+    """Prepares the measurement; the rows are read by the first call.
 
-    The classifier may have shapes for weights; rows of at most `resident_bytes` are read once and
-    stay on the devices.
+    The classifier may hold shapes in place of weights. Rows of at most `resident_bytes` are read
+    once and stay on the devices.
     """
     self.classifier, self.rows = classifier, rows
     self.evaluator = Evaluator(
       classifier, identity(), random_keys.stream(seed, 'accuracy'), parallel
     )
     self._layout = self.evaluator.layout(rows.num_examples)
-    self._blocks = KeptBlocks(self._own_blocks, resident_bytes)
+    self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 
   def __call__(self, variables: Variables) -> dict[str, float]:
     """Returns `{'accuracy'}` of the weights, in [0, 1]."""
-    given = own_copy(variables)
-    shards = self.evaluator.shards_of(self._blocks, self._layout, variables=given)
+    copied = own_copy(variables)
+    shards = self.evaluator.shards_of(self._blocks, self._layout, variables=copied)
     right = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
     counts = exchange(f'the evaluation of {self.evaluator.name}', str(right))
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
-  def _own_blocks(self) -> Iterator[PlacedBlock]:
-    own = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
-    return self.evaluator.placed(self.rows, self._layout, own) if own else iter(())
+  def _blocks_of_process(self) -> Iterator[PlacedBlock]:
+    numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
+    return self.evaluator.placed(self.rows, self._layout, numbers) if numbers else iter(())
 
 
-class KeptBlocks:
-  """Placed blocks for several evaluations of the same rows; iterate it for each. Blocks that
-  together have at most `most` bytes, over all devices, stay on the devices after the first time."""
+class CachedBlocks:
+  """Placed blocks of rows, to be iterated once for each evaluation.
 
-  def __init__(self, read: Callable[[], Iterator[PlacedBlock]], most: int):
-    self._read, self._most = read, most
-    self._kept: list[PlacedBlock] = []
+  Blocks with at most `max_bytes` in total, over all devices, stay there after the first iteration.
+  """
+
+  def __init__(self, read: Callable[[], Iterator[PlacedBlock]], max_bytes: int):
+    self._read, self._max_bytes = read, max_bytes
+    self._cache: list[PlacedBlock] = []
 
   def __iter__(self) -> Iterator[PlacedBlock]:
-    if self._kept:
-      yield from self._kept
+    if self._cache:
+      yield from self._cache
       return
-    kept: list[PlacedBlock] = []
-    left = self._most
+    blocks: list[PlacedBlock] = []
+    room = self._max_bytes
     for block in self._read():
-      left -= block.nbytes
-      if left >= 0:
-        kept.append(block)
+      room -= block.nbytes
+      if room >= 0:
+        blocks.append(block)
       else:
-        kept.clear()
+        blocks.clear()
       yield block
-    if left >= 0:
-      self._kept = kept
+    if room >= 0:
+      self._cache = blocks
 
 
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows to train on and those to validate on, see `held_out`.
+  """Returns the positions of rows to train on and of rows to validate on, see `held_out`.
 
-  All frames of a clip are on one side, and all stored versions of an image, or other rows of one
-  `group_id`.
+  The frames of a clip, the stored versions of an image, and other rows with one `group_id` stay on
+  one side.
   """
-  are_versions = 'base_images' in rows.description  # to split them one by one would leak
+  are_versions = 'base_images' in rows.description  # splitting them one by one would leak
   columns = (rows.without_images() if are_versions else columns_of(rows)) if share else {}
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   groups = clips(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
@@ -93,7 +92,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:
-  """Returns what all rows have beside images; nothing of rows that are read front to back."""
+  """Returns the columns of all rows except images; {} for streamed rows."""
   try:
     return rows.without_images()
   except InputError:

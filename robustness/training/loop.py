@@ -1,12 +1,11 @@
 """The training loop: restore, read, step, log, evaluate, save.
 
-Rows reach the step read on the host a few steps ahead, or held on the devices: the same rows in the
-same order with the same bits.
+Rows are read on the host a few steps ahead, or stored on the devices; both ways provide the same
+rows in the same order with the same bits.
 """
 
 import collections
 import dataclasses
-import functools
 import itertools
 import os
 import time
@@ -28,7 +27,7 @@ from robustness.training.checkpoint import Checkpoints
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
 from robustness.training.state import TrainState, chosen_variables
-from robustness.training.step import StepScalars, TrainStep
+from robustness.training.step import TrainStep
 from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
@@ -53,29 +52,28 @@ def train(
 ) -> Variables:
   """Trains to the end, from the newest checkpoint in `directory` if there is one.
 
-  A call that was killed at any moment and is made again gives the same parameters, bit for bit, on
-  the same machine and device layout; a finished training is returned at once. XLA's CPU code adds
-  in a fixed order; on a GPU that takes XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the
-  log may hold a step twice; the later line counts.
+  After a kill, the same call returns the same parameters, bit for bit, on the same machine and
+  device layout; a finished training is returned at once. XLA's CPU code adds in a fixed order; a
+  GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the log may hold a step twice;
+  the later line counts.
 
   Args:
-    training: what to train.
-    directory: holds `classifier.json` and `checkpoints/`; one for each training.
-    parallel: how steps run on the devices.
-    writer: takes `train/...` (loss, accuracy, gradient_norm, learning_rate, images_per_second,
+    training: the specification of the training.
+    directory: folder of `classifier.json` and `checkpoints/` of this training only.
+    parallel: layout of the devices.
+    writer: writer of `train/...` (loss, accuracy, gradient_norm, learning_rate, images_per_second,
       epoch) and `evaluation/...`.
-    evaluate: from variables to named numbers, `accuracy` among them; must not change or keep the
-      variables. With `keep='best'` it decides which weights are kept.
-    facts: more plain values for `classifier.json`, such as the architecture and the class names.
-    label: of the line of progress.
+    evaluate: function from variables to {name: number} with `accuracy`, which must not change or
+      store the variables. With `keep='best'` it decides which weights are kept.
+    facts: further plain values for `classifier.json`, such as the class names.
+    label: label of the progress line.
 
   Returns:
-    `{'params', 'batch_stats'}` as numpy arrays: of the last step or the best evaluation, averaged
-    weights where the settings ask for them.
+    `{'params', 'batch_stats'}` as numpy arrays, see `chosen_variables`.
 
   Raises:
     InputError: settings, data or directory do not fit, or the training diverged.
-    Preempted: SIGTERM came, to any of the processes that train; the state is saved.
+    Preempted: a process of the training received SIGTERM; the state is saved.
   """
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
@@ -107,9 +105,9 @@ class Feed:
 def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
   """Returns the faster feed: rows that are few and read again are held on the devices.
 
-  That is where no other process shares the batch, where `config.training.resident_bytes` has room
-  for the rows on every device of a CPU, or on one accelerator, and where at least one epoch is left
-  from step `begin` on.
+  The conditions are that one process has the whole batch, that `config.training.resident_bytes` has
+  room for the rows on every device of a CPU or on one accelerator, and that at least one epoch
+  remains from step `begin` on.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
   copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
@@ -135,8 +133,8 @@ def _streamed(training: Training, parallel: Parallel) -> Feed:
 def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
   """Returns batches that the devices gather from all rows, which they hold, checked once.
 
-  Gathering is a small program of its own, so that the training step is compiled for the shape of a
-  batch and serves data sets of every size.
+  A separate small program gathers, so that the training step is compiled for the shape of a batch
+  and serves data sets of every size.
   """
   columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
@@ -167,7 +165,7 @@ def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
-  """Yields what `source` does, taken `count` elements before it is needed."""
+  """Yields the elements of `source`, each taken `count` elements early."""
   waiting = collections.deque(itertools.islice(source, count))
   while waiting:
     yield waiting.popleft()
@@ -197,11 +195,11 @@ class _Run:
     )
 
   def steps(self, state: TrainState, label: str) -> TrainState:
-    """Takes the steps that are left; shows the newest loss and accuracy beside their progress."""
+    """Takes the remaining steps, and shows the newest loss and accuracy with the progress."""
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
     take_step = compiled_step(training, self.parallel)
-    scalars_at = jax.jit(functools.partial(StepScalars.at, training))
+    scalars_at = jax.jit(training.scalars)
     state = self.parallel.replicate(state)
     with (
       StopRequest(self.parallel.share[1]) as stop,
@@ -229,16 +227,16 @@ class _Run:
       self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
-    """Measures the weights where it is time to, and keeps them where they are the best so far."""
-    due = step == self.training.total_steps or schedule.is_due(
+    """Evaluates the weights if it is time to; returns the state, with them if they are the best."""
+    is_due = step == self.training.total_steps or schedule.is_due(
       step, self.settings, self.training.rows.num_examples
     )
-    if self.evaluate is None or not due:
+    if self.evaluate is None or not is_due:
       return state
     self.meter.flush()
     single = self.parallel.unreplicate(state)
     numbers = dict(self.evaluate(single.variables))
-    if self.settings.ema_decay:  # not with lookahead, whose fast weights begin at the slow ones
+    if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
       raw = self.evaluate(single.raw_variables)
       numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
@@ -250,14 +248,14 @@ class _Run:
     best = {**copied, 'score': np.float32(numbers['accuracy']), 'step': np.int32(step)}
     return state.replace(best=self.parallel.replicate(best))
 
-  def _save_if_due(self, step: int, state: TrainState, asked: bool) -> None:
-    every, last = self.settings.checkpoint_every_steps, step == self.training.total_steps
-    if not (asked or last or (every and step % every == 0)):
+  def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
+    period, is_last = self.settings.checkpoint_every_steps, step == self.training.total_steps
+    if not (is_stopped or is_last or (period and step % period == 0)):
       return
     self.meter.flush()
     self.writer.flush()
     self.checkpoints.save(self.parallel.unreplicate(state))
-    if asked:
+    if is_stopped:
       self.checkpoints.wait()
       raise self._preempted(step)
 
@@ -269,75 +267,73 @@ class _Run:
 
 
 class Meter:
-  """Leaves metrics on the devices until a log line needs them, all in one transfer.
+  """Collects metrics on the devices until a log line needs them, and fetches all in one transfer.
 
-  The host runs at most `LAG` steps ahead of the devices, which therefore always have work and
-  never more batches than a few.
+  The host runs at most `LAG` steps ahead of the devices, so that they always have work and hold
+  few batches.
   """
 
   def __init__(
     self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
   ):
-    """Args: batch_size: images a step, for the rate; fetch: brings metrics of steps to the host."""
+    """Stores the number of images per step, and the function that fetches metrics to the host."""
     self._batch_size, self._fetch = batch_size, fetch
-    self._under_way: collections.deque[Metrics] = collections.deque()
-    self._kept: list[tuple[int, Metrics]] = []
+    self._running: collections.deque[Metrics] = collections.deque()
+    self._collected: list[tuple[int, Metrics]] = []
     self._values: dict[str, list[float]] = collections.defaultdict(list)
     self._begin: float | None = None
     self._images = 0
 
   def add(self, step: int, metrics: Metrics) -> None:
-    """Takes the metrics of a step that may still be under way; waits for the one `LAG` before."""
-    self._kept.append((step, metrics))
-    self._under_way.append(metrics)
-    while len(self._under_way) > LAG:
+    """Adds the metrics of a step that may be running; waits for the step `LAG` before it."""
+    self._collected.append((step, metrics))
+    self._running.append(metrics)
+    while len(self._running) > LAG:
       self._wait()
 
   def flush(self) -> None:
-    """Fetches the metrics of every step added; raises InputError where the loss or the gradient of
-    one is not finite."""
-    while self._under_way:
+    """Fetches the metrics of all added steps; raises InputError for a loss or gradient that is not
+    finite."""
+    while self._running:
       self._wait()
-    steps = [step for step, _ in self._kept]
-    fetched = self._fetch([metrics for _, metrics in self._kept])
-    self._kept.clear()
+    steps = [step for step, _ in self._collected]
+    fetched = self._fetch([metrics for _, metrics in self._collected])
+    self._collected.clear()
     for step, metrics in zip(steps, fetched, strict=True):
-      self._take(step, {name: float(value) for name, value in metrics.items()})
+      values = {name: float(value) for name, value in metrics.items()}
+      for name in ('loss', 'gradient_norm'):
+        if not np.isfinite(values[name]):
+          raise InputError(
+            f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
+            f'{values["learning_rate"]:g}). Lower {KEYS.training.learning_rate} or raise '
+            f'{KEYS.training.warmup_epochs}; checkpoints from before that step are kept.'
+          )
+      for name, value in values.items():
+        self._values[name].append(value)
 
   def pause(self) -> None:
-    """Leaves the time until the next step is done out of the rate."""
+    """Excludes the time until the end of the next step from the rate."""
     self._begin, self._images = None, 0
 
   def summary(self) -> dict[str, float]:
-    """Returns the means since the last call (of the learning rate, the last) and images a second.
+    """Returns means since the previous call, the last learning rate, and the images per second.
 
-    The rate begins when the first step after the start or a pause is done, so that compilation does
-    not count; it is left out as long as there is none.
+    The rate is measured from the end of the first step after the start or a pause, so that
+    compilation does not count; it is missing if no further step has ended.
     """
     self.flush()
-    now = time.monotonic()
+    end = time.monotonic()
     means = {name: float(np.mean(values)) for name, values in self._values.items()}
     means['learning_rate'] = self._values['learning_rate'][-1]
     if self._begin is not None and self._images:
-      means['images_per_second'] = self._images / (now - self._begin)
+      means['images_per_second'] = self._images / (end - self._begin)
     self._values.clear()
-    self._begin, self._images = now, 0
+    self._begin, self._images = end, 0
     return means
 
   def _wait(self) -> None:
-    jax.block_until_ready(self._under_way.popleft())
+    jax.block_until_ready(self._running.popleft())
     if self._begin is None:
       self._begin = time.monotonic()
     else:
       self._images += self._batch_size
-
-  def _take(self, step: int, values: Mapping[str, float]) -> None:
-    for name in ('loss', 'gradient_norm'):
-      if not np.isfinite(values[name]):
-        raise InputError(
-          f'the {name.replace("_", " ")} is {values[name]} at step {step} (learning rate '
-          f'{values["learning_rate"]:g}). Lower {KEYS.training.learning_rate} or raise '
-          f'{KEYS.training.warmup_epochs}; checkpoints from before that step are kept.'
-        )
-    for name, value in values.items():
-      self._values[name].append(value)

@@ -8,21 +8,21 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 from flax.traverse_util import flatten_dict, path_aware_map
+from jax.typing import ArrayLike
 
 from robustness.core.typing import PyTree
 from robustness.models.naming import HEAD_BIAS
-from robustness.training.settings import ALL, NONE, PLATEAU, TrainingSettings
+from robustness.training.settings import ALL, NONE, PLATEAU, SGD, TrainingSettings
 
-FACTOR = 0.1  # by which the rate falls on a plateau
+PLATEAU_FACTOR = 0.1
 HEAD = HEAD_BIAS[1:-1]
-"""Path of the last layer in every architecture; of a module of its own, `HEAD[:1]`."""
+"""Path of the last layer in every architecture, or `HEAD[:1]` if the module itself is the layer."""
 
 
-def decayed(params: PyTree, which: str) -> PyTree:
-  """Returns which parameters weight decay acts on, a tree of bools: leaves called `kernel`, all or
-  none."""
+def decayed(params: PyTree, decay: str) -> PyTree:
+  """Returns which parameters have weight decay, a tree of bools: leaves `kernel`, all or none."""
   return path_aware_map(
-    lambda path, _: which == ALL or (which != NONE and path[-1] == 'kernel'), params
+    lambda path, _: decay == ALL or (decay != NONE and path[-1] == 'kernel'), params
   )
 
 
@@ -46,35 +46,36 @@ def is_normalisation_bias(params: PyTree) -> PyTree:
 
 def create(
   settings: TrainingSettings,
-  schedule: optax.Schedule,
+  learning_rate: ArrayLike = 0.0,
   epoch_steps: int | jax.Array = 1,
-  stem_rate: optax.Schedule | None = None,
+  stem_rate: ArrayLike = 1.0,
 ) -> optax.GradientTransformationExtraArgs:
-  """Returns the optimizer that the settings name.
+  """Returns the optimizer of one step; the state that it initialises depends on the settings only.
+
+  With parameters θ, gradient g, learning rate η, momentum μ and weight decay λ:
 
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
   * 'adamw': Adam with β1 = .9, β2 = .999, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
-  The gradient is first clipped to `clip_norm` by its global norm, before weight decay. Updates of
-  all layers but the last are multiplied by `backbone_rate_multiplier`, and those of `stem` by
-  `stem_rate`. Gradients g of the biases of normalisations are multiplied by `bias_rate`
-  before decay, which is a learning rate larger by this factor and a decay λ smaller by it.
+  The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
+  all layers except the last are multiplied by `backbone_rate_multiplier`, and the updates of `stem`
+  by `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before
+  decay, which amounts to a learning rate larger and a decay smaller by this factor.
 
-  Under 'plateau' η is multiplied by a factor that begins at 1. The training loss is averaged over
-  each epoch; after one whose mean is not below the least one so far (by a ten-thousandth of it) the
-  factor falls to a tenth. It is part of the optimizer's state, so that a training that was stopped
-  goes on with it, and depends on training images alone.
+  Under 'plateau' η is multiplied by a factor that starts at 1 and falls to a tenth after each epoch
+  with a mean training loss that is not below the least earlier mean by at least a ten-thousandth of
+  it. The factor is part of the optimizer's state, so that it survives a stop.
 
   Args:
-    settings: see there.
-    schedule: η by step.
-    epoch_steps: steps of one epoch; it may be traced.
-    stem_rate: multiplies the updates of `stem`, by step; None leaves them as they are.
+    settings: names the optimizer and its constants.
+    learning_rate: η of this step.
+    epoch_steps: steps of one epoch.
+    stem_rate: factor of the updates of `stem` if `stem_epochs` is set.
 
   Returns:
-    An Optax transformation whose updates are added to the parameters; `update` takes the loss of
-    the step as `value`.
+    An Optax transformation; its updates are added to the parameters, and its `update` takes the
+    loss of the step as `value`.
 
   Reference:
     Sutskever et al. (2013), On the importance of initialization and momentum, section 2, with the
@@ -86,8 +87,13 @@ def create(
     stages.append(optax.clip_by_global_norm(settings.clip_norm))
   if settings.bias_rate != 1:
     stages.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
-  mask = functools.partial(decayed, which=settings.decay)
-  if settings.optimizer == 'sgd':
+  mask = functools.partial(decayed, decay=settings.decay)
+
+  def schedule(step: ArrayLike) -> ArrayLike:
+    del step  # Optax counts steps for a schedule, and checkpoints hold the count
+    return learning_rate
+
+  if settings.optimizer == SGD:
     momentum = settings.momentum or None
     stages += [
       optax.add_decayed_weights(settings.weight_decay, mask),
@@ -104,17 +110,17 @@ def create(
         lambda params: jax.tree.map(operator.not_, in_head(params)),
       )
     )
-  if stem_rate is not None:
-    stages.append(optax.masked(optax.scale_by_schedule(stem_rate), in_stem))
+  if settings.stem_epochs:
+    stages.append(optax.masked(optax.scale_by_schedule(lambda _: stem_rate), in_stem))
   if settings.schedule == PLATEAU:
     stages.append(
-      optax.contrib.reduce_on_plateau(FACTOR, patience=1, accumulation_size=epoch_steps)
+      optax.contrib.reduce_on_plateau(PLATEAU_FACTOR, patience=1, accumulation_size=epoch_steps)
     )
   return optax.with_extra_args_support(optax.chain(*stages))
 
 
 def rate_factor(opt_state: optax.OptState) -> jax.Array:
-  """Returns what the schedule's learning rate is multiplied by: 1, unless a plateau lowered it."""
+  """Returns the factor that multiplies the schedule's rate: 1, unless a plateau lowered it."""
   states = jax.tree.leaves(opt_state, is_leaf=_is_plateau)
   factors = [state.scale for state in states if _is_plateau(state)]
   return jnp.asarray(factors[0] if factors else 1.0, jnp.float32)

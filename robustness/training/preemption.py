@@ -13,18 +13,20 @@ from jax.experimental import multihost_utils
 
 @contextlib.contextmanager
 def interrupt_deferred() -> Iterator[None]:
-  """A context in which Ctrl-C waits for the end, where it raises KeyboardInterrupt: Orbax,
-  interrupted while it starts its threads, would neither finish the checkpoint nor be waited for."""
+  """Delays the KeyboardInterrupt of Ctrl-C to the end of a context.
+
+  An interrupt while Orbax starts its threads would leave a checkpoint unfinished.
+  """
   if threading.current_thread() is not threading.main_thread():
     yield
     return
-  asked: list[int] = []
-  previous = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+  signals: list[int] = []
+  previous = signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
   try:
     yield
   finally:
     signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)
-  if asked:
+  if signals:
     raise KeyboardInterrupt
 
 
@@ -33,13 +35,12 @@ class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an err
 
 
 class StopRequest:
-  """A context in which SIGTERM only asks the training to stop after a step.
+  """A context in which SIGTERM requests the training to stop after a step.
 
-  One that comes after the last step was asked about is raised again at the end.
-
-  Signal handlers are allowed in the main thread only; in another nothing is caught. Where several
-  processes train one network, JAX catches the signal and has them agree on the step: one that was
-  asked alone would leave the others waiting for its share of the next step.
+  A signal after the last call of `due` is raised again at the end of the context. Only the main
+  thread can handle signals; other threads ignore this class. If several processes train one
+  network, JAX handles the signal and makes them agree on a step, because a process that stops alone
+  would leave the others waiting for it.
   """
 
   def __init__(self, processes: int = 1) -> None:
@@ -61,11 +62,11 @@ class StopRequest:
 
   @property
   def received(self) -> bool:
-    """Whether the signal came; where processes agree on a step, JAX alone knows."""
+    """Whether the signal came; always False if JAX handles it."""
     return self._received
 
   def due(self, step: int) -> bool:
-    """Returns whether to stop after this step; processes that agree must ask at every step."""
+    """Returns whether to stop after this step; it must be called at every step."""
     return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self._received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:

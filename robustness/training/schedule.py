@@ -1,11 +1,14 @@
-"""How long a training is and how its learning rate runs."""
+"""Length of a training, and the learning rate of each step."""
 
+import dataclasses
+
+import jax
 import optax
 
 from robustness.core.settings import require
 from robustness.training.settings import (
   CONSTANT,
-  MOST_STEPS,
+  MAX_STEPS,
   PLATEAU,
   STEP,
   TRIANGULAR,
@@ -14,8 +17,13 @@ from robustness.training.settings import (
 
 
 def total_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the optimizer steps of the whole training: `steps`, or round(epochs · N / batch_size)
-  of N rows; raises InputError where the epochs are less than half a step."""
+  """Returns the number of optimizer steps: `steps`, or else round(epochs · N / batch_size).
+
+  N is `num_examples`, the number of rows.
+
+  Raises:
+    InputError: the epochs are less than half a step, or more than `MAX_STEPS`.
+  """
   if settings.steps:
     return settings.steps
   steps = round(settings.epochs * num_examples / settings.batch_size)
@@ -27,10 +35,10 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
     f'({num_examples} examples, batches of {settings.batch_size})',
   )
   require(
-    steps <= MOST_STEPS,
+    steps <= MAX_STEPS,
     'config.training.epochs',
     settings.epochs,
-    f'at most {MOST_STEPS * settings.batch_size / num_examples:g}, which takes {MOST_STEPS} steps',
+    f'at most {MAX_STEPS * settings.batch_size / num_examples:g}, which takes {MAX_STEPS} steps',
   )
   return steps
 
@@ -38,13 +46,17 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
 def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedule:
   """Returns the learning rate η_t of step t = 0, ..., T − 1.
 
-  With a warm-up of w steps and T steps in all: η_t = η·t/w for t < w, then η_t = η/2 · (1 +
-  cos(π·(t − w)/(T − w))), which falls to 0 at T. Under 'step' η_t = η·f^n with n the number of
-  `step_epochs` that t has passed (rounded to steps; t = 0 is the first step). Under 'constant' and
-  'plateau' η_t = η; the optimizer multiplies the latter by its own factor.
-  Under 'triangular' with factors f_0 and f_1 and the share p, η_t lies on the lines from η·f_0 at
-  0 to η at ⌊p·T⌋ and from there to η·f_1 at T. Raises InputError where the warm-up is not shorter
-  than the training, `lookahead` longer, or a fall of the rate after its end.
+  With η the largest rate, a warm-up of w steps and T steps in all, η_t = η·t/w for t < w. Then
+
+  * 'cosine': η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T;
+  * 'step': η_t = η·f^n with n the number of `step_epochs`, rounded to steps, that are at most t;
+  * 'constant' and 'plateau': η_t = η, which the optimizer multiplies by a factor under 'plateau';
+  * 'triangular', with factors f_0, f_1 and the share p: η_t is linear from η·f_0 at t = 0 to η at
+    ⌊p·T⌋, and from there to η·f_1 at T.
+
+  Raises:
+    InputError: the warm-up is not shorter than the training, `lookahead` is longer, or the rate
+      falls after the end.
 
   Reference:
     Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
@@ -92,7 +104,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
 
 
 def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the steps of `stem_epochs`, at least 1 and at most all; 0 where these are 0."""
+  """Returns the number of steps in `stem_epochs`, from 1 to all steps; 0 if `stem_epochs` is 0."""
   if not settings.stem_epochs:
     return 0
   steps = max(1, round(settings.stem_epochs * num_examples / settings.batch_size))
@@ -105,6 +117,29 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 
 
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
-  """Says whether an evaluation falls due: `step` is the first past a multiple of its period."""
+  """Returns whether to evaluate after a step, the first past a multiple of the period."""
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size
   return period > 0 and step // period > (step - 1) // period
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StepScalars:
+  """Numbers that differ between the steps of a training, or between trainings of one program.
+
+  They are arguments of the compiled step, so that trainings that differ in seed, rates or length
+  share one program.
+
+  Attributes:
+    seed: uint32, the seed of the parts' random keys.
+    learning_rate: float32, η of this step, without the factor of a plateau.
+    stem_rate: float32, 1 while the first layer is trained, then 0.
+    epoch_steps: int32, number of steps over which a plateau averages the loss.
+    total_steps: float32, number of steps of the training.
+  """
+
+  seed: jax.Array
+  learning_rate: jax.Array
+  stem_rate: jax.Array
+  epoch_steps: jax.Array
+  total_steps: jax.Array

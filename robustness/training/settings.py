@@ -1,4 +1,4 @@
-"""What a training is: the section `config.training`."""
+"""Settings of a training, the section `config.training`."""
 
 import dataclasses
 import math
@@ -11,8 +11,7 @@ KERNELS, ALL, NONE = DECAYED = ('kernels', 'all', 'none')
 SCHEDULES = ('cosine', 'plateau', 'step', 'constant', 'triangular')
 COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
 CORNERS = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
-MOST_EPOCHS, MOST_STEPS = 1_000_000, 2**31 - 1
-"""A step is counted in 32 bits."""
+MAX_EPOCHS, MAX_STEPS = 1_000_000, 2**31 - 1  # steps are counted in 32 bits
 WHERE = 'config.training'
 SGD, ADAMW, LAMB = OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
@@ -21,65 +20,67 @@ PRECISIONS = ('float32', 'bfloat16')
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-  """How long a network is trained, by which optimizer, and what is kept.
+  """Length, optimizer, regularisation, evaluation and storage of a training.
 
   Attributes:
-    epochs: passes over the training rows; need not be whole.
-    steps: optimizer steps; when above 0 it takes the place of `epochs`.
-    batch_size: images a step, over all devices and micro-batches.
-    learning_rate: the largest one, reached after the warm-up.
-    schedule: how it falls: 'cosine', 'step' (at `step_epochs`), 'plateau' (when the training loss
-      no longer falls), 'constant', or 'triangular' (see `triangle`).
-    triangle: of 'triangular': the rate at the first step and after the last one, as factors of
-      `learning_rate`, and between them the share of the steps after which it is reached.
-    step_epochs: epochs after which 'step' lowers the rate, ascending.
-    step_factor: what the rate is then multiplied by.
+    epochs: passes over the training rows; fractions are allowed.
+    steps: optimizer steps; a number above 0 replaces `epochs`.
+    batch_size: images per step, over all devices and micro-batches.
+    learning_rate: the largest learning rate, reached after the warm-up.
+    schedule: course of the rate: 'cosine', 'step' (falls at `step_epochs`), 'plateau' (falls when
+      the training loss stops falling), 'constant', or 'triangular' (see `triangle`).
+    triangle: for 'triangular', (f_0, p, f_1): the rate is f_0 · `learning_rate` at the first step,
+      `learning_rate` after the share p of the steps, and f_1 · `learning_rate` after the last step.
+    step_epochs: ascending epochs after which 'step' lowers the rate.
+    step_factor: factor of the rate at each of `step_epochs`.
     optimizer: 'sgd', 'adamw' or 'lamb', as in Optax; see `robustness.training.optimizer`.
-    momentum: of 'sgd', μ of v ← μ·v + g; 0 is plain gradient descent.
-    nesterov: of 'sgd', step along g + μ·v in place of v.
-    epsilon: of 'adamw' and 'lamb', added to the root of the mean of squared gradients.
-    weight_decay: λ; of 'sgd' added to the gradient before the momentum as λ·θ, else decoupled.
-    decay: which parameters λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
+    momentum: for 'sgd', μ in v ← μ·v + g with gradient g; 0 is plain gradient descent.
+    nesterov: for 'sgd', whether to step along g + μ·v instead of v.
+    epsilon: for 'adamw' and 'lamb', the number that is added to the root mean squared gradient.
+    weight_decay: λ; 'sgd' adds λ·θ to the gradient before the momentum, other optimizers decouple
+      the decay.
+    decay: parameters that λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
     clip_norm: largest global norm of the gradient, which is scaled down to it; 0 does not clip.
-    backbone_rate_multiplier: what the learning rate of all layers but the last, the map to logits,
-      is multiplied by, in fine-tuning.
-    ema_decay: decay of the exponential moving average of the weights, which is then what is
-      evaluated and kept, beside the raw weights; 0 averages nothing.
-    lookahead: steps after which the weights and statistics w are drawn to slow ones s, both
-      becoming d·s + (1 − d)·w with d = .95^lookahead · (step / steps)³; the slow ones are what is
-      evaluated and kept. 0 has none.
-    bias_rate: of 'sgd', what the learning rate of the biases of normalisations is multiplied by;
-      their decay stays.
-    stem_epochs: epochs after which the layer `stem` is trained no more; 0 trains it to the end.
+    backbone_rate_multiplier: factor of the learning rate in all layers except the last, for
+      fine-tuning.
+    ema_decay: decay of the exponential moving average of the weights, which replaces the raw
+      weights in evaluations and at the end; 0 computes no average.
+    lookahead: number of steps after which the weights and statistics w and the slow weights s both
+      become d·s + (1 − d)·w, with d = .95^lookahead · (step / steps)³; the slow weights are
+      evaluated and kept. 0 has no slow weights.
+    bias_rate: for 'sgd', factor of the learning rate of the biases of normalisations, at the same
+      decay.
+    stem_epochs: epochs after which the layer `stem` is frozen; 0 trains it to the end.
     warmup_epochs: epochs of linear rise from 0.
-    balanced: a column of the rows, such as 'label' or 'environment', each value of which a batch
-      holds equally often; '' takes all rows equally often. An epoch is as many images either way.
-    freeze_statistics: whether batch normalisation uses and keeps its running averages, as in
-      fine-tuning on few or similar images, in place of those of the batch.
-    auxiliary_norms: how many of the last images of a row, where an augmentation gives several, pass
-      through a second set of normalisation layers, which the trained network leaves out (see
-      `robustness.training.auxiliary_norms`). 0 has one set for all.
-    accumulate: micro-batches a step; the gradient is their exact mean. Batch normalisation sees one
-      micro-batch at a time, and its running averages are updated for each.
-    checkpoint_every_steps: steps between checkpoints; 0 keeps the last one alone.
-    evaluate_every_epochs: epochs between evaluations; 0 evaluates at the end alone.
-    validation: share of the training rows that is held out and measured in place of the rows of the
-      study, in [0, 1); the same rows for any seed, and all frames of a clip. 0 holds none out.
-    keep: 'last' ends with the last weights; 'best' with those of the best validation accuracy (of
-      equal ones the first).
-    precision: of the network's arithmetic in training, 'float32' or 'bfloat16'; '' takes
+    balanced: a column of the rows, such as 'label' or 'environment'; each of its values is equally
+      frequent in every batch. '' draws all rows equally often. The length of an epoch is the same.
+    freeze_statistics: whether batch normalisation uses its running averages without updating them,
+      as in fine-tuning on few or similar images.
+    auxiliary_norms: number of last images of each row that pass through a second set of
+      normalisation layers, if the augmentation makes several images; the trained network does not
+      have it (see `robustness.training.auxiliary_norms`). 0 has one set for all.
+    accumulate: micro-batches per step; the gradient is their exact mean. Batch normalisation sees
+      one micro-batch at a time, and updates its running averages for each.
+    checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
+    evaluate_every_epochs: epochs between evaluations; 0 evaluates only at the end.
+    validation: fraction of the training rows, in [0, 1), that is held out and evaluated instead of
+      the rows of the study. The rows do not depend on the seed, and a clip's frames stay together.
+      0 holds none out.
+    keep: 'last' ends with the last weights, 'best' with the first weights of the best validation
+      accuracy.
+    precision: 'float32' or 'bfloat16' for the network's arithmetic in training; '' takes
       `config.precision`, in which the trained network is measured.
-    log_every_steps: steps between log lines, which hold the means since the line before.
-    resident_bytes: rows of up to so many bytes stay on the devices, where each step gathers its
-      own (copies on several devices of a CPU count); so do those that are measured in between. 0
-      reads every batch.
-    split: which split of the data is trained on.
+    log_every_steps: steps between log lines, which hold means since the previous line.
+    resident_bytes: largest size of rows that stay on the devices, where each step gathers its
+      batch (copies on devices of a CPU count). It also applies to the evaluated rows. 0 reads every
+      batch from the host.
+    split: split of the data to train on.
   """
 
-  epochs: float = setting(10.0, f'in [0, {MOST_EPOCHS}]', lambda x: 0 <= x <= MOST_EPOCHS)
+  epochs: float = setting(10.0, f'in [0, {MAX_EPOCHS}]', lambda x: 0 <= x <= MAX_EPOCHS)
   steps: int = setting(
-    0, f'0 (let config.training.epochs decide) to {MOST_STEPS}', lambda x: 0 <= x <= MOST_STEPS
+    0, f'0 (let config.training.epochs decide) to {MAX_STEPS}', lambda x: 0 <= x <= MAX_STEPS
   )
   batch_size: int = setting(128, '1 or more', lambda x: x >= 1)
   learning_rate: float = setting(0.1, 'above 0', lambda x: 0 < x < math.inf)
@@ -138,8 +139,8 @@ class TrainingSettings:
     rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
     rises = self.schedule != TRIANGULAR or self.warmup_epochs == 0
     rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
-    one = not (self.lookahead and self.ema_decay)
-    rule('lookahead', one, f'0 where {KEYS.training.ema_decay} averages the weights')
+    is_single = not (self.lookahead and self.ema_decay)
+    rule('lookahead', is_single, f'0 where {KEYS.training.ema_decay} averages the weights')
     plain = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
     valid = (

@@ -1,4 +1,4 @@
-"""Everything a training carries from step to step."""
+"""The state of a training, which each step updates."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -17,18 +17,18 @@ SLOW_DECAY = 0.95
 
 
 class TrainState(struct.PyTreeNode):
-  """A training between two steps.
+  """The state of a training between two steps.
 
   Attributes:
-    step: int32 scalar, the steps done.
+    step: int32 scalar, number of steps taken.
     params: float32 parameters.
-    batch_stats: running averages of batch normalisation; empty without it. Both hold the second set
-      of normalisation layers, where there is one, beside what the network takes.
-    opt_state: the optimizer's momenta.
-    objective: what the objective carries from step to step; empty for most.
+    batch_stats: running averages of batch normalisation; empty without it. Both `params` and
+      `batch_stats` also hold the second set of normalisation layers, if there is one.
+    opt_state: state of the optimizer.
+    objective: state of the objective; empty for most objectives.
     ema: averaged or slow `params` and `batch_stats`; empty without averaging and lookahead.
-    best: `params` and `batch_stats` of the evaluation that was best so far, its `score` float32 and
-      `step` int32; empty unless the best is kept.
+    best: `params` and `batch_stats` of the best evaluation so far, its `score` float32 and `step`
+      int32; empty unless the best weights are kept.
   """
 
   step: jax.Array
@@ -41,38 +41,40 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def trained(self) -> Variables:
-    """`params` and `batch_stats`."""
+    """`params` and `batch_stats`, the second set of normalisation layers included."""
     return {'params': self.params, 'batch_stats': self.batch_stats}
 
   @property
   def raw_variables(self) -> Variables:
-    """The collections that `model.apply` takes, as the last step left them."""
+    """The variables that `model.apply` takes, after the last step."""
     return auxiliary_norms.left_out(self.trained)
 
   @property
   def variables(self) -> Variables:
-    """The collections that are evaluated: averaged ones where there are any."""
+    """The variables that are evaluated: averaged ones if there are any, else the raw ones."""
     return auxiliary_norms.left_out(self.ema or self.trained)
 
   def averaged(self, decay: float) -> Self:
-    """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ, d_t = min(decay, (1 + t)/(10 + t));
-    of decay 0 as it is. The smaller d_t of the first steps t keeps the initial weights from
-    lingering."""
+    """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ after step t.
+
+    d_t = min(decay, (1 + t)/(10 + t)) is smaller in the first steps, so that the initial weights
+    are soon forgotten. With decay 0 the state is unchanged.
+    """
     if not decay:
       return self
     steps = self.step.astype(jnp.float32)
-    now = jnp.minimum(decay, (1 + steps) / (10 + steps))
-    mixed = jax.tree.map(lambda a, b: now * a + (1 - now) * b, self.ema, self.trained)
+    d = jnp.minimum(decay, (1 + steps) / (10 + steps))
+    mixed = jax.tree.map(lambda a, b: d * a + (1 - d) * b, self.ema, self.trained)
     return self.replace(ema=mixed)
 
   def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
-    """Returns the state with s ← d·s + (1 − d)·w, then w ← s, where `every` divides the step.
+    """Returns the state after s ← d·s + (1 − d)·w and w ← s, if `every` divides the step.
 
-    See `TrainingSettings.lookahead`; s is `ema`.
+    s is `ema`, w are the weights and statistics, and d is as in `TrainingSettings.lookahead`.
 
     Args:
-      every: steps between two of these; 0 leaves the state as it is.
-      total_steps: of the training.
+      every: number of steps between two updates of s; 0 leaves the state unchanged.
+      total_steps: number of steps of the training.
 
     Reference:
       Zhang et al. (2019), Lookahead Optimizer: k steps forward, 1 step back; the rising d is
@@ -80,40 +82,44 @@ class TrainState(struct.PyTreeNode):
     """
     if not every:
       return self
-    now = SLOW_DECAY**every * (self.step.astype(jnp.float32) / total_steps) ** 3
+    d = SLOW_DECAY**every * (self.step.astype(jnp.float32) / total_steps) ** 3
+    is_due = self.step % every == 0
 
-    def drawn(slow: PyTree, fast: PyTree) -> PyTree:
-      return jax.tree.map(lambda s, w: now * s + (1 - now) * w, slow, fast)
+    def mix(slow: PyTree, fast: PyTree) -> PyTree:
+      return jax.tree.map(lambda s, w: d * s + (1 - d) * w, slow, fast)
 
-    slow = jax.lax.cond(self.step % every == 0, drawn, lambda slow, _: slow, self.ema, self.trained)
-    due = self.step % every == 0
-    fast = jax.tree.map(lambda s, w: jnp.where(due, s, w), slow, self.trained)
+    slow = jax.lax.cond(is_due, mix, lambda slow, _: slow, self.ema, self.trained)
+    fast = jax.tree.map(lambda s, w: jnp.where(is_due, s, w), slow, self.trained)
     return self.replace(ema=slow, params=fast['params'], batch_stats=fast['batch_stats'])
 
 
 def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
-  """Returns `params` and `batch_stats` that a training ends with, of a state's attributes by name
-  or a checkpoint, which leaves out what is empty: the best ones where they are kept, else the
-  averaged ones where there are any, else the raw ones."""
+  """Returns `params` and `batch_stats` that a training ends with.
+
+  They are the best ones if these are kept, else the averaged ones if there are any, else the raw
+  ones. `state` is {attribute: value} of a state, or a checkpoint, which omits empty attributes.
+  """
   weights = state.get('best') or state.get('ema') or state
   names = 'params', 'batch_stats'
   return auxiliary_norms.left_out({name: weights.get(name, {}) for name in names})
 
 
-def begun_with(state: TrainState, given: Mapping[str, PyTree]) -> TrainState:
-  """Returns the state with given `params` and `batch_stats`, or parts of them, in place of its own;
-  raises InputError naming arrays that the network does not have, or of another shape."""
-  own = traverse_util.flatten_dict({'params': state.params, 'batch_stats': state.batch_stats})
-  flat = traverse_util.flatten_dict(dict(given))
+def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:
+  """Returns `params` and `batch_stats` in which the arrays of `initial` replace the drawn ones.
+
+  Raises:
+    InputError: `initial` has arrays that the network does not have, or of another shape.
+  """
+  arrays, replaced = traverse_util.flatten_dict(variables), traverse_util.flatten_dict(initial)
   misfits = [
     '/'.join(path)
-    for path, value in flat.items()
-    if path not in own or np.shape(own[path]) != np.shape(value)
+    for path, value in replaced.items()
+    if path not in arrays or np.shape(arrays[path]) != np.shape(value)
   ]
   if misfits:
     raise InputError(
       f'{len(misfits)} arrays to begin with do not fit the network: '
       f'{", ".join(misfits[:5])}. Give weights of the same architecture and image size.'
     )
-  trees = traverse_util.unflatten_dict({**own, **{k: jnp.asarray(v) for k, v in flat.items()}})
-  return state.replace(params=trees['params'], batch_stats=trees.get('batch_stats', {}))
+  replaced = {path: jnp.asarray(value) for path, value in replaced.items()}
+  return {'batch_stats': {}, **traverse_util.unflatten_dict({**arrays, **replaced})}

@@ -6,11 +6,10 @@ see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from robustness.augment import with_more_images
@@ -22,60 +21,23 @@ from robustness.core.typing import PyTree
 from robustness.models.layers import FEATURES, sown_features
 from robustness.objectives import State
 from robustness.parallel import Parallel
-from robustness.training import optimizer, schedule
+from robustness.training import optimizer
 from robustness.training.auxiliary_norms import swapped
-from robustness.training.state import TrainState, begun_with
+from robustness.training.schedule import StepScalars
+from robustness.training.state import TrainState, with_initial
 from robustness.training.training import Training, check_batch
 
 T = TypeVar('T')
 Batch = dict[str, jax.Array]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class StepScalars:
-  """Numbers that differ between trainings of one program, or between its steps.
-
-  They are arguments of the compiled step, so that trainings that differ in seed, rates or length
-  share one program.
-
-  Attributes:
-    seed: uint32, the seed of the parts' random keys.
-    learning_rate: float32, η of this step, which a plateau's factor multiplies.
-    stem_rate: float32, 1 as long as the first layer is trained, then 0.
-    epoch_steps: int32, the steps over which a plateau averages the loss.
-    total_steps: float32, the steps of the training.
-  """
-
-  seed: jax.Array
-  learning_rate: jax.Array
-  stem_rate: jax.Array
-  epoch_steps: jax.Array
-  total_steps: jax.Array
-
-  @classmethod
-  def at(cls, training: Training, step: int | jax.Array) -> Self:
-    """Returns the numbers of step `step` of a training, the first of which is 0; it may be
-    traced."""
-    settings, examples = training.settings, training.rows.num_examples
-    stem_steps = schedule.stem_steps(settings, examples)
-    is_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
-    return cls(
-      jnp.asarray(np.uint32(training.seed)),
-      jnp.asarray(training.learning_rate(step), jnp.float32),
-      is_trained.astype(jnp.float32),
-      jnp.asarray(schedule.epoch_steps(settings, examples), jnp.int32),
-      jnp.asarray(training.total_steps, jnp.float32),
-    )
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainStep:
-  """`(state, batch[, scalars]) -> (state, metrics)`.
+  """The function `(state, batch[, scalars]) -> (state, metrics)`.
 
   Attributes:
-    training: whose step it is.
-    parallel: the devices that share the batch, whose `compile` the step is given to; None on one.
+    training: the training that the step belongs to.
+    parallel: the devices that share the batch, and compile the step; None for one device.
   """
 
   training: Training
@@ -84,18 +46,22 @@ class TrainStep:
   def __call__(
     self, state: TrainState, batch: Batch, scalars: StepScalars | None = None
   ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Takes one step; without `scalars` those of the training become part of the program.
+    """Takes one step.
 
-    Of a batch it takes `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or
-    [B, L] padded with −1, `example_id` int32 [B], and the columns that the parts need. The target
-    of an image of several labels is shared equally among them, and the first one stands for it
-    where one label is needed. It returns the state after, and
-    float32 scalars over the whole batch: `loss`, `accuracy` (top-1 of the images as they are
-    trained on, against `label`), `gradient_norm` (before clipping and weight decay),
-    `learning_rate`, and the objective's and the augmentations' own.
+    Args:
+      state: the state before the step.
+      batch: `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or [B, L] padded
+        with −1, `example_id` int32 [B], and the columns that the parts need. The target of an image
+        is shared equally among its labels; the first label is used if one is needed.
+      scalars: the numbers of this step; None compiles `training.scalars` into the program.
+
+    Returns:
+      The state after the step, and float32 scalars over the whole batch: `loss`, `accuracy` (top-1
+      on the images as trained on), `gradient_norm` (before clipping and weight decay),
+      `learning_rate`, and the metrics of the objective and the augmentations.
     """
     training, batch = self.training, with_scaled_image(batch)
-    scalars = StepScalars.at(training, state.step) if scalars is None else scalars
+    scalars = training.scalars(state.step) if scalars is None else scalars
     labels = batch['label'].reshape(len(batch['label']), -1)
     count = (labels >= 0).sum(1, keepdims=True)
     batch = {
@@ -107,31 +73,23 @@ class TrainStep:
     batch = training.pipeline.policy(batch, scalars.seed, state.step, self.parallel)
     self._check_auxiliary(batch['image'].shape)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch, scalars.seed)
-    transformation = optimizer.create(
-      training.settings,
-      lambda _: scalars.learning_rate,
-      scalars.epoch_steps,
-      (lambda _: scalars.stem_rate) if training.settings.stem_epochs else None,
-    )
-    updates, opt_state = transformation.update(
-      gradients, state.opt_state, state.params, value=metrics['loss']
-    )
-    params = optax.apply_updates(state.params, updates)
+    updates, opt_state = optimizer.create(
+      training.settings, scalars.learning_rate, scalars.epoch_steps, scalars.stem_rate
+    ).update(gradients, state.opt_state, state.params, value=metrics['loss'])
     rate = scalars.learning_rate * optimizer.rate_factor(opt_state)
     metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
-    after = state.replace(
+    state = state.replace(
       step=state.step + 1,
-      params=params,
+      params=optax.apply_updates(state.params, updates),
       batch_stats=batch_stats,
       opt_state=opt_state,
       objective=objective,
-    )
-    after = after.averaged(training.settings.ema_decay)
-    return after.drawn_to_slow(training.settings.lookahead, scalars.total_steps), metrics
+    ).averaged(training.settings.ema_decay)
+    return state.drawn_to_slow(training.settings.lookahead, scalars.total_steps), metrics
 
   @property
   def axis_name(self) -> str | None:
-    """The axis of pmap, None under jit."""
+    """The name of the axis of pmap; None under jit."""
     return self.parallel.axis_name if self.parallel else None
 
   def total(self, tree: T) -> T:
@@ -145,8 +103,8 @@ class TrainStep:
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
       sums, batch_stats, objective = carry
-      new, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
-      return (jax.tree.map(jnp.add, sums, new), batch_stats, objective), None
+      means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
+      return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None
 
     begin, count = (state.batch_stats, state.objective), self.training.settings.accumulate
     if count == 1:
@@ -167,10 +125,11 @@ class TrainStep:
   def _micro_batch(
     self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
-    """Returns means over the rows (of the gradient, the weights, the metrics), and new states.
+    """Returns means over rows of the gradient, weights and metrics, the statistics, and the
+    objective's state.
 
-    The loss is Σ weights · losses / rows here; it is divided by the mean weight of the whole batch
-    at the end, for weights may differ between micro-batches and devices.
+    The loss is Σ weights · losses / rows. The caller divides it by the mean weight of the whole
+    batch, because weights may differ between micro-batches and devices.
     """
     batch = self._attacked(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
@@ -192,52 +151,54 @@ class TrainStep:
     return means, changed, after
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
-    count, given = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
-    if count and count >= given:
+    count, images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
+    if count and count >= images:
       raise SettingError(
         KEYS.training.auxiliary_norms,
         count,
-        problem=f'and the policy gives {given} image{"s" * (given > 1)} a row, the first of which '
-        "needs the network's own normalisation",
+        problem=f'and the policy makes {images} image{"s" * (images > 1)} per row, the first of '
+        "which needs the network's first normalisation",
         fix=f'Put {with_more_images()} into {KEYS.classifier.augment.policy}, or set it lower.',
       )
 
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns what `_forward` does, the last images of each row through the second set of norms."""
+    """Returns the result of `_forward`, with the second norms for the last images of each row."""
     count = self.training.settings.auxiliary_norms
     if not count:
       return self._forward(params, batch_stats, images, train)
     outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train)
-    own = swapped({'params': params, 'batch_stats': batch_stats})
-    further, changed = self._forward(own['params'], own['batch_stats'], images[:, -count:], train)
-    both = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, further)
-    return both, swapped({'batch_stats': changed})['batch_stats']
+    second = swapped({'params': params, 'batch_stats': batch_stats})
+    auxiliary_outputs, changed = self._forward(
+      second['params'], second['batch_stats'], images[:, -count:], train
+    )
+    joined = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
+    return joined, swapped({'batch_stats': changed})['batch_stats']
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns outputs of images [B, H, W, C] or [B, V, H, W, C], and the statistics after.
+    """Returns the outputs for images [B, H, W, C] or [B, V, H, W, C], and the new statistics.
 
     Outputs are `logits` [B, classes] or [B, V, classes], and `FEATURES` if the objective needs it.
     """
-    features = self.training.pipeline.objective.needs_features
+    needs_features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
     logits, changed = self.training.model.apply(
       {'params': params, 'batch_stats': batch_stats},
       self.training.inputs(flat),
       train=train,
-      mutable=['batch_stats', *(['intermediates'] if features else [])],
+      mutable=['batch_stats', *(['intermediates'] if needs_features else [])],
     )
     outputs = {'logits': logits}
-    if features:
+    if needs_features:
       sown = sown_features(changed.get('intermediates', {}))
       if sown is None:
         raise InputError(
-          'this network does not say what its last linear map is given: have its head call '
-          f"self.sow('intermediates', '{FEATURES}', x), or end it with robustness.models.layers."
-          'LinearHead.'
+          'this network does not expose the input of its last linear map: call '
+          f"self.sow('intermediates', '{FEATURES}', x) in its head, or end it with "
+          'robustness.models.layers.LinearHead.'
         )
       outputs[FEATURES] = sown
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
@@ -246,7 +207,7 @@ class TrainStep:
   def _attacked(
     self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array
   ) -> Batch:
-    """Puts adversarial examples in place of the images, each found with its own key."""
+    """Returns the batch with adversarial examples as images, each computed with its row's key."""
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
@@ -261,26 +222,26 @@ class TrainStep:
     def logits(flat: jax.Array) -> jax.Array:
       return self._forward(state.params, batch_stats, flat, train)[0]['logits']
 
-    flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)  # an augmentation may leave it
+    # augmentations may leave [0, 1]
+    flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
     adversarial = attack.worst(1, keys, logits, flat, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
 
 
 def check(training: Training, row: Mapping[str, Any]) -> None:
-  """Refuses what a step would be refused for, by tracing one on shapes; computes nothing.
+  """Checks a training by tracing one step on shapes, without computing it.
 
   Raises:
-    InputError: a row (as `Rows.batches` gives it) that does not fit, a column that the objective
-      needs and there is not, initial weights of another shape, or parts that do not fit each
-      other or the images.
+    InputError: the row (from `Rows.batches`) does not fit, a column that the objective needs is
+      missing, initial weights have another shape, or parts do not fit each other or the images.
   """
   size = training.settings.batch_size
-  of_row = {name: value for name, value in row.items() if name != 'mask'}
-  columns = check_batch(of_row, training.rows.image_shape, training.num_classes)
+  without_mask = {name: value for name, value in row.items() if name != 'mask'}
+  columns = check_batch(without_mask, training.rows.image_shape, training.num_classes)
   columns = {**columns, **training.order.columns(0, size)}
   training.check_columns(columns)
   state = training.state_shapes()
-  begun_with(state, training.initial)
+  with_initial(state.trained, training.initial)
   training.check_network(state)
   axis = getattr(training.model, 'axis_name', None)
   lead = (1, size) if axis else (size,)
@@ -295,9 +256,9 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:
-  """[B, ...] → [parts, B / parts, ...]; part p holds rows p, p + parts, ...
+  """Returns an array [B, ...] as [parts, B / parts, ...]; part p holds rows p, p + parts, ...
 
-  Strided rows leave every device a share of every part, and make the parts the same sets of rows
-  whether or not the batch was cut by device before.
+  With this stride every device has a share of every part, and the parts are the same sets of rows
+  whether or not the batch was split by device before.
   """
   return jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0)

@@ -1,4 +1,4 @@
-"""One training: what is trained on what, everything that decides its outcome."""
+"""The specification of one training: everything that decides its outcome."""
 
 import dataclasses
 import functools
@@ -26,17 +26,18 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, optimizer, schedule
+from robustness.training.schedule import StepScalars
 from robustness.training.settings import BEST, WHERE, TrainingSettings
-from robustness.training.state import TrainState, begun_with
+from robustness.training.state import TrainState, with_initial
 
-TAKEN = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
-"""Columns that a training gives its rows in place of any that they have."""
+RESERVED = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
+"""Columns that a training adds to its rows, in place of columns of the same name."""
 REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
-"""Settings of what is written during a training and where rows are held, without effect on it."""
+"""Settings without effect on the outcome: what is written, and where rows are stored."""
 
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}
-"""Compiler options of a program that runs once: a draw for every layer is compiled in a third of
-the time, and gives the same bits."""
+"""Compiler options of a program that runs once: the draws of all layers compile in a third of the
+time, with the same bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Pipeline:
 
   Attributes:
     policy: augmentations, in order.
-    attack: makes adversarial examples of the augmented images; None trains on these.
-    objective: what is minimised.
+    attack: turns augmented images into adversarial examples; None does not.
+    objective: the minimised objective.
   """
 
   policy: Policy = Policy()
@@ -54,7 +55,7 @@ class Pipeline:
   objective: Objective = CrossEntropy()
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the parts' names and settings as plain values."""
+    """Returns the names and settings of the parts as plain values."""
     return {
       'augment': self.policy.describe(),
       'attack': self.attack.describe() if self.attack else None,
@@ -64,22 +65,22 @@ class Pipeline:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """One training.
+  """The specification of one training.
 
   Attributes:
-    model: a network called as `model(images, train)`; with batch normalisation it must be built
-      with the `axis_name` of the `Parallel` it is trained under.
-    rows: what it is trained on.
-    inputs: input filter and normalisation, which the classifier has too.
-    settings: see there.
+    model: a network that is called as `model(images, train)`; with batch normalisation it needs the
+      `axis_name` of the `Parallel` that trains it.
+    rows: the training rows.
+    inputs: input filter and normalisation, as in the classifier.
+    settings: the section `config.training`.
     pipeline: the named parts.
-    seed: of the initial parameters, the order of the rows and the parts' streams of keys.
-    initial: parameters and running averages to begin with, in place of those drawn from the seed;
-      what they leave out, such as the last layer, is drawn.
-    fit: gives the variables that the network takes from training images, which it begins with
-      where `initial` has none; None where all are drawn. See `Architecture`.
-    fit_rows: how many of the first images it is given, or all where there are fewer.
-    sampler: decides the order of the rows; None takes `Epochs`.
+    seed: seed of the initial parameters, the order of the rows and the parts' random keys.
+    initial: initial parameters and running averages; arrays that it lacks, such as the last layer,
+      are drawn from the seed.
+    fit: function from training images to initial variables, if `initial` is empty; None draws all
+      variables. See `Architecture`.
+    fit_rows: largest number of images that `fit` takes.
+    sampler: order of the rows; None takes `Epochs`.
   """
 
   model: nn.Module
@@ -98,18 +99,18 @@ class Training:
 
   @property
   def total_steps(self) -> int:
-    """Steps of the whole training."""
+    """The number of steps of the training."""
     return schedule.total_steps(self.settings, self.rows.num_examples)
 
   @property
   def num_classes(self) -> int:
-    """Outputs of the model."""
+    """The number of outputs of the model."""
     logits, _ = self._shapes
     return logits.shape[-1]
 
   @functools.cached_property
   def _shapes(self) -> tuple[jax.ShapeDtypeStruct, Variables]:
-    """Logits of an image and the network's variables, as shapes."""
+    """The shapes of the logits of one image and of the network's variables."""
     images = jax.ShapeDtypeStruct((1, *self.rows.image_shape), jnp.float32)
     init = functools.partial(self.model.init_with_output, jax.random.key(0), train=False)
     return jax.eval_shape(init, images)
@@ -124,77 +125,70 @@ class Training:
     """The learning rate by step."""
     return schedule.learning_rate(self.settings, self.rows.num_examples)
 
-  @functools.cached_property
-  def optimizer(self) -> optax.GradientTransformationExtraArgs:
-    """The optimizer, whose `update` is given the loss as `value`."""
+  def scalars(self, step: int | jax.Array) -> StepScalars:
+    """Returns the numbers of a step, counted from 0, which may be traced."""
     settings, examples = self.settings, self.rows.num_examples
     stem_steps = schedule.stem_steps(settings, examples)
-    return optimizer.create(
-      settings,
-      self.learning_rate,
-      schedule.epoch_steps(settings, examples),
-      (lambda step: step < stem_steps) if stem_steps else None,
+    is_stem_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
+    return StepScalars(
+      jnp.asarray(np.uint32(self.seed)),
+      jnp.asarray(self.learning_rate(step), jnp.float32),
+      is_stem_trained.astype(jnp.float32),
+      jnp.asarray(schedule.epoch_steps(settings, examples), jnp.int32),
+      jnp.asarray(self.total_steps, jnp.float32),
     )
 
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
 
     Raises:
-      InputError: what the network takes from training images cannot be made of these.
+      InputError: the training images cannot provide the variables that the network fits to them.
     """
-    given = self.initial
-    if self.fit and not given:
+    initial = self.initial
+    if self.fit and not initial:
       count = min(self.fit_rows, self.rows.num_examples)
       first = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
-      given = self.fit(self.inputs(jnp.asarray(with_scaled_image(first)['image'])))
-    return self._with_copies(begun_with(self._state(self._drawn()), given))
-
-  def state_shapes(self) -> TrainState:
-    """Returns the state's shapes and types, without computing it."""
-    _, variables = self._shapes
-    return jax.eval_shape(lambda drawn: self._with_copies(self._state(drawn)), variables)
-
-  def _drawn(self) -> Variables:
-    """Returns the variables, which depend on the seed and the model alone."""
+      initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(first)['image'])))
 
     def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
-    return jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
+    variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
+    return self._state(with_initial(_trained(variables), initial))
+
+  def state_shapes(self) -> TrainState:
+    """Returns the shapes and types of the state, without computing it."""
+    _, variables = self._shapes
+    return jax.eval_shape(self._state, _trained(variables))
 
   def _state(self, variables: Variables) -> TrainState:
-    """Returns the state before the first step, of these variables."""
-    params, opt_state = variables['params'], jax.jit(self.optimizer.init)(variables['params'])
+    """Returns the state before the first step, from `params` and `batch_stats` of the network."""
+    settings = self.settings
+    if settings.auxiliary_norms:
+      variables = auxiliary_norms.added(variables)
+    opt_state = jax.jit(optimizer.create(settings).init)(variables['params'])
     objective = self.pipeline.objective.initial_state(self.num_classes)
-    step, batch_stats = jnp.zeros((), jnp.int32), variables.get('batch_stats', {})
-    return TrainState(step, params, batch_stats, opt_state, objective)
-
-  def _with_copies(self, state: TrainState) -> TrainState:
-    """Returns the state with the further weights that the settings ask for."""
-    if self.settings.auxiliary_norms:
-      variables = auxiliary_norms.added(state.trained)
-      opt_state = jax.jit(self.optimizer.init)(variables['params'])
-      state = state.replace(**variables, opt_state=opt_state)
-    if self.settings.ema_decay or self.settings.lookahead:
+    step = jnp.zeros((), jnp.int32)
+    state = TrainState(step, opt_state=opt_state, objective=objective, **variables)
+    if settings.ema_decay or settings.lookahead:
       state = state.replace(ema=jax.tree.map(jnp.copy, state.trained))
-    if self.settings.keep == BEST:
-      kept = jax.tree.map(jnp.copy, state.variables)
-      best = {**kept, 'score': jnp.float32(-1), 'step': jnp.int32(0)}
-      state = state.replace(best=best)
+    if settings.keep == BEST:
+      copied = jax.tree.map(jnp.copy, state.variables)
+      state = state.replace(best={**copied, 'score': jnp.float32(-1), 'step': jnp.int32(0)})
     return state
 
-  def facts(self, more: Facts) -> Facts:
-    """Returns the caller's facts and all that decides the outcome, as plain values."""
+  def facts(self, further_facts: Facts) -> Facts:
+    """Returns `further_facts` and everything that decides the outcome, as plain values."""
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
       if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
     }
-    del settings['precision']  # the caller's facts have the one that the network is built with
+    del settings['precision']  # `further_facts` has the precision that the network is built with
     input_filter = self.inputs.input_filter
     return {
-      **more,
+      **further_facts,
       'mean': self.inputs.mean,
       'std': self.inputs.std,
       'input_filter': input_filter.describe() if input_filter else None,
@@ -210,17 +204,17 @@ class Training:
     }
 
   def check_network(self, state: TrainState) -> None:
-    """Raises InputError for settings of layers that the network does not have, and for attacks that
-    would not find examples through the layers and statistics that are meant."""
+    """Raises InputError if settings concern layers that the network lacks, or if an attack does not
+    fit the augmentations, statistics or normalisation layers."""
     settings, attack = self.settings, self.pipeline.attack
     layers = {
       'stem_epochs': (optimizer.in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.in_head, 'last layer called head'),
     }
-    for name, (chosen, words) in layers.items():
-      value, unused = (vars(own)[name] for own in (settings, TrainingSettings()))
-      if value != unused and not any(jax.tree.leaves(chosen(state.params))):
+    for name, (select, words) in layers.items():
+      value, unused = vars(settings)[name], vars(TrainingSettings())[name]
+      if value != unused and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
           f'take another --{KEYS.classifier.name}.'
@@ -241,8 +235,8 @@ class Training:
           f'{KEYS.classifier.augment} has {part.name!r}, which mixes targets, and '
           f"{attack.name!r} raises the loss of a row's own label alone: leave one of them out."
         )
-    batch = attack.statistics == 'batch' and not settings.freeze_statistics
-    if attack.in_turn and batch and state.batch_stats:
+    uses_batch = attack.statistics == 'batch' and not settings.freeze_statistics
+    if attack.in_turn and uses_batch and state.batch_stats:
       raise InputError(
         f"{attack.key('statistics')} is 'batch', and this attack takes a part of the batch at a "
         "time: set it to 'running'."
@@ -250,17 +244,17 @@ class Training:
     if settings.auxiliary_norms:
       raise InputError(
         f'{WHERE}.auxiliary_norms is {settings.auxiliary_norms}, and examples of an attack are '
-        'found through the first set of layers alone: set it to 0, or leave the attack out.'
+        'computed with the first set of layers only: set it to 0, or leave the attack out.'
       )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError unless rows have the columns that the objective needs, with such values."""
+    """Raises InputError unless rows have the columns of the objective, with valid values."""
     part = self.pipeline.objective
     for name in part.columns:
-      if name in TAKEN:
+      if name in RESERVED:
         raise InputError(
           f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is what a training '
-          'calls something of its own: rename the column of the data.'
+          'calls one of its columns: rename the column of the data.'
         )
       if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
@@ -271,36 +265,37 @@ class Training:
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError where rows are of groups that the objective does not count; nothing is said
-    of values that the columns lack."""
+    """Raises InputError if the column has more groups than the objective counts.
+
+    `columns` may lack the column of the objective, which is then not checked.
+    """
     part = self.pipeline.objective
     if not isinstance(part, GroupObjective):
       return
     column, key = part.column, part.count_key
-    given = part.describe()[key]
-    counted = given or self.num_classes
-    known = {'label': self.num_classes, **self.pipeline.policy.added}
-    where = f'config.classifier.objective.{part.name}'
-    if column not in known and column not in columns:
-      return
-    if column not in known:
+    stated = part.describe()[key]
+    count = stated or self.num_classes
+    sizes = {'label': self.num_classes, **self.pipeline.policy.added}
+    section = f'config.classifier.objective.{part.name}'
+    if column not in sizes:
+      if column not in columns:
+        return
       values = np.asarray(columns[column])
       if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
         raise InputError(
-          f'{where}.column is {column!r}, which numbers no groups: take a column of one whole '
+          f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
           'number a row, from 0 on.'
         )
-      known[column] = int(values.max()) + 1
-    there = known[column]
-    if there > counted:
+      sizes[column] = int(values.max()) + 1
+    if sizes[column] > count:
       raise InputError(
-        f'{where}.{key} is {given or f"0, the number of classes ({counted})"}, but the column '
-        f'{column!r} has the values 0 to {there - 1}: rows of {counted} and above would have no '
-        f'weight. Set {where}.{key}={there}.'
+        f'{section}.{key} is {stated or f"0, the number of classes ({count})"}, but the column '
+        f'{column!r} has the values 0 to {sizes[column] - 1}: rows of {count} and above would have '
+        f'no weight. Set {section}.{key}={sizes[column]}.'
       )
 
   def check_layout(self, parallel: Parallel) -> None:
-    """Raises InputError unless the batch divides over the devices and the model fits `parallel`."""
+    """Raises InputError unless the devices divide the batch and the model fits `parallel`."""
     size, parts, processes = self.settings.batch_size, self.settings.accumulate, parallel.share[1]
     if size % (parts * parallel.num_devices):
       raise SettingError(
@@ -317,17 +312,24 @@ class Training:
       )
 
 
+def _trained(variables: Variables) -> Variables:
+  return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
+
+
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
-  """Returns the numeric arrays of a batch, which a step takes; raises InputError for images of
-  another shape or type, and for an image without a label or with one of no class."""
+  """Returns the numeric arrays of a batch, which a step takes.
+
+  Raises:
+    InputError: images have another shape or type, or an image has no label or an unknown one.
+  """
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):
     raise InputError(
       f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
       f'of shape {image.shape[1:]}.'
     )
-  each = label.reshape(len(label), -1)
-  outside = np.flatnonzero((each[:, 0] < 0) | (each.max(1) >= num_classes))
+  table = label.reshape(len(label), -1)
+  outside = np.flatnonzero((table[:, 0] < 0) | (table.max(1) >= num_classes))
   if outside.size:
     raise InputError(
       f'example {batch["example_id"][outside[0]]} has label {label[outside[0]]}; the '

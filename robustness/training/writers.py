@@ -1,4 +1,4 @@
-"""Where the numbers of a training are written: `log.jsonl` and TensorBoard events."""
+"""Writers of the numbers of a training: `log.jsonl` and TensorBoard events."""
 
 import contextlib
 import json
@@ -16,20 +16,20 @@ Scalars = Mapping[str, object]
 
 
 class ScalarWriter(Protocol):
-  """What the training loop needs of a writer; the metric writers of `clu` have it."""
+  """The interface of a writer in the training loop; the metric writers of `clu` have it."""
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Writes named numbers of a step."""
+    """Writes {name: number} of a step."""
 
   def flush(self) -> None:
-    """Makes sure that they are on disk."""
+    """Returns when all numbers are on disk."""
 
 
 class JsonLinesWriter:
-  """Writes `{"step", "time", name: value, ...}`, one step a line, each flushed as it is written.
+  """Writes a line `{"step", "time", name: value, ...}` for each step, and flushes it.
 
-  Every line repeats the `facts`, for example which classifier is trained. A last line that a kill
-  cut short is removed.
+  Every line repeats the `facts`, such as the label of the classifier. The constructor removes a
+  last line that a kill cut short.
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
@@ -37,48 +37,46 @@ class JsonLinesWriter:
     self._facts = dict(facts or {})
     if self._path.exists():
       content = self._path.read_bytes()
-      whole = content.rfind(b'\n') + 1
-      if whole < len(content):
-        os.truncate(self._path, whole)
+      complete = content.rfind(b'\n') + 1
+      if complete < len(content):
+        os.truncate(self._path, complete)
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Writes numbers; one that is not finite becomes null, as JSON has no word for it."""
+    """Writes numbers; a number that is not finite becomes null, as JSON cannot express it."""
     values = {name: _plain(value) for name, value in scalars.items()}
     line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
     with open(self._path, 'a', encoding='utf-8') as file:
       file.write(json.dumps(line, allow_nan=False) + '\n')
 
   def flush(self) -> None:
-    """Every line is flushed when it is written."""
+    """Does nothing: every line is flushed when it is written."""
 
 
 def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
-  """Returns what writes `log.jsonl` and, by `clu.metric_writers`, events in `tensorboard/<label>`
-  of the workdir.
+  """Returns a writer of `log.jsonl` and of events in `tensorboard/<label>` of the workdir.
 
-  Without clu, or TensorFlow, which it takes seconds to import, there are no events, which one line
-  of the log says.
+  Events need `clu` and TensorFlow; without them the log has a line that says so.
   """
   lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
   try:
-    from clu import metric_writers  # first: without it TensorFlow is imported in vain
+    from clu import metric_writers  # before TensorFlow, which takes seconds to import
     from tensorflow import config as tensorflow_config
   except ModuleNotFoundError as error:
     logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
     return lines
-  with contextlib.suppress(RuntimeError):  # the rows are read by TensorFlow, which has begun
-    tensorflow_config.set_visible_devices([], 'GPU')  # JAX's
+  with contextlib.suppress(RuntimeError):  # TensorFlow reads rows and has chosen its devices
+    tensorflow_config.set_visible_devices([], 'GPU')  # the GPUs are JAX's
   events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
   writer: ScalarWriter = metric_writers.MultiWriter([lines, events])
   return writer
 
 
 NO_WRITER = JsonLinesWriter(os.devnull)
-"""Writes nothing: for all but one of several processes that train together."""
+"""Writes nothing; of the processes that train together all except one use it."""
 
 
 def _plain(value: object) -> object:
-  """Turns numpy and JAX scalars into Python's, and what is not finite into None."""
+  """Returns a numpy or JAX scalar as Python's; None for a number that is not finite."""
   if isinstance(value, (str, bool, int)) or value is None:
     return value
   number = np.asarray(value).item()

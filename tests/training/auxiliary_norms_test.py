@@ -37,38 +37,42 @@ class TwoSets(nn.Module):
     return nn.Dense(3, name='head')(nn.relu(x.reshape(-1, *x.shape[2:])).mean((1, 2)))
 
 
-def trained(task, ways, state):
-  step, state = compiled_step(task, ways), ways.replicate(state)
+def trained(task, devices, state):
+  step, state = compiled_step(task, devices), devices.replicate(state)
   for batch in itertools.islice(task.rows.training_batches(32, 0, 0), 3):
-    state, _ = step(state, ways.put_batch(batch))
-  return jax.tree.map(np.asarray, ways.unreplicate(state))
+    state, _ = step(state, devices.put_batch(batch))
+  return jax.tree.map(np.asarray, devices.unreplicate(state))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
-  ways = KINDS[kind](jax.devices()[:2])
-  given = {'task': {'pipeline': PIPELINE}, 'bias_rate': 3.0}
-  task = make_task(TinyNet(ways.axis_name), auxiliary_norms=1, **given)
-  both = make_task(TwoSets(ways.axis_name), **given)
-  begin = both.initial_state()
+  devices = KINDS[kind](jax.devices()[:2])
+  settings = {'task': {'pipeline': PIPELINE}, 'bias_rate': 3.0}
+  task = make_task(TinyNet(devices.axis_name), auxiliary_norms=1, **settings)
+  reference = make_task(TwoSets(devices.axis_name), **settings)
+  begin = reference.initial_state()
   state = task.initial_state()
   params = {**state.params, **{k: begin.params[k] for k in ('conv', 'head')}}
-  found = trained(task, ways, state.replace(params=params))
-  expected = trained(both, ways, begin)
-  for own, other in ((found.params, expected.params), (found.batch_stats, expected.batch_stats)):
+  result = trained(task, devices, state.replace(params=params))
+  expected = trained(reference, devices, begin)
+  for values, other in (
+    (result.params, expected.params),
+    (result.batch_stats, expected.batch_stats),
+  ):
     second = other.pop('second')
-    assert_close(own.pop('auxiliary_norms'), {'bn': second})
-    assert_close(own, other)
-  difference = found.batch_stats['bn']['mean'] - expected.batch_stats['bn']['mean']
+    assert_close(values.pop('auxiliary_norms'), {'bn': second})
+    assert_close(values, other)
+  difference = result.batch_stats['bn']['mean'] - expected.batch_stats['bn']['mean']
   assert np.abs(difference).max() < 1e-5 < np.abs(second['mean']).max()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kept', [{'ema_decay': 0.5}, {'lookahead': 2, 'keep': 'best'}])
-def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path, kept):
-  kept = {**kept, 'validation': 0.1} if kept.get('keep') else kept
-  settings = {'auxiliary_norms': 1, 'evaluate_every_epochs': 1.0, **kept}
+@pytest.mark.parametrize(
+  'extra', [{'ema_decay': 0.5}, {'lookahead': 2, 'keep': 'best', 'validation': 0.1}]
+)
+def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path, extra):
+  settings = {'auxiliary_norms': 1, 'evaluate_every_epochs': 1.0, **extra}
   seen = []
 
   def evaluate(variables):
@@ -77,23 +81,23 @@ def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path
 
   task = make_task(task={'pipeline': PIPELINE}, **settings)
   plain = jax.tree.structure(make_task().initial_state().raw_variables)
-  whole = run(task, tmp_path / 'whole', evaluate=evaluate)
-  assert set(seen) == {plain} and jax.tree.structure(whole) == plain
+  complete = run(task, tmp_path / 'whole', evaluate=evaluate)
+  assert set(seen) == {plain} and jax.tree.structure(complete) == plain
 
   def interrupted(variables):
     raise KeyboardInterrupt
 
   with pytest.raises(KeyboardInterrupt):
     run(task, tmp_path / 'stopped', evaluate=interrupted)
-  assert_same(run(task, tmp_path / 'stopped', evaluate=evaluate), whole)
-  assert_same(load_variables(tmp_path / 'whole')[0], whole)
+  assert_same(run(task, tmp_path / 'stopped', evaluate=evaluate), complete)
+  assert_same(load_variables(tmp_path / 'whole')[0], complete)
 
 
 def test_what_it_cannot_be_is_refused(make_task):
   row = next(make_task().rows.training_batches(1, 0, 0))
-  for copies, given in ((1, '1 image a row'), (2, '2 images a row')):
+  for copies, images in ((1, '1 image per row'), (2, '2 images per row')):
     policy = Policy.of(repeat={'copies': copies}) if copies > 1 else Policy()
     task = make_task(task={'pipeline': Pipeline(policy)}, auxiliary_norms=2)
-    refused(f'auxiliary_norms is 2, and the policy gives {given}', check, task, row)
+    refused(f'auxiliary_norms is 2, and the policy makes {images}', check, task, row)
   task = make_task(TinyNet(norm=False), {'pipeline': PIPELINE}, auxiliary_norms=1)
   refused('this network has no normalisation layers', task.initial_state)

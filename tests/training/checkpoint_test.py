@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_named_with_the_mend(saved, make_task, name):
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_no_flipped_bit_changes_weights_or_facts(saved):
-  whole = load_variables(saved)
+  expected = load_variables(saved)
   root = saved / 'checkpoints/4'
   files = [saved / 'classifier.json', *(f for f in sorted(root.rglob('*')) if f.is_file())]
   random, rejected = np.random.default_rng(0), 0
@@ -133,13 +133,13 @@ def test_no_flipped_bit_changes_weights_or_facts(saved):
     file.write_bytes(damaged)
     try:
       variables, facts = load_variables(saved)
-      assert_same(variables, whole[0])
-      assert facts == whole[1]
+      assert_same(variables, expected[0])
+      assert facts == expected[1]
     except InputError:
       rejected += 1
     file.write_bytes(content)
   assert rejected >= 5
-  assert_same(load_variables(saved)[0], whole[0])
+  assert_same(load_variables(saved)[0], expected[0])
 
 
 def test_altered_weights_are_refused(tmp_path, state, make_task, monkeypatch):

@@ -57,7 +57,7 @@ def separable_rows():
 
 
 class ReadBy:
-  """Rows whose training batches come through a function of these and the first step."""
+  """Rows with training batches from a function of the batches and the first step."""
 
   def __init__(self, rows, read):
     self._rows, self._read = rows, read
@@ -65,8 +65,10 @@ class ReadBy:
   def __getattr__(self, name):
     return getattr(self._rows, name)
 
-  def training_batches(self, batch_size, seed, start_step=0, *how):
-    return self._read(self._rows.training_batches(batch_size, seed, start_step, *how), start_step)
+  def training_batches(self, batch_size, seed, start_step=0, *rest_arguments):
+    return self._read(
+      self._rows.training_batches(batch_size, seed, start_step, *rest_arguments), start_step
+    )
 
 
 def normalised(task, images):

@@ -14,7 +14,7 @@ from robustness.core.sampler import held_out
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import identity
 from robustness.parallel import MeshParallel
-from robustness.training.evaluation import KeptBlocks, split_validation
+from robustness.training.evaluation import CachedBlocks, split_validation
 from tests.networks import tiny_classifier, tiny_rows
 from tests.refusals import refused
 from tests.training.conftest import assert_same
@@ -24,12 +24,12 @@ from tests.training.conftest import assert_same
 def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
   images, units = np.zeros((100, 2, 2, 1), np.float32), np.repeat(np.arange(20), 5)[::-1]
   rows = ArrayRows(images, np.zeros(100, int), ('a',), columns={column: units})
-  kept, held = split_validation(rows, 0.2)
-  assert len(held) == 20 and len(kept) == 80
+  trained, held = split_validation(rows, 0.2)
+  assert len(held) == 20 and len(trained) == 80
   if column == 'other':
     np.testing.assert_array_equal(held, held_out(100, 0.2)[1], 'one by one')
   else:
-    assert not {*units[kept]} & {*units[held]}
+    assert not {*units[trained]} & {*units[held]}
   assert len(split_validation(rows, 0.0)[1]) == 0
   words = dataclasses.replace(rows, columns={column: np.array([f'patient {k}' for k in units])})
   assert len(split_validation(words, 0.2)[1]) == 20
@@ -61,9 +61,9 @@ def test_kept_blocks_are_read_once_and_give_the_same_shards(runner):
   rows, layout = tiny_rows(), runner.layout(21, 8)
   expected = arrays(runner.shards(rows, layout))
   size = sum(block.nbytes for block in runner.placed(rows, layout))
-  for most, reads in ((size, 1), (size - 1, 3)):
+  for max_bytes, reads in ((size, 1), (size - 1, 3)):
     read = mock.Mock(side_effect=lambda: runner.placed(rows, layout))
-    blocks = KeptBlocks(read, most)
+    blocks = CachedBlocks(read, max_bytes)
     for _ in range(3):
       assert_same(arrays(runner.shards_of(blocks, layout)), expected)
     assert read.call_count == reads
@@ -73,6 +73,6 @@ def test_images_of_8_bits_give_the_shards_of_their_floats(runner):
   rows, layout = tiny_rows(), runner.layout(21, 8)
   stored = np.rint(rows.images * 255).astype(np.uint8)
   kinds = stored.astype(np.float32) / np.float32(255), stored
-  both = [dataclasses.replace(rows, images=images) for images in kinds]
-  as_floats, as_stored = (arrays(runner.shards(rows, layout)) for rows in both)
+  variants = [dataclasses.replace(rows, images=images) for images in kinds]
+  as_floats, as_stored = (arrays(runner.shards(rows, layout)) for rows in variants)
   assert_same(as_stored, as_floats)

@@ -1,4 +1,4 @@
-"""Order and checks of training batches; rows on the devices and rows that are read are the same."""
+"""Order and checks of training batches, from rows on the devices and rows that are read."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ def eight_bit():
 
 @pytest.fixture
 def make(make_task, eight_bit):
-  """Returns a function from settings to a task whose batches span epochs of 96 rows."""
+  """Returns a function from settings to a task with batches that span epochs of 96 rows."""
 
   def make(rows=eight_bit, model=None, **settings):
     pipeline = Pipeline(Policy.of(flip={}, crop={'padding': 1}, mixup={}))
@@ -80,10 +80,10 @@ def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eigh
     task = make(resident_bytes=resident_bytes)
     feed = _opened(dataclasses.replace(task, sampler=order))
     assert feed.is_resident == bool(resident_bytes)
-    for step, shown in enumerate(feed.batches(0)):
+    for step, gathered in enumerate(feed.batches(0)):
       span = 36 * step, 36 * (step + 1)
-      np.testing.assert_array_equal(shown['example_id'], order.positions(*span))
-      np.testing.assert_array_equal(shown['group'], order.columns(*span)['group'])
+      np.testing.assert_array_equal(gathered['example_id'], order.positions(*span))
+      np.testing.assert_array_equal(gathered['group'], order.columns(*span)['group'])
 
 
 def test_elements_are_taken_ahead_and_none_beyond_the_last():

@@ -20,7 +20,6 @@ from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.checkpoint import Checkpoints, load_variables, newest_step
 from robustness.training.loop import AHEAD, LAG, Meter, compiled_step, open_feed
 from robustness.training.preemption import Preempted
-from robustness.training.step import StepScalars
 from robustness.training.training import Pipeline
 from tests.cases import cases
 from tests.refusals import refused
@@ -40,7 +39,7 @@ def test_seeds_rates_lengths_and_data_share_one_program(make_task, rows, setting
   parallel = MeshParallel(jax.devices()[:1])
 
   def program(task):
-    batch, scalars = next(open_feed(task, parallel, 0).batches(0)), StepScalars.at(task, 0)
+    batch, scalars = next(open_feed(task, parallel, 0).batches(0)), task.scalars(0)
     return compiled_step(task, parallel).lower(task.state_shapes(), batch, scalars).as_text()
 
   shared = {k: v for k, v in settings.items() if k not in ('learning_rate', 'steps')}
@@ -222,7 +221,7 @@ def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_las
   with jax.transfer_guard('disallow_explicit'):
     for number in range(LAG + 2):
       meter.add(number, step(DEVICE_NUMBER))
-      assert len(meter._under_way) <= LAG
+      assert len(meter._running) <= LAG
   assert meter.summary()['loss'] == pytest.approx(1.0)
 
 

@@ -21,11 +21,10 @@ GRADIENT = jax.tree.map(lambda x: jnp.full_like(x, 2.0), PARAMS)
 PLAIN = {'momentum': 0.0, 'nesterov': False}
 
 
-def _updates(settings, gradients, params=PARAMS, rate=lambda step: jnp.float32(0.1)):
-  optimizer = create(settings, rate)
-  state = optimizer.init(params)
-  for gradient in gradients:
-    updates, state = optimizer.update(gradient, state, params)
+def _updates(settings, gradients, params=PARAMS, rates=(0.1, 0.1)):
+  state = create(settings).init(params)
+  for gradient, rate in zip(gradients, rates, strict=False):
+    updates, state = create(settings, rate).update(gradient, state, params)
     params = optax.apply_updates(params, updates)
   return params
 
@@ -35,7 +34,7 @@ def test_two_steps_equal_the_hand_computed_ones(nesterov):
   rates, gradients, theta, velocity, momentum, decay = (0.1, 0.05), (2.0, -1.0), 3.0, 0.0, 0.9, 0.01
   settings = TrainingSettings(momentum=momentum, weight_decay=decay, nesterov=nesterov)
   trees = [{'layer': {'kernel': jnp.asarray(x)}} for x in (theta, *gradients)]
-  params = _updates(settings, trees[1:], trees[0], lambda step: jnp.asarray(rates)[step])
+  params = _updates(settings, trees[1:], trees[0], rates)
   for rate, gradient in zip(rates, gradients, strict=True):
     gradient += decay * theta
     velocity = momentum * velocity + gradient
@@ -56,8 +55,7 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
   schedule = {'steps': 40, 'learning_rate': 0.3, 'schedule': 'triangular', 'stem_epochs': 0.5}
   settings = TrainingSettings(**recipe, **schedule)
   rate = learning_rate(settings, 100)
-  ours = create(settings, rate, stem_rate=lambda step: step < 5)
-  state, leaves = ours.init(params), jax.tree.leaves(params)
+  state, leaves = create(settings).init(params), jax.tree.leaves(params)
   peers = [torch.nn.Parameter(torch.tensor(np.array(leaf))) for leaf in leaves]
   paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(params)]
   factors = [64.0 if 'bn1' in path else 1.0 for path in paths]
@@ -67,6 +65,7 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
   for step in range(40):
     gradients = [generator.normal(size=1).astype(np.float32) for _ in leaves]
     tree = jax.tree.unflatten(jax.tree.structure(params), list(map(jnp.asarray, gradients)))
+    ours = create(settings, rate(step), stem_rate=float(step < 5))
     updates, state = ours.update(tree, state, params)
     params = optax.apply_updates(params, updates)
     for peer, gradient, path in zip(peers, gradients, paths, strict=True):
@@ -79,17 +78,17 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
 
 
 @cases(
-  'which, touched',
+  'decay, touched',
   ('none', set()),
   ('kernels', {'conv/kernel'}),
   ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'}),
 )
-def test_decay_touches_only_what_it_says(which, touched):
-  settings = TrainingSettings(**PLAIN, weight_decay=0.5, decay=which)
-  optimizer = create(settings, lambda step: 0.1)
+def test_decay_touches_only_what_it_says(decay, touched):
+  settings = TrainingSettings(**PLAIN, weight_decay=0.5, decay=decay)
+  optimizer = create(settings, 0.1)
   zeros = jax.tree.map(jnp.zeros_like, PARAMS)
   updates, _ = optimizer.update(zeros, optimizer.init(PARAMS), PARAMS)
-  trees = PARAMS, updates, decayed(PARAMS, which)
+  trees = PARAMS, updates, decayed(PARAMS, decay)
   values, updates, flags = (traverse_util.flatten_dict(tree, sep='/') for tree in trees)
   for name, value in values.items():
     expected = -0.1 * 0.5 * value if name in touched else 0 * value
@@ -99,7 +98,7 @@ def test_decay_touches_only_what_it_says(which, touched):
 
 def _factors(settings, losses, epoch_steps):
   """The factor after each step of a training with these losses."""
-  optimizer = create(settings, lambda step: 0.1, epoch_steps)
+  optimizer = create(settings, 0.1, epoch_steps)
   state, factors = optimizer.init(PARAMS), []
   for loss in losses:
     _, state = optimizer.update(PARAMS, state, PARAMS, value=jnp.float32(loss))
@@ -131,13 +130,13 @@ def test_a_plateau_acts_when_pytorch_acts():
 
 def test_the_lowered_rate_is_the_one_that_steps():
   settings = TrainingSettings(schedule='plateau', **PLAIN, weight_decay=0.0)
-  optimizer = create(settings, lambda step: 0.2)
+  optimizer = create(settings, 0.2)
   state = optimizer.init(PARAMS)
   for loss, factor in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.1)):
     updates, state = optimizer.update(PARAMS, state, PARAMS, value=jnp.float32(loss))
     expected = -0.2 * factor * PARAMS['conv']['kernel']
     np.testing.assert_allclose(updates['conv']['kernel'], expected, rtol=1e-6)
-  assert float(rate_factor(create(TrainingSettings(), lambda step: 0.2).init(PARAMS))) == 1.0
+  assert float(rate_factor(create(TrainingSettings()).init(PARAMS))) == 1.0
 
 
 def test_adamw_against_steps_written_out_and_lamb_whose_trust_ratio_scales_an_array():
@@ -159,8 +158,8 @@ def test_adamw_against_steps_written_out_and_lamb_whose_trust_ratio_scales_an_ar
 
 
 def test_clipping_is_by_the_global_norm():
-  both = [TrainingSettings(clip_norm=norm, **PLAIN, weight_decay=0.0) for norm in (0.5, 50.0)]
-  tight, loose = (_updates(settings, [GRADIENT]) for settings in both)
+  clipped = [TrainingSettings(clip_norm=norm, **PLAIN, weight_decay=0.0) for norm in (0.5, 50.0)]
+  tight, loose = (_updates(settings, [GRADIENT]) for settings in clipped)
   change = jax.tree.map(lambda a, b: (a - b) / 0.1, PARAMS, tight)
   assert float(optax.tree.norm(change)) == pytest.approx(0.5, rel=1e-5)
   np.testing.assert_allclose(loose['conv']['bias'], 0.5 - 0.2, rtol=1e-6)
@@ -178,7 +177,7 @@ def test_the_backbone_learns_at_its_own_rate(rate):
 
 @pytest.mark.parametrize('name', ['small_cnn', 'vgg16', 'squeezenet1_1', 'vit_s32'])
 def test_the_backbone_is_all_but_the_map_to_logits(name):
-  """Of VGG the two hidden dense layers are of the backbone, though the module `head` holds them."""
+  """The two hidden dense layers of VGG belong to the backbone, although they are in `head`."""
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)

@@ -1,4 +1,4 @@
-"""Bad training settings are refused by name."""
+"""Invalid settings of a training are refused by name."""
 
 import ast
 import functools
@@ -29,53 +29,42 @@ def test_values_out_of_range_are_named(setting):
 
 
 @cases(
-  'section, message',
-  ({'epochs': 1e300}, bad_setting('config.training.epochs', 1e300)),
-  ({'batch_size': 100, 'accumulate': 3}, bad_setting('config.training.accumulate', 3)),
-  ({'learning_rate': float('nan')}, bad_setting('config.training.learning_rate')),
-  ({'split': ''}, bad_setting('config.training.split', '')),
-  ({'learning_rate': '0.1'}, bad_setting('config.training.learning_rate', '0.1')),
-  ({'momentum': 0.0}, bad_setting('config.training.nesterov', True)),
-  (
-    {'decay': 'kernel'},
-    bad_setting('config.training.decay', 'kernel', words="did you mean 'kernels'"),
-  ),
-  (
-    {'schedule': 'plato'},
-    bad_setting('config.training.schedule', 'plato', words="did you mean 'plateau'"),
-  ),
-  (
-    {'optimizer': 'adam'},
-    bad_setting('config.training.optimizer', 'adam', words="did you mean 'adamw'"),
-  ),
-  ({'schedule': 'step'}, bad_setting('config.training.step_epochs', ())),
-  ({'step_epochs': (1.0,)}, bad_setting('config.training.step_epochs', (1.0,))),
-  (
-    {'schedule': 'step', 'step_epochs': (2.0, 1.0)},
-    bad_setting('config.training.step_epochs', (2.0, 1.0)),
-  ),
-  (
-    {'schedule': 'step', 'step_epochs': (1.0,), 'step_factor': 1.0},
-    bad_setting('config.training.step_factor', 1.0),
-  ),
-  ({'lookahead': 5, 'ema_decay': 0.9}, bad_setting('config.training.lookahead', 5)),
-  ({'bias_rate': 64.0, 'optimizer': 'adamw'}, bad_setting('config.training.bias_rate', 64.0)),
-  ({'schedule': 'triangular', 'triangle': (0.2, 1.0, 0.1)}, r'config\.training\.triangle'),
-  ({'schedule': 'triangular', 'triangle': (0.2, 0.1)}, r'config\.training\.triangle'),
-  (
-    {'schedule': 'triangular', 'warmup_epochs': 1.0},
-    bad_setting('config.training.warmup_epochs', 1.0),
-  ),
-  ({'keep': 'bst'}, bad_setting('config.training.keep', 'bst', words="did you mean 'best'")),
-  ({'keep': 'best'}, bad_setting('config.training.keep', 'best')),
-  (
-    {'keep': 'best', 'validation': 0.1, 'evaluate_every_epochs': 0.0},
-    bad_setting('config.training.evaluate_every_epochs', 0.0),
-  ),
-  ({'lerning_rate': 0.1}, r"config\.training\.lerning_rate: did you mean 'learning_rate'"),
+  'key, section',
+  ('epochs', {'epochs': 1e300}),
+  ('accumulate', {'batch_size': 100, 'accumulate': 3}),
+  ('split', {'split': ''}),
+  ('learning_rate', {'learning_rate': '0.1'}),
+  ('nesterov', {'momentum': 0.0}),
+  ('step_epochs', {'schedule': 'step'}),
+  ('step_epochs', {'step_epochs': (1.0,)}),
+  ('step_epochs', {'schedule': 'step', 'step_epochs': (2.0, 1.0)}),
+  ('step_factor', {'schedule': 'step', 'step_epochs': (1.0,), 'step_factor': 1.0}),
+  ('lookahead', {'lookahead': 5, 'ema_decay': 0.9}),
+  ('bias_rate', {'bias_rate': 64.0, 'optimizer': 'adamw'}),
+  ('triangle', {'schedule': 'triangular', 'triangle': (0.2, 1.0, 0.1)}),
+  ('triangle', {'schedule': 'triangular', 'triangle': (0.2, 0.1)}),
+  ('warmup_epochs', {'schedule': 'triangular', 'warmup_epochs': 1.0}),
+  ('keep', {'keep': 'best'}),
+  ('evaluate_every_epochs', {'keep': 'best', 'validation': 0.1, 'evaluate_every_epochs': 0.0}),
 )
-def test_bad_settings_are_named(section, message):
-  refused(message, parse, section)
+def test_bad_settings_are_named(key, section):
+  value = section.get(key, vars(TrainingSettings())[key])
+  refused(bad_setting(f'config.training.{key}', value), parse, section)
+
+
+@cases(
+  'key, word, nearest',
+  ('decay', 'kernel', 'kernels'),
+  ('schedule', 'plato', 'plateau'),
+  ('optimizer', 'adam', 'adamw'),
+  ('keep', 'bst', 'best'),
+)
+def test_the_nearest_word_or_key_is_named(key, word, nearest):
+  expected = bad_setting(f'config.training.{key}', word, words=f"did you mean '{nearest}'")
+  refused(expected, parse, {key: word})
+  message = r"config\.training\.lerning_rate: did you mean 'learning_rate'"
+  refused(message, parse, {'lerning_rate': 0.1})
+  refused(bad_setting('config.training.learning_rate'), parse, {'learning_rate': float('nan')})
 
 
 def test_steps_alone_are_enough_and_no_momentum_needs_no_nesterov():

@@ -24,8 +24,8 @@ from tests.training.conftest import TinyNet, assert_close, compiled_step, normal
 PARTS = {'flip': {}, 'crop': {'padding': 1}, 'gaussian': {'sigma': 0.1}, 'mixup': {}}
 AUGMENT = Pipeline(Policy.of(**PARTS, repeat={'copies': 2}))
 LAYOUTS = {
-  f'{way} {count}': (kind, count)
-  for way, kind in (('jit', MeshParallel), ('pmap', PmapParallel))
+  f'{name} {count}': (kind, count)
+  for name, kind in (('jit', MeshParallel), ('pmap', PmapParallel))
   for count in (1, 8)
 }
 
@@ -117,9 +117,11 @@ def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(make_task,
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, start):
   tasks = [make_task(TinyNet(norm=False), accumulate=parts) for parts in (1, 4)]
-  (whole, metrics), (parts, own) = (_train(task, MeshParallel(), start(task)) for task in tasks)
-  _assert_close(whole, parts)
-  assert metrics[-1] == pytest.approx(own[-1], rel=2e-5)
+  (single, metrics), (parts, second_metrics) = (
+    _train(task, MeshParallel(), start(task)) for task in tasks
+  )
+  _assert_close(single, parts)
+  assert metrics[-1] == pytest.approx(second_metrics[-1], rel=2e-5)
 
 
 def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, start):
@@ -152,8 +154,8 @@ def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
     float(step(start(task), {**batch, 'label': np.stack(labels, -1)})[1]['loss'])
     for labels in ((first, other), (other, first), (first, -np.ones_like(first)), (other,))
   ]
-  both, turned, *alone = losses
-  assert both == pytest.approx(turned, rel=1e-6) == pytest.approx(np.mean(alone), rel=1e-5)
+  shared, turned, *alone = losses
+  assert shared == pytest.approx(turned, rel=1e-6) == pytest.approx(np.mean(alone), rel=1e-5)
   assert alone[0] == pytest.approx(float(step(start(task), batch)[1]['loss']), rel=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What a training refuses: groups that its objective does not count, layers that are not there."""
+"""Invalid trainings: groups that the objective does not count, layers that the network lacks."""
 
 import numpy as np
 import pytest
@@ -70,8 +70,8 @@ def test_a_network_that_tells_no_features_is_refused_where_the_objective_needs_t
     def __call__(self, x, train=False):
       return nn.Dense(3)(x.mean((1, 2)))
 
-  own = Coral(column='label', environments=3)
-  task = make_task(Silent(), task={'pipeline': Pipeline(objective=own)})
+  objective = Coral(column='label', environments=3)
+  task = make_task(Silent(), task={'pipeline': Pipeline(objective=objective)})
   refused(r'self\.sow', check, task, next(rows.batches(32)))
 
 

@@ -17,7 +17,7 @@ BEST = {'keep': 'best', 'validation': 0.1, 'steps': 12}
 
 
 def scored(scores):
-  """An evaluation that gives one score after another, and the weights it has seen."""
+  """Returns an evaluation with these scores in order, and the list of weights that it has seen."""
   seen = []
 
   def evaluate(variables):
@@ -30,18 +30,18 @@ def scored(scores):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, kind):
-  ways = KINDS[kind](jax.devices()[:2])
-  plain = make_task(TinyNet(ways.axis_name), steps=5, schedule='constant')
-  step = compiled_step(plain, ways)
+  devices = KINDS[kind](jax.devices()[:2])
+  plain = make_task(TinyNet(devices.axis_name), steps=5, schedule='constant')
+  step = compiled_step(plain, devices)
   mean = jax.tree.map(np.asarray, plain.initial_state().raw_variables)
-  state = ways.replicate(plain.initial_state())
+  state = devices.replicate(plain.initial_state())
   for number, batch in enumerate(itertools.islice(plain.rows.training_batches(32, 0, 0), 5), 1):
-    state, _ = step(state, ways.put_batch(batch))
-    raw = ways.unreplicate(state).raw_variables
+    state, _ = step(state, devices.put_batch(batch))
+    raw = devices.unreplicate(state).raw_variables
     decay = min(0.6, (1 + number) / (10 + number))
     mean = jax.tree.map(lambda a, b, d=decay: d * a + (1 - d) * b, mean, raw)
-  task = make_task(TinyNet(ways.axis_name), steps=5, schedule='constant', ema_decay=0.6)
-  averaged = run(task, tmp_path / 'ema', ways)
+  task = make_task(TinyNet(devices.axis_name), steps=5, schedule='constant', ema_decay=0.6)
+  averaged = run(task, tmp_path / 'ema', devices)
   assert_close(averaged, mean)
   saved, facts = load_variables(tmp_path / 'ema')
   assert_same(saved, averaged)
@@ -51,22 +51,22 @@ def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_slow_weights_follow_their_recurrence(make_task, kind):
-  ways, total, every = KINDS[kind](jax.devices()[:2]), 8, 3
-  model = TinyNet(ways.axis_name)
+  devices, total, every = KINDS[kind](jax.devices()[:2]), 8, 3
+  model = TinyNet(devices.axis_name)
   settings = {'steps': total, 'schedule': 'constant', 'momentum': 0.0, 'nesterov': False}
   plain, with_slow = (make_task(model, **settings, lookahead=number) for number in (0, every))
-  compiled = [compiled_step(task, ways) for task in (plain, with_slow)]
-  state = ways.replicate(with_slow.initial_state())
+  compiled = [compiled_step(task, devices) for task in (plain, with_slow)]
+  state = devices.replicate(with_slow.initial_state())
   slow = with_slow.initial_state().raw_variables
   for step, batch in zip(range(1, total + 1), plain.rows.training_batches(32, 0, 0), strict=False):
-    batch = ways.put_batch(batch)
-    raw = ways.replicate(dataclasses.replace(ways.unreplicate(state), ema={}))
-    fast = ways.unreplicate(compiled[0](raw, batch)[0]).raw_variables
+    batch = devices.put_batch(batch)
+    raw = devices.replicate(dataclasses.replace(devices.unreplicate(state), ema={}))
+    fast = devices.unreplicate(compiled[0](raw, batch)[0]).raw_variables
     state, _ = compiled[1](state, batch)
     if step % every == 0:
-      now = 0.95**every * (step / total) ** 3
-      slow = fast = jax.tree.map(lambda s, w, d=now: d * s + (1 - d) * w, slow, fast)
-    after = ways.unreplicate(state)
+      decay = 0.95**every * (step / total) ** 3
+      slow = fast = jax.tree.map(lambda s, w, d=decay: d * s + (1 - d) * w, slow, fast)
+    after = devices.unreplicate(state)
     assert_close(after.ema, slow)
     assert_close(after.raw_variables, fast)
 
@@ -86,14 +86,14 @@ def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, t
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, kind):
-  (evaluate, seen), ways = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])
-  task = make_task(TinyNet(ways.axis_name), **BEST, evaluate_every_epochs=1.0)
-  best = run(task, tmp_path, ways, evaluate=evaluate)
+  (evaluate, seen), devices = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])
+  task = make_task(TinyNet(devices.axis_name), **BEST, evaluate_every_epochs=1.0)
+  best = run(task, tmp_path, devices, evaluate=evaluate)
   assert len(seen) == 4
   assert_same(best, seen[1])  # the first of equal ones
   assert_same(load_variables(tmp_path)[0], best)
   again = mock.Mock(side_effect=AssertionError('a finished training is not evaluated again'))
-  assert_same(run(task, tmp_path, ways, evaluate=again), best)
+  assert_same(run(task, tmp_path, devices, evaluate=again), best)
 
 
 @pytest.mark.slow

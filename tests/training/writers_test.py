@@ -54,18 +54,18 @@ def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(tmp_path)
   values = [tensor_util.make_ndarray(event.tensor_proto) for event in losses]
   np.testing.assert_array_equal(np.float32(values), np.float32([1, 1 / 11, 1 / 21]))
   assert np.isnan(tensor_util.make_ndarray(events.Tensors('nan')[0].tensor_proto))
-  told = [(line['step'], line['classifier']) for line in _lines(tmp_path / 'log.jsonl')]
-  assert told == [(step, 'natural') for step in (0, 10, 20)]
+  logged = [(line['step'], line['classifier']) for line in _lines(tmp_path / 'log.jsonl')]
+  assert logged == [(step, 'natural') for step in (0, 10, 20)]
 
 
 @pytest.mark.parametrize('absent', ['clu', 'tensorflow'])
 def test_without_clu_or_tensorflow_there_are_lines_alone(tmp_path, monkeypatch, caplog, absent):
   actual = builtins.__import__
 
-  def blocked(name, *rest):
+  def blocked(name, *arguments):
     if name.split('.')[0] == absent:
       raise ModuleNotFoundError(f'No module named {name!r}', name=name)
-    return actual(name, *rest)
+    return actual(name, *arguments)
 
   monkeypatch.setattr(builtins, '__import__', blocked)
   with caplog.at_level('INFO', 'absl'):
