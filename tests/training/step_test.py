@@ -117,11 +117,9 @@ def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(make_task,
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, start):
   tasks = [make_task(TinyNet(norm=False), accumulate=parts) for parts in (1, 4)]
-  (single, metrics), (parts, second_metrics) = (
-    _train(task, MeshParallel(), start(task)) for task in tasks
-  )
-  _assert_close(single, parts)
-  assert metrics[-1] == pytest.approx(second_metrics[-1], rel=2e-5)
+  (state, metrics), (other, expected) = (_train(t, MeshParallel(), start(t)) for t in tasks)
+  _assert_close(state, other)
+  assert metrics[-1] == pytest.approx(expected[-1], rel=2e-5)
 
 
 def test_batch_normalisation_averages_each_micro_batch_sequentially(make_task, start):
