@@ -636,7 +636,9 @@ def _with_findings(
   table = pd.concat([own.astype(object) for own in (compared.table, *findings.estimates)])
   again = table.duplicated([*SUBJECT, *facets_of(table)])
   known = {quantity.name for quantity in compared.quantities}
-  declared = (quantity for quantity in first.study.quantities if quantity.name not in known)
+  declared = (
+    quantity for quantity in first.study.described_quantities if quantity.name not in known
+  )
   return dataclasses.replace(
     compared,
     data={**first.results.data, 'num_examples': len(pairings[0].first)},

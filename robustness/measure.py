@@ -135,7 +135,7 @@ def _results(
     arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,
     quantities=(
-      *study.quantities,
+      *study.described_quantities,
       *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
     ),
   )

@@ -25,6 +25,7 @@ from robustness.core.paths import expanded
 from robustness.core.settings import Section, check_name
 from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
+from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.quantity import AMOUNT, Quantity
 
@@ -54,6 +55,16 @@ _DESCRIBED: dict[str, json_files.Form] = {
   'balanced?': (str, type(None)),
 }
 _CLASSIFIER: json_files.Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DESCRIBED}}
+_FACET: json_files.Form = {
+  'name': str,
+  'words': str,
+  'unit?': str,
+  'ordered?': bool,
+  'place?': str,
+  'words_of_many?': str,
+  'places?': {str: str},
+  'steps?': int,
+}
 _FORM: json_files.Form = {
   'study': str,
   'classifiers': [_CLASSIFIER],
@@ -63,6 +74,7 @@ _FORM: json_files.Form = {
   'environment?': dict,
   'facets': {str: str},
   'quantities?': (list, dict),
+  'facet_words?': {str: [_FACET]},
 }
 _BOUND = (float, type(None))
 _QUANTITY: json_files.Form = {
@@ -199,12 +211,27 @@ class Results:
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
+      'facet_words': {
+        task: self._facet_words(declared)
+        for task, declared in (self.tasks or {SINGLE: self.quantities}).items()
+      },
       'quantities': {k: _stated(v) for k, v in self.tasks.items()} or _stated(self.quantities),
     }
     text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))
     write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
+
+  def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
+    """Returns the facets of the table as declared, so that reading results runs no study."""
+    names = estimates.facets_of(self.table) if declared else []
+    return [dataclasses.asdict(declared[0].facet(name)) for name in names]
+
+  def with_facets(self, facets: tuple[Facet, ...]) -> Results:
+    """Returns the results with facets that quantities lack, as those of earlier versions do."""
+    return dataclasses.replace(
+      self, quantities=tuple(_with_facets(q, q.facets or facets) for q in self.quantities)
+    )
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
@@ -224,7 +251,12 @@ class Results:
       declared = document.get('quantities', [])
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
       json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
-      tasks = {name: tuple(map(_quantity, of)) for name, of in listed.items()}
+      words = document.get('facet_words', {})
+      facets = {task: tuple(Facet(**own) for own in named) for task, named in words.items()}
+      tasks = {
+        name: tuple(_with_facets(_quantity(entry), facets.get(name, ())) for entry in entries)
+        for name, entries in listed.items()
+      }
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
@@ -479,6 +511,10 @@ def _quantity(entry: Mapping[str, Any]) -> Quantity:
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   """Returns quantities as `results.json` has them: without what is computed, and with an end of the
   range only where one is declared."""
-  declared = [dataclasses.replace(own, statistic=None, function=None) for own in quantities]
-  entries = map(dataclasses.asdict, declared)
+  fields = [field.name for field in dataclasses.fields(Quantity) if field.compare]
+  entries = ({name: getattr(quantity, name) for name in fields} for quantity in quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
+
+
+def _with_facets(quantity: Quantity, facets: tuple[Facet, ...]) -> Quantity:
+  return dataclasses.replace(quantity, facets=facets)

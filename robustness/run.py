@@ -197,7 +197,7 @@ def _score_predictions(
       findings.tables,
       findings.arrays,
       assemble(findings.estimates),
-      study.quantities,
+      study.described_quantities,
     )
     write_results(log, log.path, results, study)
   return results, study

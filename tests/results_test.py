@@ -55,7 +55,8 @@ def test_json_is_strict_and_has_the_agreed_keys(tmp_path):
 
   document = json.loads((tmp_path / 'results.json').read_text(), parse_constant=refuse)
   described = ['study', 'classifiers', 'data', 'settings', 'environment']
-  assert list(document) == [*described, 'tables', 'arrays', 'facets', 'quantities']
+  tables = ['tables', 'arrays', 'facets', 'facet_words', 'quantities']
+  assert list(document) == [*described, *tables]
   assert document['arrays'] == 'results.npz'
 
 

@@ -57,7 +57,7 @@ def _lines(results: Results, k: int) -> list[str]:
   estimates = []
   for _, row in results.table.iterrows():
     quantity, facets = declared[row.quantity], [n for n in ('kind', 'k') if not pd.isna(row[n])]
-    place = ' '.join(value_words(name, row[name]) for name in facets)
+    place = ' '.join(value_words(quantity.facet(name), row[name]) for name in facets)
     estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [
     f'note: {count} of {total} {what}, first {first}'

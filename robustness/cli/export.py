@@ -166,7 +166,7 @@ def hub_entry(
   scale = 100.0 if given.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
-  place = place_of(row, facets_of(row.to_frame().T))
+  place = place_of(quantity, row, facets_of(row.to_frame().T))
   unit = ('percent' if given.percent else 'a fraction') if quantity.kind == SHARE else ''
   notes = [
     ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),

@@ -67,6 +67,8 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
 
   def draw(place: pathlib.Path, presented: Presented, further: Drawn = ()) -> Drawn:
     reason, results = unverified.get(place, ''), Results.read(place)
+    if isinstance(presented, Study):
+      results = results.with_facets(presented.described_facets)
     try:
       return illustrate(place, results, presented, environment, shown, further, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What an estimate is of and what it is by, declared once for tables, figures and sentences."""
+"""What an estimate is of, declared once for tables, figures and sentences."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.estimates.facets import SHARED, Facet
 
 Statistic = Callable[..., np.ndarray]
 """A pure function of recorded fields that returns the value of each row and view, [N, V]: booleans
@@ -47,6 +48,7 @@ class Quantity:
       value over everything.
     extreme: 'highest' or 'lowest', the end of many values that is told: of those beyond the
       reference, where that has values by the same facets; '' is the worse end.
+    facets: that the study declares, for words; see `robustness.evaluation.study.Study`.
     statistic: value of each row and view; None where another estimator than a mean is used, and in
       results that were read.
     function: of the means of the statistic by group of views; None is the mean itself. See
@@ -66,6 +68,7 @@ class Quantity:
   biased: bool = False
   by: tuple[str, ...] = ()
   extreme: str = ''
+  facets: tuple[Facet, ...] = dataclasses.field(default=(), compare=False, repr=False)
   statistic: Statistic | None = dataclasses.field(default=None, compare=False, repr=False)
   function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
@@ -79,6 +82,11 @@ class Quantity:
         f'Quantity {self.name!r} is of the kind {self.kind!r}, of which {self.better!r} is better: '
         f"give a name, a kind of {', '.join(RANGES)}, and 'lower', 'higher' or ''."
       )
+
+  def facet(self, name: str) -> Facet:
+    """Returns the facet of a name: as declared, a shared one, or one with its name as words."""
+    declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
+    return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
 
   @property
   def scale(self) -> float:
@@ -158,102 +166,3 @@ ACCURACY = Quantity(
   reference=CLEAN_ACCURACY.name,
   statistic=Right(),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Facet:
-  """What estimates are given by: a column of the table of results.
-
-  Attributes:
-    name: of the column.
-    words: the name in plain words, such as 'bandwidth'.
-    unit: of its values; '' for none.
-    ordered: whether its values are numbers on an axis, such as severities, and not names.
-    place: how a sentence says a value, such as 'under {}'; '' is 'at', of a name 'in', and `words`.
-    words_of_many: the plural of the words, where it is not made by its ending.
-  """
-
-  name: str
-  words: str
-  unit: str = ''
-  ordered: bool = False
-  place: str = ''
-  words_of_many: str = ''
-
-  @property
-  def plural(self) -> str:
-    """The words for several values: 'corruptions', 'severities', 'classes'."""
-    endings = ('y', 'ies'), ('ss', 'sses'), ('s', 's'), ('', 's')
-    end, ends = next(pair for pair in endings if self.words.endswith(pair[0]))
-    return self.words_of_many or f'{self.words.removesuffix(end)}{ends}'
-
-
-_CYCLES = 'cycles per image'
-FACETS = {
-  facet.name: facet
-  for facet in (
-    Facet('corruption', 'corruption', place='under {}'),
-    Facet('corruption_set', 'set of corruptions', '', False, 'over the {} corruptions', 'sets'),
-    Facet('severity', 'severity', ordered=True),
-    Facet('band', 'frequencies', '', False, 'in the {} band', 'bands'),
-    Facet(
-      'bandwidth',
-      'bandwidth B, side of a square of frequencies',
-      ordered=True,
-      place='at B = {}',
-      words_of_many='bandwidths',
-    ),
-    Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True),
-    Facet(
-      'frequency_x',
-      'horizontal frequency',
-      _CYCLES,
-      ordered=True,
-      place='and horizontal frequency {}',
-    ),
-    Facet('radius', 'frequency |f|', _CYCLES, True, 'at |f| = {}', 'values of |f|'),
-    Facet('frequency', 'frequency along the diagonal', 'π', True, '', 'frequencies'),
-    Facet('layer', 'layer'),
-    Facet('attack', 'attack', place='under {}'),
-    Facet('stage', 'attack, after those before it', '', False, 'after {}', 'attacks'),
-    Facet('epsilon', 'radius ε', '', True, 'at ε = {}', 'radii'),
-    Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries'),
-    Facet('frame', 'place in the sequence', '', True, '', 'places in the sequence'),
-    Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances'),
-    Facet('k', 'k', 'frames', True, 'at k = {}', 'values of k'),
-    Facet('area', 'area of the object', 'share of the image', True, '', 'areas'),
-    Facet('x', 'horizontal place', 'share of the width', ordered=True),
-    Facet('y', 'vertical place', 'share of the height from the top', ordered=True),
-    Facet('angle', 'angle', 'degrees', ordered=True),
-    Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances'),
-    Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second'),
-    Facet(
-      'without_frame_type',
-      'type of frame left out',
-      place='without frames of type {}',
-      words_of_many='types of frame',
-    ),
-    Facet('environment', 'environment'),
-    Facet('class_group', 'class group'),
-    Facet('class', 'class', place='in class {}'),
-    Facet('frames', 'frames before and after review', '', False, 'on {} frames', 'sets of frames'),
-    Facet('kind', 'kind', place='in {}'),
-    Facet('view', 'view', place='in view {}'),
-    Facet('coverage', 'share of images answered', '', True, '', 'shares of images'),
-    Facet('bin', 'bin of confidence', '', True, '', 'bins'),
-    Facet('scaling', 'scaling', place='with {} scaling'),
-    Facet('score', 'score', place='by {}'),
-    Facet('ood_set', 'images of no known class', '', False, 'against {}', 'sets of images'),
-    Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images'),
-    Facet('reference', 'reference sets', '', False, 'given {}', 'reference sets'),
-    Facet('ranked_by', 'quantity', place='by {}'),
-    Facet('task', 'task of the battery', '', False, 'in {}', 'tasks'),
-    Facet('seed', 'seed', ordered=True),
-  )
-}
-"""The facets that several studies have, by name."""
-
-
-def facet(name: str, ordered: bool = False) -> Facet:
-  """Returns a facet by name; one that is not in `FACETS` has its name as words."""
-  return FACETS.get(name) or Facet(name, name.replace('_', ' '), ordered=ordered)

@@ -23,6 +23,7 @@ from robustness.core.errors import KEYS, InputError, SettingError, key_name
 from robustness.core.registry import Part, Registry, check_fields
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
+from robustness.estimates.facets import Facet
 from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
 from robustness.estimates.means import arrays, means
 from robustness.estimates.of_means import of_means
@@ -70,6 +71,8 @@ class Study(Part):
     needs_labels: False for one that does not ask what is right, and takes images of no known class.
     fewest_classifiers: 2 for one that has nothing to say of a single classifier.
     lists_failures: whether results have the most affected classes and the most damaged images.
+    described_facets: what estimates are by beside the shared facets of `estimates.facets`, or in
+      other words than theirs.
     allows_adaptation: whether answers may depend on the images that are shown with each, as those
       of a classifier that adapts do.
     confidence: of all intervals, a setting of every study.
@@ -92,6 +95,7 @@ class Study(Part):
   needs_labels: ClassVar[bool] = True
   fewest_classifiers: ClassVar[int] = 1
   lists_failures: ClassVar[bool] = True
+  described_facets: ClassVar[tuple[Facet, ...]] = ()
   allows_adaptation: ClassVar[bool] = False
   false_discovery_rate = 0.05
   half_width = 0.0
@@ -176,6 +180,11 @@ class Study(Part):
   def quantities(self) -> tuple[Quantity, ...]:
     """What the study's table of results is of, in the order in which a reader wants them."""
     return ()
+
+  @property
+  def described_quantities(self) -> tuple[Quantity, ...]:
+    """The quantities, with the facets that the study declares for their words."""
+    return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
     self, quantity: Quantity, of: Recorded | Outcomes, by: Sequence[str] = (), **given: Any

@@ -19,8 +19,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
-from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import RATE, significant
 from robustness.estimates.table import select, told_once
 from robustness.present import forms, maps
@@ -92,7 +93,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
   ]
   heads = Notation(across).head, Notation(up).head
   figure = forms.named_points(panels, *heads, results.labels)
-  words = f'{up.words} against {across.words}{f" by {facet(by).words}" if by else ""}'
+  words = f'{up.words} against {across.words}{f" by {up.facet(by).words}" if by else ""}'
   return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(y)}'))}
 
 
@@ -113,7 +114,7 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   for quantity, facets, every in results.by_facets():
     rows = every.dropna(subset=['value'])
     if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
-      place = place_of(rows.iloc[0], facets)
+      place = place_of(quantity, rows.iloc[0], facets)
       of = ' '.join(filter(None, (quantity.words, place)))
       parts[bool((rows.versus != '').any())].append(rows.assign(of=of))
   figures: dict[str, Picture] = {}
@@ -144,7 +145,7 @@ def of_rows(
   else at those over all.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
-  axes = [name for name in varying if is_axis(rows, name)]
+  axes = [name for name in varying if is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
   if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < LEAST_MAP:
     names = [min(axes, key=lambda name: int(rows[name].nunique()))]
@@ -172,7 +173,8 @@ def of_rows(
       return {'': (figure, caption(columns) + told)}
     case 1, 1 if rows[names[0]].nunique() <= MOST_PANELS:
       (notation, values), name = columns[0], names[0]
-      titled = [(_named(name, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
+      facet = quantity.facet(name)
+      titled = [(_named(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
       figure = forms.curves(titled, [notation], labels, axes[0], lines)
       grids = _grids(columns[1:], names[0], axes[0], caption)
       return {'': (figure, caption(own) + told), **grids}
@@ -235,10 +237,11 @@ def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
   drawn, every = {}, _by_classifier([column])  # on one scale
+  facet = column[0].quantity.facet(name)
   for label, rows in column[1].groupby('classifier', sort=False):
     values = list(dict.fromkeys(rows[name]))
     panels = [
-      maps.Panel(_named(name, value), rows[rows[name] == value], column[0])
+      maps.Panel(_named(facet, value), rows[rows[name] == value], column[0])
       for value in values[:MOST_PANELS]
     ]
     figure = maps.maps(panels, axes[0], axes[1], every)
@@ -263,10 +266,8 @@ def _named_points(
   return forms.rows_of_points(values, columns, labels, name, reference)
 
 
-def _named(name: str, value: Any) -> str:
-  return (
-    value.replace('_', ' ') if isinstance(value, str) else f'{facet(name).words} {number(value)}'
-  )
+def _named(facet: Facet, value: Any) -> str:
+  return value.replace('_', ' ') if isinstance(value, str) else f'{facet.words} {number(value)}'
 
 
 def _caption(
@@ -275,16 +276,19 @@ def _caption(
   notation, rows = columns[0]
   quantity = notation.quantity
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
-  by = joined_words(varying)
-  fixed = ', '.join(value_words(name, rows[name].iloc[0]) for name in facets if name not in varying)
+  by = joined_words(quantity, varying)
+  single = [name for name in facets if name not in varying]
+  fixed = ', '.join(value_words(quantity.facet(name), rows[name].iloc[0]) for name in single)
   text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
   if (
-    len(varying) == 1 and rows[varying[0]].nunique() > MOST_POINTS and not is_axis(rows, varying[0])
+    len(varying) == 1
+    and rows[varying[0]].nunique() > MOST_POINTS
+    and not is_axis(quantity, rows, varying[0])
   ):
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MOST_POINTS} {end} of {rows[varying[0]].nunique()}'
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
-  if notes and len(varying) == 2 and not any(is_axis(rows, name) for name in varying):
+  if notes and len(varying) == 2 and not any(is_axis(quantity, rows, name) for name in varying):
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif says_nothing(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'

@@ -62,7 +62,7 @@ class Choice:
   def place(self) -> str:
     """Where a level is, such as 'under fog'; '' over everything, and where rows differ."""
     is_level = self.extremes is None and len(self.rows) > 0
-    return place_of(self.rows.iloc[0], self.facets) if is_level else ''
+    return place_of(self.quantity, self.rows.iloc[0], self.facets) if is_level else ''
 
   @property
   def words(self) -> str:
@@ -84,7 +84,7 @@ class Choice:
   def of_places(self) -> str:
     """What an extreme of each classifier was chosen from: '8 corruptions'."""
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
-    return f'{count} {plural(self.varying)}'
+    return f'{count} {plural(self.quantity, self.varying)}'
 
   @property
   def together(self) -> str:
@@ -107,7 +107,7 @@ class Choice:
     tied = self.extremes[same]
     if len(tied) == of_row.sum() > 1:
       return 'everywhere'
-    return places_of(tied, self.facets)
+    return places_of(self.quantity, tied, self.facets)
 
 
 def choices(results: Results) -> list[Choice]:
@@ -150,7 +150,7 @@ def leading(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
   named = []
   for facets, of_facets in by_facets(rows):
     varying = [name for name in facets if of_facets[name].nunique() > 1]
-    most = 2 if varying and is_axis(of_facets, varying[0]) else FEW
+    most = 2 if varying and is_axis(quantity, of_facets, varying[0]) else FEW
     if not varying or (len(varying) == 1 and of_facets[varying[0]].nunique() <= most):
       named.append(of_facets)
   return min(named, key=len, default=declared)

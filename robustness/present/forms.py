@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.notation import Notation, axis_name, says_nothing
+from robustness.present.notation import Notation, says_nothing
 from robustness.present.style import panels
 
 MOST_IN_A_ROW = 5
@@ -160,7 +160,7 @@ def curves(
     axes.spines[['top', 'right']].set_visible(False)
   if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in titled):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
-  figure.supxlabel(axis_name(x))
+  figure.supxlabel(notations[0].quantity.facet(x).axis)
   if not several and count > 1:
     figure.supylabel(style.wrapped(notations[0].head, int(0.8 * size[1] / style.LETTER)))
   style.legend_above(figure)

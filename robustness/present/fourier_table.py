@@ -129,7 +129,9 @@ def _beside(results: Results, printed: pd.DataFrame) -> Table:
       known = stated.get(label, np.nan)
       cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
       cells.append('' if np.isnan(known) else notation.number(known, 2 if notation.unit else 4))
-    head = ' '.join([declared[name].words, place_words([*given], [*given.values()])]).rstrip()
+    head = ' '.join(
+      [declared[name].words, place_words(declared[name], [*given], [*given.values()])]
+    ).rstrip()
     rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
   columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
   return Table(('', *columns), rows)

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
+from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
-from robustness.present.notation import axis_name, number
+from robustness.present.notation import number
 
 _LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture
 _NAME = 1.1  # inches: names of rows
@@ -98,6 +99,6 @@ def basis(images: np.ndarray) -> Figure:
     axis.set_ticks(centres, [number(index - count // 2) for index in range(count)])
   axes.tick_params(length=0)
   axes.spines[:].set_visible(False)
-  axes.set_xlabel(axis_name('frequency_x'))
-  axes.set_ylabel(axis_name('frequency_y'))
+  axes.set_xlabel(FREQUENCY_X.axis)
+  axes.set_ylabel(FREQUENCY_Y.axis)
   return figure

@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
+from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
-from robustness.present.notation import FREQUENCIES, Notation, axis_name, number
+from robustness.present.notation import FREQUENCIES, Notation, number
 from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
@@ -53,6 +54,7 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
   Scales reach over the maps of other figures, `beside`, too.
   """
   shown = sorted(shown, key=lambda panel: panel.notation.difference)
+  quantity = shown[0].notation.quantity
   differences = sum(panel.notation.difference for panel in shown)
   counts = [n for n in (len(shown) - differences, differences) if n]
   columns, places = _places(counts)
@@ -83,11 +85,11 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
     axes.set_title(title, fontsize=7)
   for place in places:
     if place // columns == lines - 1:
-      grid[place].set_xlabel(_in_lines(axis_name(x), cell), fontsize=7)
+      grid[place].set_xlabel(_in_lines(quantity.facet(x).axis, cell), fontsize=7)
     if place + columns not in places:
       grid[place].tick_params(labelbottom=True)
     if place % columns == 0:
-      grid[place].set_ylabel(_in_lines(axis_name(y), cell * ratio), fontsize=7)
+      grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, cell * ratio), fontsize=7)
   for difference, (image, own) in drawn.items():
     head = next(p.notation.head for p in shown if p.notation.difference == difference)
     if lines > 1:  # whole lines, empty places too, so that all maps stand in columns
@@ -249,8 +251,8 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
     )
     axes.set_xticks(range(len(across)), below, **turned)
     axes.set_yticks(range(len(down)), beside, fontsize=min(7.0, room))
-  figure.supxlabel(axis_name(x))
-  figure.supylabel(axis_name(y))
+  figure.supxlabel(notation.quantity.facet(x).axis)
+  figure.supylabel(notation.quantity.facet(y).axis)
   bar = figure.colorbar(image, ax=grid, aspect=30)
   bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
   return figure
@@ -318,6 +320,6 @@ def spectrum_panels(
     ),
   )
   bar.minorticks_off()
-  figure.supxlabel(axis_name('frequency_x'))
-  figure.supylabel(style.wrapped(axis_name('frequency_y'), int(0.8 * size[1] / style.LETTER)))
+  figure.supxlabel(FREQUENCY_X.axis)
+  figure.supylabel(style.wrapped(FREQUENCY_Y.axis, int(0.8 * size[1] / style.LETTER)))
   return figure

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
-from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity, facet
+from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -108,9 +109,9 @@ def says_nothing(rows: pd.DataFrame) -> np.ndarray:
   return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 
 
-def is_axis(rows: pd.DataFrame, name: str) -> bool:
+def is_axis(quantity: Quantity, rows: pd.DataFrame, name: str) -> bool:
   """Returns whether the values of a facet are numbers on an axis, and not names."""
-  return not pd.api.types.is_string_dtype(rows[name].dtype) and facet(name, ordered=True).ordered
+  return not pd.api.types.is_string_dtype(rows[name].dtype) and quantity.facet(name).ordered
 
 
 def number(value: Any) -> str:
@@ -118,74 +119,70 @@ def number(value: Any) -> str:
   return (str(int(value)) if float(value).is_integer() else f'{value:g}').replace('-', MINUS)
 
 
-def rounded(name: str, value: float) -> str:
+def rounded(facet: Facet, value: float) -> str:
   """Returns the value of a facet as an author prints it: with the fewest digits, two or more, that
-  change it by 1 % at most; a radius in steps of 8-bit images as such, '8/255'."""
-  steps = 255 * value
-  if name == 'epsilon' and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
-    return f'{round(steps)}/255'
+  change it by 1 % at most; a multiple of the facet's steps as such, '8/255'."""
+  steps = facet.steps * value
+  if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
+    return f'{round(steps)}/{facet.steps}'
   digits = 2 if abs(value) < 10 or float(value).is_integer() else int(math.log10(abs(value))) + 1
   texts = (f'{value:.{count}g}' for count in range(digits, digits + 5))
   near = (text for text in texts if abs(float(text) - value) <= 0.01 * abs(value))
   return number(value if float(value).is_integer() else float(next(near, value)))
 
 
-def _value_text(name: str, value: Any) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else rounded(name, value)
+def _value_text(facet: Facet, value: Any) -> str:
+  return value.replace('_', ' ') if isinstance(value, str) else rounded(facet, value)
 
 
-def _place_form(name: str, value: Any) -> str:
+def _place_form(facet: Facet, value: Any) -> str:
   """Returns how a sentence says a value of a facet, with '{}' in place of the value."""
-  described = facet(name)
   preposition = 'in' if isinstance(value, str) else 'at'
-  return described.place or f'{preposition} {described.words} {{}}'
+  return facet.place or f'{preposition} {facet.words} {{}}'
 
 
-def value_words(name: str, value: Any) -> str:
+def value_words(facet: Facet, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
-  if (name, value) in (('view', 'clean'), ('view', 'corrupted')):
-    return f'on {value} images'
-  form, text = _place_form(name, value), _value_text(name, value)
-  if text == 'none' and form.startswith('with {}'):
-    return form.replace('with {}', 'without')
-  return form.replace('{}', text)
+  form = facet.places.get(value) or _place_form(facet, value)
+  return form.replace('{}', _value_text(facet, value))
 
 
-def place_words(facets: Sequence[str], values: Sequence[Any]) -> str:
+def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
   """Returns the values of facets in words: 'under fog at severity 3', 'at frequency ±(3, −1)'."""
   named = dict(zip(facets, values, strict=True))
   if not {*FREQUENCIES} <= named.keys():
-    return ' '.join(map(value_words, facets, values))
+    return ' '.join(value_words(quantity.facet(name), value) for name, value in named.items())
   y, x = (named.pop(name) for name in FREQUENCIES)
   y, x = (y, x) if (y, x) > (0, 0) else (0 - y, 0 - x)
   sign = '±' if y or x else ''
   wave = f'at frequency {sign}({number(y)}, {number(x)})'
-  return ' '.join([*map(value_words, named, named.values()), wave])
+  words = [value_words(quantity.facet(name), value) for name, value in named.items()]
+  return ' '.join([*words, wave])
 
 
-def place_of(row: pd.Series, facets: Sequence[str]) -> str:
-  """Returns the values of those of some facets that a row has, in words."""
-  known = [name for name in facets if not pd.isna(row[name])]
-  return place_words(known, [row[name] for name in known])
+def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
+  """Returns in words the values of the facets that a row has."""
+  names = [name for name in facets if not pd.isna(row[name])]
+  return place_words(quantity, names, [row[name] for name in names])
 
 
-def places_of(rows: pd.DataFrame, facets: Sequence[str]) -> str:
+def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns the places of rows in words: 'under fog, snow and frost', and of more than
   `MOST_NAMED` how many others there are: 'under fog, snow, frost and 4 others'."""
   named = rows if len(rows) == MOST_NAMED + 1 else rows.head(MOST_NAMED)
   more = len(rows) - len(named)
   varying = [name for name in facets if rows[name].nunique() > 1]
   if varying[1:] or not varying:
-    texts = [place_of(row, facets) for _, row in named.iterrows()]
+    texts = [place_of(quantity, row, facets) for _, row in named.iterrows()]
     form = '{}'
   else:
-    texts = [_value_text(varying[0], value) for value in named[varying[0]]]
-    described, first = facet(varying[0]), rows.iloc[0]
-    singular, several = f'{described.words} {{}}', f'{described.plural} {{}}'
+    facet, first = quantity.facet(varying[0]), rows.iloc[0]
+    texts = [_value_text(facet, value) for value in named[facet.name]]
+    singular, plural_form = f'{facet.words} {{}}', f'{facet.plural} {{}}'
     form = ' '.join(
-      _place_form(name, first[name]).replace(singular, several)
-      if name == varying[0]
-      else value_words(name, first[name])
+      _place_form(facet, first[name]).replace(singular, plural_form)
+      if name == facet.name
+      else value_words(quantity.facet(name), first[name])
       for name in facets
     )
   texts = [text.removeprefix('at frequency ') if k else text for k, text in enumerate(texts)]
@@ -193,33 +190,29 @@ def places_of(rows: pd.DataFrame, facets: Sequence[str]) -> str:
   return form.replace('{}', f'{", ".join(first)} and {last}' if first else last)
 
 
-def preposition(rows: pd.DataFrame, facets: Sequence[str]) -> str:
+def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns what stands before places by these facets: 'under', 'at', 'in'."""
   if {*facets} == {*FREQUENCIES}:
     return 'at'
-  form = _place_form(facets[0], rows[facets[0]].iloc[0]) if len(facets) == 1 else 'in'
+  first = rows.iloc[0]
+  is_single = len(facets) == 1
+  form = _place_form(quantity.facet(facets[0]), first[facets[0]]) if is_single else 'in'
   return form.partition(' ')[0]
 
 
-def plural(facets: Sequence[str]) -> str:
+def plural(quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns what several values of facets are: 'corruptions', 'pairs of attacks and radii'."""
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
-  words = ' and '.join(facet(name).plural for name in facets)
+  words = ' and '.join(quantity.facet(name).plural for name in facets)
   return (
     words if len(facets) == 1 else f'{"pairs" if len(facets) == 2 else "combinations"} of {words}'
   )
 
 
-def joined_words(facets: Sequence[str]) -> str:
+def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns what estimates are by: 'corruption and severity'."""
-  return ' and '.join(facet(name).words for name in facets)
-
-
-def axis_name(name: str) -> str:
-  """Returns the words of a facet with its unit."""
-  described = facet(name)
-  return f'{described.words} ({described.unit})' if described.unit else described.words
+  return ' and '.join(quantity.facet(name).words for name in facets)
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:

@@ -136,7 +136,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   answers = _ANSWERS.match(quantity.words)
   ways = _VERBS[answers[1]] if answers else [f'is {way}' for way in _ways(quantity)]
   short = [re.sub('^(errs|is right|is) ', '', way) for way in ways]
-  at = preposition(choice.rows, choice.varying)
+  at = preposition(quantity, choice.rows, choice.varying)
   for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
     largest, parts = _extreme_of(choice, rows), list[str]()
     if largest is None:
@@ -180,7 +180,7 @@ def _where(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
   if len(rows) == total > 1:
     return f'{at} all'
   if len(rows) <= MOST_NAMED + 1:
-    return _among(places_of(rows, choice.facets))
+    return _among(places_of(choice.quantity, rows, choice.facets))
   share = 100 * len(rows) / total
   return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.quantity import Quantity, facet
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import choice
-from robustness.present.notation import MINUS, Notation, joined_words, number
+from robustness.present.notation import MINUS, Notation, number
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
 
@@ -54,7 +54,7 @@ def arranged(
   entries = list(_entries(tasks, quantities, facets, intervals, TASK in named))
   if not entries:
     of = f' of {", ".join(quantities)}' if quantities else ''
-    by = f' by {joined_words(facets)} alone' if facets else ' over all'
+    by = f' by {" and ".join(facets)} alone' if facets else ' over all'
     raise InputError(f'there is no estimate{of}{by}: results.csv shows which facets there are.')
   heads = dict.fromkeys(entry.at[QUANTITY] for entry in entries)
   rows = [*rows, *([] if CLASSIFIER in named else [CLASSIFIER])]
@@ -78,7 +78,7 @@ def arranged(
     rivals[tuple(text for name, text in entry.at.items() if name != CLASSIFIER)].append(
       (place, entry)
     )
-  corner = [facet(name).words for name in rows]
+  corner = [entries[0].quantity.facet(name).words for name in rows]
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{next(iter(heads))}: {corner[0]}'
   table = Table((*corner, *map(', '.join, across)), cells)

@@ -143,7 +143,9 @@ def most_changed(results: Results) -> list[Finding]:
       row = own.loc[(own.high - own.low).idxmax()]
       notation = Notation(shares[row['quantity']], difference=bool(row.versus))
       facets = [name for name in facets_of(own) if not pd.isna(row[name])]
-      words = ' '.join(filter(None, (notation.quantity.words, place_of(row, facets))))
+      words = ' '.join(
+        filter(None, (notation.quantity.words, place_of(notation.quantity, row, facets)))
+      )
       minus = f' minus {row.versus}' if row.versus else ''
       named = f'{task}, {row.classifier}' if task else row.classifier
       text = (

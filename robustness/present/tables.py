@@ -13,15 +13,7 @@ import pandas as pd
 from robustness.core.plain_characters import escaped
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.systematic import DEGENERATE
-from robustness.present.notation import (
-  MINUS,
-  Notation,
-  axis_name,
-  column_name,
-  is_axis,
-  joined_words,
-  name_of,
-)
+from robustness.present.notation import MINUS, Notation, column_name, is_axis, joined_words, name_of
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -63,7 +55,7 @@ def tables(results: Results) -> Iterator[Titled]:
       continue
     wide = _wide(rows, quantity, facets)
     if len(wide.rows) <= MOST_ROWS:
-      by = joined_words(facets)
+      by = joined_words(quantity, facets)
       title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
       yield Titled(title, wide, name_of(quantity.name, facets))
 
@@ -71,7 +63,7 @@ def tables(results: Results) -> Iterator[Titled]:
 def left_out(results: Results, shown: Container[str]) -> list[str]:
   """Returns what tables of these names leave out: 'top-1 error by frequency: 1,200 rows'."""
   return [
-    f'{quantity.words} by {joined_words(facets)}: {len(rows):,} rows'
+    f'{quantity.words} by {joined_words(quantity, facets)}: {len(rows):,} rows'
     for quantity, facets, rows in results.by_facets()
     if name_of(quantity.name, facets) not in shown
   ]
@@ -92,9 +84,9 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
       text = noted or text
     lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == DEGENERATE else text
   ordered = sorted(columns, key=lambda column: bool(column[1]))
-  heads = [axis_name(name) for name in facets] or ['quantity']
+  heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   orders = [
-    [*dict.fromkeys(rows[name].sort_values() if is_axis(rows, name) else rows[name])]
+    [*dict.fromkeys(rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name])]
     for name in facets
   ]
   in_order = sorted(lines, key=lambda key: [*map(list.index, orders, key)])

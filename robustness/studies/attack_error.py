@@ -23,6 +23,7 @@ from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import Part, part_name, setting
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
+from robustness.estimates.facets import Facet
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
@@ -79,6 +80,7 @@ _radial = functools.partial(_amount, statistic=np.positive)
 RADIAL = _radial('radial_amplitude', 'mean |F| of changes that leave an image wrong')
 CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of clean images')
 FLAGGED = Quantity('flagged', 'share of images that raise a flag of AutoAttack')
+STAGE = Facet('stage', 'attack, after those before it', '', False, 'after {}', 'attacks')
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
@@ -107,6 +109,7 @@ class AttackError(Study):
   """
 
   title: ClassVar[str] = 'Error under attacks'
+  described_facets = (STAGE,)
   set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
   moved_keys: ClassVar[Mapping[str, str]] = {
     key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()

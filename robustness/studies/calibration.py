@@ -21,6 +21,7 @@ from robustness.core.registry import setting
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
+from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.study import (
@@ -74,6 +75,8 @@ QUANTITIES = (
   *(*ERRORS, LEANING, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
   *(SELECTIVE, *WITH_CHANCE, *IN_BINS),
 )
+COVERAGE = Facet('coverage', 'share of images answered', '', True, '', 'shares of images')
+BIN = Facet('bin', 'bin of confidence', '', True, '', 'bins')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
   title: ClassVar[str] = 'Confidence against accuracy'
   papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
   prediction_settings: ClassVar[type] = WorkdirPredictions
+  described_facets = (COVERAGE, BIN)
   quantities = QUANTITIES
 
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)

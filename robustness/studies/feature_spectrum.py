@@ -20,6 +20,7 @@ import pandas as pd
 from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
+from robustness.estimates.facets import Facet
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.evaluation.outcomes import Recorded
@@ -40,6 +41,7 @@ HIGHEST = Quantity(
   AMOUNT,
   statistic=np.subtract,
 )
+FREQUENCY = Facet('frequency', 'frequency along the diagonal', 'π', True, '', 'frequencies')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +58,7 @@ class FeatureSpectrum(Study):
   needs_labels: ClassVar[bool] = False
   papers: ClassVar[tuple[str, ...]] = ('park2022how',)
   lists_failures: ClassVar[bool] = False
+  described_facets = (FREQUENCY,)
   quantities = (RELATIVE, HIGHEST)
 
   of_layers: tuple[str, ...] = setting(('stages',), 'not empty', bool)

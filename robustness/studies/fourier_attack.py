@@ -16,6 +16,7 @@ from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
+from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
@@ -32,6 +33,7 @@ from robustness.results import Results
 WAVE_ERROR = Quantity(
   'wave_error', 'top-1 error under the wave of one query alone', better='lower', statistic=Wrong()
 )
+QUERIES = Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries')
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}
 SHOWN = 4
@@ -55,6 +57,7 @@ class FourierAttack(BeginsWithMap):
 
   title: ClassVar[str] = 'Attack with single Fourier basis images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  described_facets = (QUERIES,)
 
   heat_map: str = ''
   norm: float = setting(24.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))

@@ -22,6 +22,7 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
 from robustness.estimates import out_of_distribution as ood
+from robustness.estimates.facets import Facet
 from robustness.estimates.means import part, row
 from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
@@ -42,6 +43,8 @@ CONFIDENCE = Quantity(
   high=1,
   statistic=lambda fields: fields['confidence'].astype(float),
 )
+OOD_SET = Facet('ood_set', 'images of no known class', '', False, 'against {}', 'sets of images')
+ID_SET = Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images')
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
 MOST_ALIKE = 0.02  # of images: data sets have some twice, and a few digests are equal by chance
@@ -82,6 +85,7 @@ class OodScores(ScoresPredictions):
   outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
   lists_failures: ClassVar[bool] = False
   prediction_settings: ClassVar[type] = Workdirs
+  described_facets = (OOD_SET, ID_SET)
   quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
   scores: tuple[str, ...] = setting((MSP, 'max_logit', 'energy'), 'not empty', bool)

@@ -23,6 +23,7 @@ from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
+from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.prediction_sets import SCORES
@@ -84,6 +85,7 @@ STRATIFIED = Quantity(
 )
 BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', better='lower')
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
+SCALING = Facet('scaling', 'scaling', place='with {} scaling', places={'none': 'without scaling'})
 GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
 """Facets that estimates are by: the clean view and all corrupted ones apart; the clean view has
 severity 0 and no corruption."""
@@ -118,6 +120,7 @@ class Recalibration(StoredOrMade):
     'angelopoulos2021uncertainty',
   )
   outputs: ClassVar[tuple[str, ...]] = ('logits',)
+  described_facets = (SCALING,)
   needs_clean: ClassVar[bool] = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS

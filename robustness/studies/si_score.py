@@ -26,6 +26,7 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
+from robustness.estimates.facets import Facet
 from robustness.estimates.means import Row, known_mean, part, row
 from robustness.estimates.of_means import bootstrap, units
 from robustness.estimates.outcomes import Outcomes
@@ -63,6 +64,9 @@ NORMALISED_OF_ALL = _normalised(
   'normalised_accuracy_of_all_scenes',
   f'accuracy on all scenes as a share of its largest{ANY_SHARE}',
 )
+AREA = Facet('area', 'area of the object', 'share of the image', True, '', 'areas')
+X = Facet('x', 'horizontal place', 'share of the width', ordered=True)
+Y = Facet('y', 'vertical place', 'share of the height from the top', ordered=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +89,7 @@ class SiScore(Study):
 
   title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
   papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
+  described_facets = (AREA, X, Y)
   quantities = (
     *(SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY),
     *(ACCURACY_OF_ALL, NORMALISED_OF_ALL),

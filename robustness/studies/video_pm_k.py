@@ -28,6 +28,7 @@ from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
+from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import EXACT
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.outcomes import Outcomes
@@ -160,6 +161,18 @@ REVIEW_ANCHOR = _review(
 )
 REVIEW_WORST = _review('review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1))
 REVIEW_DROP = _review('review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), 2)
+OFFSET = Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances')
+DISTANCE = Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances')
+FPS = Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second')
+WITHOUT_FRAME_TYPE = Facet(
+  'without_frame_type',
+  'type of frame left out',
+  place='without frames of type {}',
+  words_of_many='types of frame',
+)
+FRAMES = Facet(
+  'frames', 'frames before and after review', '', False, 'on {} frames', 'sets of frames'
+)
 
 EVERY_CLASSIFIER = 'all classifiers'
 """What stands for a classifier where an estimate is across them."""
@@ -196,6 +209,7 @@ class VideoPmK(ScoresPredictions):
   lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
   outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
   prediction_settings: ClassVar[type] = Rescoring
+  described_facets = (OFFSET, DISTANCE, FPS, WITHOUT_FRAME_TYPE, FRAMES)
   quantities = (
     *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),
     *(STATIC, MEDIAN_DROP, SLOPE, INTERCEPT),

@@ -1,14 +1,18 @@
 """Studies: names select modules; views and what they are called."""
 
 import dataclasses
+import json
 from typing import ClassVar
 
 import numpy as np
 
+from robustness.estimates.table import assemble
 from robustness.evaluation import study
 from robustness.evaluation.views import Views, identity
+from robustness.present import charts, sentences, tables
 from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
+from tests.made_records import made
 from tests.refusals import bad_setting, refused
 
 
@@ -66,3 +70,61 @@ def test_facets_and_descriptions_are_the_decimals_that_views_were_given():
   assert views.describe(1) == 'view 1 (fy=-2, dimming=0.35)'
   views, image = identity(), np.zeros((2, 2, 1))
   assert len(views) == 1 and views.show(None, {'image': image}, {'identity': 0}) is image
+
+
+PRIVATE = """
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from robustness.estimates.facets import Facet
+from robustness.estimates.quantity import ERROR
+from robustness.evaluation.study import Study
+
+GLARE = Facet('glare', 'strength of the glare', 'lux', True, 'in glare of {} lux', 'strengths')
+
+
+@dataclasses.dataclass(frozen=True)
+class Glare(Study):
+  quantities = (ERROR,)
+  described_facets = (GLARE,)
+
+  def facets(self, image_shape):
+    return pd.DataFrame({'glare': [100, 200, 300, 400]})
+
+  def estimates(self, recorded):
+    yield self.means(ERROR, recorded, ('glare',))
+"""
+
+
+def test_a_private_study_declares_a_facet_whose_words_are_read_without_its_file(tmp_path):
+  file = tmp_path / 'mine.py'
+  file.write_text(PRIVATE)
+  chosen = study.from_config({'name': f'{file}:Glare'})
+  wrong = np.arange(40)[:, None] < np.array([4, 10, 20, 30])
+  evaluation = made(tmp_path / 'net', {'rank': wrong})
+  table = assemble(chosen.reduce([evaluation], (8, 8, 3)).estimates)
+  described = [{'label': 'net'}]
+  results = Results('Glare', described, {}, {}, table=table)
+  results.quantities = chosen.described_quantities
+  results.write(tmp_path)
+  file.unlink()
+  read = Results.read(tmp_path)
+  (titled,) = tables.tables(read)
+  assert titled.title.endswith('by strength of the glare')
+  assert titled.table.columns[0] == 'strength of the glare (lux)'
+  figure, caption = charts.draw(read)['error_glare']
+  assert figure.get_supxlabel() == 'strength of the glare (lux)'
+  assert 'by strength of the glare' in caption
+  (text,) = sentences.sentences(read)
+  assert 'in glare of 400 lux' in text and 'of 4 strengths' in text
+  document = json.loads((tmp_path / 'results.json').read_text())
+  (words,) = document['facet_words']['']
+  assert (words['name'], words['unit']) == ('glare', 'lux')
+  del document['facet_words']  # of an earlier version
+  (tmp_path / 'results.json').write_text(json.dumps(document))
+  earlier = Results.read(tmp_path)
+  assert [titled.table.columns[0] for titled in tables.tables(earlier)] == ['glare']
+  described = earlier.with_facets(chosen.described_facets)
+  assert next(tables.tables(described)).table.columns[0] == 'strength of the glare (lux)'

@@ -7,6 +7,7 @@ import math
 
 import pandas as pd
 
+from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, select
 from robustness.present import tables, text
@@ -49,7 +50,9 @@ def test_of_a_value_that_is_undefined_a_table_has_the_note():
 def test_rows_of_an_axis_ascend_with_a_minus_and_its_unit_is_in_the_head():
   [row] = made_results().table.iloc[:1].to_dict('records')
   rows = pd.DataFrame([{**row, 'offset': offset} for offset in (10, -4, 0)])
-  results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ERROR,))
+  offset = Facet('offset', 'distance from the anchor', 'frames', ordered=True)
+  quantities = (dataclasses.replace(ERROR, facets=(offset,)),)
+  results = Results('made', [], {}, {}, table=assemble([rows]), quantities=quantities)
   [titled] = tables.tables(results)
   assert titled.table.columns[0] == 'distance from the anchor (frames)'
   assert [cells[0] for cells in titled.table.rows] == ['−4', '0', '10']
