@@ -1,4 +1,4 @@
-"""What a study found: the table of estimates, as `results.csv`; numbers, tables and arrays, as
+"""Results of a study: the table of estimates in `results.csv`, and facts, tables and arrays in
 `results.json` and `results.npz`."""
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SINGLE = ''
 """Name of the task where there is but one."""
 FOURIER_TABLE = 'fourier_table'
 SUMMARIES = ('', FOURIER_TABLE)
-"""What is reported above the tasks of a battery: '' for their headlines, or these beside the tables
-of Yin et al. (2019), see `robustness.present.fourier_table`."""
+"""Reports above the tasks of a battery: '' for their headlines, or the tables of Yin et al. (2019)
+with the measured values, see `robustness.present.fourier_table`."""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _PART: json_files.Form = {'name': str}
@@ -104,7 +104,7 @@ class Table:
 
 @dataclasses.dataclass
 class Findings:
-  """What a study reduces its records to: tables, arrays, and parts of the table of estimates."""
+  """Reduced records of a study: tables, arrays, and parts of the table of estimates."""
 
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -141,7 +141,7 @@ class Results:
 
   @property
   def by_task(self) -> dict[str, Results]:
-    """The estimates of each task as results of their own; those of one study under `SINGLE`."""
+    """The estimates of each task as separate results; a single study is under `SINGLE`."""
     if not self.tasks:
       return {SINGLE: self}
     return {
@@ -164,8 +164,8 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """By classifier label, what the names of its arrays begin with: of one classifier nothing."""
-    labels = [own['label'] for own in self.classifiers]
+    """Prefixes of the names of arrays by classifier label; '' for a single classifier."""
+    labels = [classifier['label'] for classifier in self.classifiers]
     return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}
 
   @property
@@ -176,27 +176,27 @@ class Results:
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
     """Yields each presented quantity with the rows that have the same facets."""
     for quantity in self.presented:
-      own = self.table[self.table['quantity'] == quantity.name]
-      for facets, rows in estimates.by_facets(own):
+      estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
+      for facets, rows in estimates.by_facets(estimates_of_quantity):
         yield quantity, facets, rows
 
   @property
   def drawn(self) -> tuple[Quantity, ...]:
-    """The quantities with figures of their own: headlines and `Quantity.drawn`, else all."""
-    chosen = tuple(q for q in self.presented if q.headline or q.drawn)
-    return chosen or self.presented
+    """The quantities that have figures: headlines and `Quantity.drawn`, else all."""
+    with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
+    return with_figures or self.presented
 
   @property
   def labels(self) -> list[str]:
     """The classifiers of the table in the order of the config, the baseline first."""
-    there = dict.fromkeys(self.table['classifier'])
-    order = [own['label'] for own in self.classifiers if own.get('label') in there]
-    return list(dict.fromkeys([*order, *there]))
+    measured = dict.fromkeys(self.table['classifier'])
+    labels = [label for c in self.classifiers if (label := c.get('label')) in measured]
+    return list(dict.fromkeys([*labels, *measured]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder.
 
-    The same results give the same bytes; NaN is `null` in the JSON.
+    Equal results are equal bytes; NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form, is infinite, or an array holds objects.
@@ -252,7 +252,7 @@ class Results:
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
       json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
       words = document.get('facet_words', {})
-      facets = {task: tuple(Facet(**own) for own in named) for task, named in words.items()}
+      facets = {task: tuple(Facet(**entry) for entry in entries) for task, entries in words.items()}
       tasks = {
         name: tuple(_with_facets(_quantity(entry), facets.get(name, ())) for entry in entries)
         for name, entries in listed.items()
@@ -285,7 +285,7 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
   names = {
     'study': [document['study']],
     'classifiers': labels,
-    'quantities': [entry['name'] for of in quantities.values() for entry in of],
+    'quantities': [entry['name'] for entries in quantities.values() for entry in entries],
     'facets': document['facets'],
     'tasks': [name for name in quantities if name != SINGLE],
   }
@@ -321,8 +321,10 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
 
 
 def summary_name(value: object) -> str:
-  """Returns what `config.battery.summary` is in a workdir: a name, of earlier versions a section
-  with one. What is no summary, such as a user's of these versions, is the default."""
+  """Returns the name of a summary from `config.battery.summary` in a workdir.
+
+  Earlier versions wrote a section with the name. Names of no summary are the default, ''.
+  """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''
 
@@ -340,9 +342,9 @@ def joined(
   tasks: Mapping[str, Results],
   settings: Section,
   study: str = 'battery',
-  own: Findings | None = None,
+  findings: Findings | None = None,
 ) -> Results:
-  """Returns one set of results from those of all tasks: their tables are one, by the facet `task`.
+  """Returns the results of all tasks as one set, in which `task` is a facet of the estimates.
 
   Facts of tasks are called `<task>: <name>`; pictures stay with the tasks.
 
@@ -350,9 +352,9 @@ def joined(
     tasks: by name, at least one, of the same classifiers.
     settings: plain values of the run as a whole.
     study: name of the joined results.
-    own: what is found of all together, which comes first.
+    findings: findings of all tasks together, which come first.
   """
-  own = own or Findings()
+  findings = findings or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
   first = max(tasks.values(), key=lambda results: len(results.classifiers))
   return Results(
@@ -361,24 +363,24 @@ def joined(
     {name: results.data for name, results in tasks.items()},
     {**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
-      **own.tables,
+      **findings.tables,
       'tasks': Table(('task', 'study', 'images'), listed),
-      **{f'{task}: {k}': v for task, of in tasks.items() for k, v in of.tables.items()},
+      **{f'{task}: {k}': v for task, results in tasks.items() for k, v in results.tables.items()},
     },
-    arrays=own.arrays,
+    arrays=findings.arrays,
     table=estimates.assemble(
-      [*own.estimates, *(estimates.with_facet(of.table, TASK, k) for k, of in tasks.items())]
+      [*findings.estimates, *(estimates.with_facet(r.table, TASK, k) for k, r in tasks.items())]
     ),
-    quantities=tuple(dict.fromkeys(q for of in tasks.values() for q in of.quantities)),
-    tasks={name: of.quantities for name, of in tasks.items()},
+    quantities=tuple(dict.fromkeys(q for results in tasks.values() for q in results.quantities)),
+    tasks={name: results.quantities for name, results in tasks.items()},
   )
 
 
 def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and without it their means.
 
-  Pictures, and facts in which seeds differ, stay with each. A mean has Student's interval, of the
-  confidence of those that it is of.
+  Pictures, and facts in which seeds differ, stay with each seed. A mean has Student's interval, at
+  the confidence of its estimates.
 
   Raises:
     InputError: fewer than two seeds.
@@ -386,15 +388,15 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   if len(by_seed) < 2:
     raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
   first = next(iter(by_seed.values()))
-  quantities = {quantity.name: quantity for of in by_seed.values() for quantity in of.quantities}
-  each = estimates.assemble(
-    [estimates.with_facet(of.table, SEED, seed) for seed, of in by_seed.items()]
+  quantities = {q.name: q for results in by_seed.values() for q in results.quantities}
+  table_by_seed = estimates.assemble(
+    [estimates.with_facet(results.table, SEED, seed) for seed, results in by_seed.items()]
   )
-  means = _means_over(each, list(by_seed), quantities)
-  described = {seed: of.classifiers for seed, of in by_seed.items()}
+  means = _means_over(table_by_seed, list(by_seed), quantities)
+  described = {str(seed): results.classifiers for seed, results in by_seed.items()}
   classifiers = [
-    {'label': own['label'], 'seeds': {str(seed): of[i] for seed, of in described.items()}}
-    for i, own in enumerate(next(iter(described.values())))
+    {'label': c['label'], 'seeds': {seed: entries[i] for seed, entries in described.items()}}
+    for i, c in enumerate(first.classifiers)
   ]
   return Results(
     first.study,
@@ -404,87 +406,87 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
     tables={
       name: table
       for name, table in first.tables.items()
-      if all(of.tables.get(name) == table for of in by_seed.values())
+      if all(results.tables.get(name) == table for results in by_seed.values())
     },
-    table=estimates.assemble([each, means]),
+    table=estimates.assemble([table_by_seed, means]),
     quantities=first.quantities,
     tasks=first.tasks,
   )
 
 
 def _means_over(
-  each: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
+  table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
   """Returns the means of the estimates that two seeds or more have, those of families left out.
 
-  What is stated in every seed, such as a published number, stays as it is. NaN in one seed makes a
-  mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of
-  the quantity: it covers what another training of the same recipe changes, on the same images, if
-  the values are normal. Equal values, such as ρ cut to 1, show no spread and have no interval.
+  A number that every seed states, such as a published one, stays as it is. NaN in one seed makes a
+  mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of the quantity: for normal
+  values it covers the change from another training of the same recipe, on the same images. Equal
+  values, such as ρ cut to 1, show no spread and have no interval.
   """
-  keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(each) if name != SEED)]
-  own = each[each.family == 1].reset_index(drop=True)
-  place = own.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-  values, count = own['value'].to_numpy(), np.bincount(place)
+  keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
+  single = table[table.family == 1].reset_index(drop=True)
+  place = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = single['value'].to_numpy(), np.bincount(place)
   mean = np.bincount(place, values) / count
   spread = np.bincount(place, (values - mean[place]) ** 2)
   std = np.sqrt(spread / np.maximum(count - 1, 1))
-  firsts = own.drop_duplicates(keys)
+  firsts = single.drop_duplicates(keys)
   confidence = firsts.confidence.fillna(0.95).to_numpy()
   low, high = np.full((2, len(mean)), np.nan)
   for level in np.unique(confidence):
     at = confidence == level
     low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
-  alike = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
+  is_equal = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
   ranges = []
   for row in firsts.itertuples():
-    of = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
-    ranges.append(of.difference_range if row.versus else of.range)
-  least, most = np.array(ranges).reshape(-1, 2).T
-  low, high = (np.where(alike, np.nan, np.clip(end, least, most)) for end in (low, high))
+    quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
+    ranges.append(quantity.difference_range if row.versus else quantity.range)
+  least, greatest = np.array(ranges).reshape(-1, 2).T
+  low, high = (np.where(is_equal, np.nan, np.clip(end, least, greatest)) for end in (low, high))
   notes: list[dict[int, str]] = [{} for _ in count]
-  for k, seed, note in zip(place, own[SEED], own['note'], strict=True):
+  for k, seed, note in zip(place, single[SEED], single['note'], strict=True):
     notes[k][seed] = note
-  stated = alike & firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
+  stated = is_equal & firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
   means = firsts.assign(
     **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
     method=estimates.OVER_SEEDS,
     confidence=confidence,
     p=np.nan,
-    note=[_note(by_seed, seeds, same) for by_seed, same in zip(notes, alike, strict=True)],
+    note=[_note(of_seeds, seeds, equal) for of_seeds, equal in zip(notes, is_equal, strict=True)],
   )
   means[stated] = firsts.assign(**{SEED: None})[stated]
   return means[count > 1]
 
 
-def _note(by_seed: Mapping[int, str], seeds: Sequence[int], alike: bool) -> str:
+def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
   """Returns the seeds' notes, once where they are the same, and which seeds lack the estimate."""
   notes = list(by_seed.values())
-  same = len(set(notes)) == 1
-  said = [notes[0]] if same else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
+  is_equal = len(set(notes)) == 1
+  remarks = [notes[0]] if is_equal else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
   lacking = [str(seed) for seed in seeds if seed not in by_seed]
   without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
-  return '; '.join(filter(None, (*said, without, NO_SPREAD if alike else '')))
+  return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else '')))
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: Any, key: str) -> Any:
   """The value in JSON's types; `where` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
-    return {str(k): _plain(v, f'{where}.{k}') for k, v in value.items()}
+    return {str(k): _plain(v, f'{key}.{k}') for k, v in value.items()}
   if isinstance(value, (list, tuple)):
-    return [_plain(v, f'{where}[{i}]') for i, v in enumerate(value)]
+    return [_plain(v, f'{key}[{i}]') for i, v in enumerate(value)]
   if isinstance(value, os.PathLike):
     return os.fspath(value)
   if value is None or isinstance(value, (str, bool, int)):
     return value
   if isinstance(value, float) and not math.isinf(value):
     return None if math.isnan(value) else value
-  of = value if isinstance(value, float) else f'a {type(value).__name__} ({value!r})'
+  description = value if isinstance(value, float) else f'a {type(value).__name__} ({value!r})'
   raise InputError(
-    f'{where} is {of}, which JSON cannot hold: give a mapping, a list, a string, a finite number, '
-    'a boolean or None, or NaN for a number that does not exist.'
+    f'{key} is {description}, which JSON cannot hold: give a mapping, a list, a string, a finite '
+    'number, a boolean or None, or NaN for a number that does not exist.'
   )
 
 
@@ -504,8 +506,8 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _quantity(entry: Mapping[str, Any]) -> Quantity:
   """Returns a quantity of `results.json`, which may say more: `paper` in older ones."""
-  known = {key: value for key, value in entry.items() if key != 'paper'}
-  return Quantity(**{**known, 'by': tuple(known.get('by', ()))})
+  fields = {key: value for key, value in entry.items() if key != 'paper'}
+  return Quantity(**{**fields, 'by': tuple(fields.get('by', ()))})
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:

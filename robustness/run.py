@@ -1,4 +1,4 @@
-"""From a config to a finished workdir: rows, classifiers, records, results, figures, report.
+"""Runs a config to a finished workdir: rows, classifiers, records, results, figures, report.
 
 The one module of this package that reaches TensorFlow for rows, through `input_pipeline`.
 """
@@ -61,7 +61,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
 def run_and_present(
   config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
-  """Runs an experiment as `run` does; returns also what draws and words its results."""
+  """Runs an experiment as `run` does; returns also the presentation of its results."""
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   from_file.forget()
@@ -114,7 +114,7 @@ def _measure_tasks(
   """Measures and reports one study, or the tasks of a battery one after another.
 
   Returns:
-    The results of the single study, or those above all tasks, and what draws and words them.
+    The results of the single study or of all tasks together, and their presentation.
   """
   experiment, results_by_task, figures, left_out = builder.experiment, {}, {}, []
   for name, task in experiment.measurements.items():
@@ -206,22 +206,22 @@ def _score_predictions(
 def preview(
   experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
 ) -> None:
-  """Logs and draws what the studies show before anything is trained."""
+  """Logs and draws the previews of the studies, before anything is trained."""
   for name, task in experiment.measurements.items():
     if not isinstance(task.study, StudiesTrainings):
       continue
-    shown = task.study.preview(rows[task.data], recipes)
-    for title, table in shown.tables.items():
+    overview = task.study.preview(rows[task.data], recipes)
+    for title, table in overview.tables.items():
       for line in (title, *text.lines(table)):
         logging.info('%s', line)
     for folder in folders:
-      for file, figure in shown.figures.items():
+      for file, figure in overview.figures.items():
         style.save(figure, workdir.task_folder(folder, name) / 'figures' / f'{file}.png')
 
 
 class OpenedRows(dict[DataSettings, Rows]):
   """The rows of an experiment by their settings, each opened once; grey images are repeated over
-  three channels for networks made for colour. Those of the trainings are kept beside."""
+  three channels for networks made for colour. Rows of trainings are kept apart."""
 
   def __init__(self, experiment: Experiment):
     super().__init__()
@@ -254,7 +254,7 @@ class OpenedRows(dict[DataSettings, Rows]):
 def builder_for(
   experiment: Experiment, rows: OpenedRows, path: pathlib.Path, features: pathlib.Path | None = None
 ) -> ClassifierBuilder:
-  """Returns what builds the classifiers in a folder; `features` is that of what probes see."""
+  """Returns the builder of the classifiers in a folder; `features` is the folder for probes."""
 
   def writer(label: str) -> ScalarWriter:
     return NO_WRITER if jax.process_index() else training_writer(path, label)

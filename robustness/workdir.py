@@ -46,9 +46,9 @@ RECORDS, TASKS = 'records', 'tasks'
 LEFT_OUT = 'left out'
 """The table of a battery that says which classifiers a task could not take, and why."""
 MEASURED = (JSON_NAME, f'{RECORDS}/**/*.npz')
-"""What makes a workdir belong to its config; without it, a corrected config may take its place."""
+"""Files that bind a workdir to its config; without them, a corrected config may replace it."""
 TRAINED = ('checkpoints/*/checkpoints/*',)
-"""What makes it belong to `OF_TRAININGS` alone, and to the recipes of its classifiers."""
+"""Files that bind a workdir to the keys `OF_TRAININGS` and the recipes of its classifiers."""
 OF_TRAININGS = ('data', 'precision', 'seed', 'seeds', 'training')
 """Keys of a config that every training depends on."""
 SAME_NUMBERS = ('parallel', 'battery.tasks', 'battery.summary')
@@ -61,7 +61,7 @@ PACKAGES = (
 """Packages that decide numbers."""
 _AGAIN = 'Give the command of the run again.'
 _REWRITTEN = 'Delete it: the command of the run writes it again.'
-_FINISH = 'Run its command again, which goes on where it stopped.'
+_FINISH = 'Run its command again to resume it.'
 
 
 def seed_folder(seed: int | str) -> str:
@@ -115,11 +115,12 @@ def continued(
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterator[None]:
-  """A context in which no other run works in a workdir, which is made if it is not there; of
-  several processes of one run the first holds the lock.
+  """A context in which no other run works in a workdir, which is made if it does not exist.
+
+  The first process of a run holds the lock for all its processes.
 
   Raises:
-    InputError: another run has it, whose process is named; or it cannot be made or written to.
+    InputError: another run holds the lock, or the workdir cannot be made or written to.
   """
   path = _made(directory, flag)
   if jax.process_index():
@@ -130,10 +131,10 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
   with file:
     if not lock(file.fileno()):
       file.seek(0)
-      who = file.read(200).strip()
+      holder = file.read(200).strip()
       raise InputError(
-        f'another run works in the workdir {path}{f" ({who})" if who else ""}: let it end, or give '
-        f'another {flag}.'
+        f'another run works in the workdir {path}{f" ({holder})" if holder else ""}: let it end, '
+        f'or give another {flag}.'
       )
     file.truncate(0)
     file.write(f'process {os.getpid()} on {platform.node()}\n')
@@ -168,10 +169,10 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 def refuse_results(out: pathlib.Path) -> None:
   """Raises InputError for an --out that is a workdir, or in one: its results would be lost."""
   path = out.resolve()
-  whole = (of for of in path.parents if (of / CONFIG).is_file() and (of / ENVIRONMENT).is_file())
-  found = path if (path / CONFIG).exists() else next(whole, None)
-  if found:
-    raise InputError(f'--out is {out}, and {found} is a workdir: give a folder of its own.')
+  files = CONFIG, ENVIRONMENT
+  workdirs = (p for p in path.parents if all((p / name).is_file() for name in files))
+  if folder := path if (path / CONFIG).exists() else next(workdirs, None):
+    raise InputError(f'--out is {out}, and {folder} is a workdir: give a folder of its own.')
 
 
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
@@ -180,17 +181,17 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
   before = json_files.read(path, form, _REWRITTEN)
-  there, now = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
-  in_one = {key for key in there.keys() ^ now.keys() if key.startswith(('classifier', 'battery.'))}
+  old, new = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
+  in_one = {key for key in old.keys() ^ new.keys() if key.startswith(('classifier', 'battery.'))}
 
   def compared(keys: Section) -> Section:  # what else a training depends on, its checkpoints refuse
-    chosen = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
-    return {k: v for k, v in keys.items() if k in chosen - in_one}
+    kept_keys = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
+    return {k: v for k, v in keys.items() if k in kept_keys - in_one}
 
-  lines = differing_keys(compared(there), compared(now))
+  lines = differing_keys(compared(old), compared(new))
   if measured:  # a task more or less changes no other
     classifiers = sorted(key for key in in_one if key.startswith('classifier'))
-    lines += [f'{key}: {"left out" if key in there else "a new classifier"}' for key in classifiers]
+    lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
   key = '\n  config.' if flag == '--workdir' else '\n  '
   if lines:
     elsewhere = (
@@ -208,36 +209,36 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
 def _holds(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
   """Whether a workdir, or the folder of a seed in it, has a file of one of the patterns."""
   return any(
-    '-tmp' not in found.name  # as Orbax calls a checkpoint that is not whole yet
+    '-tmp' not in file.name  # as Orbax calls a checkpoint that is not whole yet
     for folder in (directory, *directory.glob(seed_folder('*')))
     for pattern in patterns
-    for found in folder.glob(pattern)
+    for file in folder.glob(pattern)
   )
 
 
 def work(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
   """Returns the shards and checkpoints of a workdir, each with the time when it was written."""
   patterns = f'**/{RECORDS}/**/*.npz', '**/checkpoints/*/checkpoints/*'
-  found = (file for pattern in patterns for file in directory.glob(pattern))
-  return frozenset((str(file), file.stat().st_mtime_ns) for file in found)
+  files = (file for pattern in patterns for file in directory.glob(pattern))
+  return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
 def _with_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns a config with those studies of another that record the same: what records are reduced
-  to may change."""
+  """Returns a config with each study replaced by the study of an earlier config that records the
+  same: the reduction of records may change."""
   merged = dict(config)
-  for name, own in config.items():
+  for name, section in config.items():
     other = before.get(name)
-    if isinstance(own, Mapping) and isinstance(other, Mapping):
+    if isinstance(section, Mapping) and isinstance(other, Mapping):
       if name != 'study':
-        merged[name] = _with_studies_of(other, own)
-      elif own.get('name') == other.get('name') and _recorded(own) == _recorded(other):
+        merged[name] = _with_studies_of(other, section)
+      elif section.get('name') == other.get('name') and _recorded(section) == _recorded(other):
         merged[name] = other
   return merged
 
 
 def _recorded(study: Section) -> Facts:
-  """Returns what fixes the records of a section `study`, all of it where none can be made of it."""
+  """Returns the values of a section `study` that decide its records; a bad section is unchanged."""
   try:
     return studies.from_config(study).recording
   except InputError:
@@ -279,15 +280,15 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class RunLog:
-  """What `config.json` and `environment.json` of a workdir say of a run.
+  """Contents of `config.json` and `environment.json` of a workdir.
 
   Attributes:
     path: the workdir.
     config: the config of the run, nested plain values.
-    environment: what this run is carried out on, see `environment`.
-    finished_environment: what the finished run in the workdir was carried out on, which holds until
-      this one computes something; {} if no run is finished there.
-    finished_work: the shards and checkpoints of that finished run, see `work`.
+    environment: environment of this run, see `environment`.
+    finished_environment: environment of the finished run in the workdir, which stays until this run
+      computes something; {} if no run is finished.
+    finished_work: shards and checkpoints of the finished run, see `work`.
   """
 
   path: pathlib.Path
@@ -323,10 +324,10 @@ class RunLog:
       write_json(self.path / ENVIRONMENT, self.environment)
 
   def current_environment(self) -> dict[str, Any]:
-    """Returns what the results were computed on, with the seconds until now.
+    """Returns the environment in which the results were computed, with the seconds until now.
 
-    If nothing was computed since the run was finished, that is the environment of the finished run,
-    with `reduced_by` where other code has reduced its records.
+    If nothing was computed since a run was finished, it is that run's environment, with
+    `reduced_by` if other code has reduced its records.
     """
     if not self.finished_environment or work(self.path) != self.finished_work:
       started = datetime.datetime.fromisoformat(self.environment['started'])
@@ -369,8 +370,7 @@ def _git_commit() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStudy:
-  """A study of a finished workdir: what it found (`folder` holds `results.json`), and its complete
-  records, by the labels of the classifiers."""
+  """A study of a finished workdir: its results, which are in `folder`, and its complete records."""
 
   folder: pathlib.Path
   study: Study
@@ -425,19 +425,22 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns the section `study` of each task of a workdir's config, of a single study by `SINGLE`;
-  raises InputError for a task the name of which can be no folder."""
-  where = f'{path / CONFIG}'
+  """Returns the section `study` of each task of a workdir's config; a single study is `SINGLE`.
+
+  Raises:
+    InputError: the name of a task cannot name a folder.
+  """
+  file = str(path / CONFIG)
   if 'battery' not in config:
-    json_files.check(config, where, {'study?': dict}, _REWRITTEN)
+    json_files.check(config, file, {'study?': dict}, _REWRITTEN)
     return {SINGLE: config.get('study', {})}
   earlier = 'A run of an earlier version: run its command again in another --workdir.'
-  json_files.check(config, where, {'battery': {'tasks': [str]}}, earlier)
+  json_files.check(config, file, {'battery': {'tasks': [str]}}, earlier)
   battery = config['battery']
   for name in battery['tasks']:
-    check_name(f'{where}, battery.tasks', name)
+    check_name(f'{file}, battery.tasks', name)
   json_files.check(
-    battery, f'{where}, battery', {name: {'study': dict} for name in battery['tasks']}
+    battery, f'{file}, battery', {name: {'study': dict} for name in battery['tasks']}
   )
   return {name: battery[name]['study'] for name in battery['tasks']}
 
@@ -498,25 +501,26 @@ def _study(path: pathlib.Path, task: str, section: Section, study_file: str) -> 
 
 
 def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder of what a task of a battery records: of the same study and data.
+  """Returns the folder with the records of a task of a battery: of the same study and data.
 
-  Records may state less of their data than results do, or more; the nearest are taken.
+  Records and results may describe their data by different keys; the records with the fewest
+  differing keys are taken.
   """
-  recording, alike = json.loads(json.dumps(study.recording)), dict[int, pathlib.Path]()
+  recording, folders = json.loads(json.dumps(study.recording)), dict[int, pathlib.Path]()
   place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
   for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     stated = recorded_study.with_keys_of_today(type(study), identity['study'])
-    known = isinstance(study, RecordedStudy) and study.is_recorded_as(stated)
-    if stated != recording and not known:
+    is_recorded_study = isinstance(study, RecordedStudy) and study.is_recorded_as(stated)
+    if stated != recording and not is_recorded_study:
       continue
     folder = header.parents[len(pathlib.Path(place).parts) - 1]
     keys, recorded_keys = results.data.keys(), identity['data'].keys()
     if all(results.data[key] == identity['data'][key] for key in keys & recorded_keys):
-      alike.setdefault(len(keys ^ recorded_keys), folder)
-  if alike:
-    return alike[min(alike)]
+      folders.setdefault(len(keys ^ recorded_keys), folder)
+  if folders:
+    return folders[min(folders)]
   raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
 
 
@@ -547,7 +551,7 @@ def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], comman
   raise InputError(
     f'the run in {path} is not finished: it has no {", ".join(names)}.\n  '
     + '\n  '.join(lines)
-    + f'\nThe same command goes on where it stopped:\n  {command}'
+    + f'\nThe same command resumes it:\n  {command}'
   )
 
 

@@ -44,13 +44,15 @@ def main(arguments: Sequence[str]) -> int:
     help='of batteries: effective robustness in the other tasks given the accuracy in these',
   )
   recorded_study.add_flag(parser)
-  given = parser.parse_args(arguments)
+  options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
   with phase('estimates, figures and report'):
-    results = run(given.workdirs, given.out, given.common, command, given.reference, given.study)
-  for task, of in results.by_task.items():
-    print(*([f'{task}:'] if task else []), *text.summary(_printed(of)), '', sep='\n')
-  print(f'accuracies in every view, and figures: {given.out}/report.html')
+    results = run(
+      options.workdirs, options.out, options.common, command, options.reference, options.study
+    )
+  for task, results_of_task in results.by_task.items():
+    print(*([f'{task}:'] if task else []), *text.summary(_printed(results_of_task)), '', sep='\n')
+  print(f'accuracies in every view, and figures: {options.out}/report.html')
   return 0
 
 
@@ -62,7 +64,7 @@ def run(
   references: Sequence[str] = (),
   study_file: str = '',
 ) -> Results:
-  """Compares workdirs (PATH, or LABEL=PATH) and writes what is found to the folder `out`.
+  """Compares workdirs (PATH, or LABEL=PATH) and writes the comparison to the folder `out`.
 
   Tasks of batteries are in `tasks/`. With `common` runs that share a part of their images are
   compared on that part; `command` is what was typed; for `references` see
@@ -75,55 +77,55 @@ def run(
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
-  studies = {task: of[0].finished.study for task, of in entries.items()}
-  tasks = {task: comparison.compare(of, common, baseline) for task, of in entries.items()}
+  studies = {task: inputs[0].finished.study for task, inputs in entries.items()}
+  tasks = {task: comparison.compare(inputs, common, baseline) for task, inputs in entries.items()}
   if references:
     if SINGLE in tasks:
       raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')
     tasks = comparison.with_references(tasks, references)
   if SINGLE in tasks:
     settings = {**tasks[SINGLE].settings, 'baseline': baseline}
-    whole = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)
-    publish(out, whole, _presented(studies[SINGLE]), environment, config)
-    return whole
+    results = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)
+    publish(out, results, _presented(studies[SINGLE]), environment, config)
+    return results
   figures = {}
-  for task, of in tasks.items():
+  for task, inputs in tasks.items():
     folder = workdir.task_folder(out, task)
-    figures[task] = publish(folder, of, _presented(studies[task]), environment, config)
-  whole = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
+    figures[task] = publish(folder, inputs, _presented(studies[task]), environment, config)
+  results = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
   presented = summary.of_battery('', studies)
-  publish(out, whole, presented, environment, config, captioned(figures))
-  return whole
+  publish(out, results, presented, environment, config, captioned(figures))
+  return results
 
 
 def _printed(results: Results) -> Results:
   """Returns the study's headlines, then the accuracies on clean images and over all other views
   that they do not state; all accuracies where there are neither."""
   is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
-  others, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
+  other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   foremost = results.settings[comparison.FOREMOST]
   named = [row.dropna().to_dict() for _, row in accuracies[facets_of(accuracies)].iterrows()]
-  chosen = [facets in foremost for facets in named]
-  if any(chosen):
+  is_foremost = [facets in foremost for facets in named]
+  if any(is_foremost):
     views = [' '.join(map(str, facets.values())) for facets in named if facets in foremost]
-    plain = accuracies[chosen].drop(columns=facets_of(accuracies))
+    plain = accuracies[is_foremost].drop(columns=facets_of(accuracies))
     accuracies = assemble([with_facet(plain, 'view', views)])
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
-  stated = {*_values(others[others['quantity'].isin(shares)])}
+  stated = {*_values(other_estimates[other_estimates['quantity'].isin(shares)])}
   accuracies = accuracies[[values not in stated for values in _values(accuracies)]]
-  table = assemble([part.astype(object) for part in (others, accuracies)])
+  table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields what tells estimates over the same images apart."""
+  """Yields the cells that distinguish estimates over the same images."""
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
 
 def _presented(study: Study) -> Presentation:
-  """Returns what draws and tells a comparison: the accuracies, then as the study does."""
+  """Returns the presentation of a comparison: the study's figures, then the accuracies."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)

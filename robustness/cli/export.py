@@ -1,4 +1,4 @@
-"""`robustness export`: what a finished run says, in the formats of other places.
+"""`robustness export`: results of a finished run, in the formats of papers, hubs and trackers.
 
 robustness export WORKDIR --to=methods
 robustness export WORKDIR --to=hub --out=DIR --dataset=ACCOUNT/NAME --task=ID
@@ -42,56 +42,56 @@ from robustness.results import TASK, Results
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
 _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
-"""An id of a hub, ACCOUNT/NAME or NAME, of which a file is named too."""
+"""An id of a hub, ACCOUNT/NAME or NAME, which names a file too."""
 
 
 def main(arguments: Sequence[str]) -> int:
   """Prints the paragraph, or writes the files and prints their paths; returns 0."""
-  given = _parser().parse_args(arguments)
-  choice('--to', given.to, FORMATS)
-  path, config, environment = workdir.find(given.workdir)
-  if given.to in trackers.TRACKERS:
-    return track(path, given.to, given.project, config)
+  options = _parser().parse_args(arguments)
+  choice('--to', options.to, FORMATS)
+  path, config, environment = workdir.find(options.workdir)
+  if options.to in trackers.TRACKERS:
+    return track(path, options.to, options.project, config)
   results = Results.read(path)
-  if given.to == 'methods':
-    if given.classifier:
-      choice('--classifier', given.classifier, results.labels)
+  if options.to == 'methods':
+    if options.classifier:
+      choice('--classifier', options.classifier, results.labels)
     _unverified(path)
-    print(methods.paragraph(results, environment, given.classifier))
+    print(methods.paragraph(results, environment, options.classifier))
     return 0
-  if given.out is None or bool(given.dataset) != bool(given.task):
+  if options.out is None or bool(options.dataset) != bool(options.task):
     raise InputError(
       'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
       'benchmark of the hub.'
     )
   for key in ('dataset', 'task'):
-    if (name := vars(given)[key]) and not _ID.fullmatch(name):
+    if (name := vars(options)[key]) and not _ID.fullmatch(name):
       raise InputError(
         f'--{key} is {name!r:.80}: an id of the hub has letters, digits, and _ . - / between them.'
       )
-  if given.out.is_file():
-    raise InputError(f'--out is {given.out}, a file: name a folder.')
-  label = given.classifier or (results.labels[0] if len(results.labels) == 1 else '')
+  if options.out.is_file():
+    raise InputError(f'--out is {options.out}, a file: name a folder.')
+  label = options.classifier or (results.labels[0] if len(results.labels) == 1 else '')
   if label not in results.labels:
     raise InputError(
       f'--classifier is {label!r}: a hub has one model; {nearest(label, results.labels)}.'
     )
   reasons = _unverified(path)
   files = {CARD: card(results, label, environment, reasons)}
-  if given.dataset:
-    quantity, row = estimate(results, label, given.quantity, given.at)
+  if options.dataset:
+    quantity, row = estimate(results, label, options.quantity, options.at)
     about = '; '.join([data_words(results.data), *reasons])
-    entry = hub_entry(quantity, row, given, about, environment)
-    files[f'.eval_results/{given.dataset.rpartition("/")[2]}.yaml'] = entry
+    entry = hub_entry(quantity, row, options, about, environment)
+    files[f'.eval_results/{options.dataset.rpartition("/")[2]}.yaml'] = entry
   for name, text in files.items():
-    (given.out / name).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(given.out / name, text.encode())
-    print(given.out / name)
+    (options.out / name).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.out / name, text.encode())
+    print(options.out / name)
   return 0
 
 
 def _unverified(path: pathlib.Path) -> list[str]:
-  """Returns which values the records of a workdir do not give, in words, and prints it."""
+  """Returns which values the records of a workdir do not confirm, in words, and prints it."""
   reasons = [*verification.unverifiable(path).values()][:1]
   for reason in reasons:
     print(f'note: {reason}', file=sys.stderr)
@@ -102,11 +102,11 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
   try:
     seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    goes_on = seeds and not (path / trackers.LOG).is_file()  # it is written after the last seed
-    for place in seeds if goes_on else [path, *seeds]:
-      for of in trackers.logged(place):
-        name = of.name if place == path else f'{path.name} {of.name}'
-        sent = of._replace(name=name)
+    is_training = seeds and not (path / trackers.LOG).is_file()  # it is written after the last seed
+    for place in seeds if is_training else [path, *seeds]:
+      for log in trackers.logged(place):
+        name = log.name if place == path else f'{path.name} {log.name}'
+        sent = log._replace(name=name)
         print(f'{name}: {trackers.TRACKERS[to](sent, project, path, config)}')
   except ModuleNotFoundError as error:
     raise InputError(f'--to={to} needs {error.name}: pip install {to}.') from error
@@ -119,55 +119,59 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
 
 
 def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity, pd.Series]:
-  """Returns the one estimate of a classifier that goes to a hub: of a quantity ('' for the first
-  headline), at values of facets, FACET=VALUE,FACET=VALUE.
+  """Returns the single estimate of a classifier that is sent to a hub.
+
+  Args:
+    results: results of a finished run.
+    label: label of the classifier.
+    name: name of a quantity; '' takes the first headline.
+    at: values of facets, FACET=VALUE,FACET=VALUE.
 
   Raises:
-    InputError: a quantity, facet or value that the results do not have, or none or several
-      estimates, whose facets are named.
+    InputError: the results lack the quantity, facet or value, or have no or several such estimates.
   """
-  known = {quantity.name: quantity for quantity in results.quantities}
+  declared = {quantity.name: quantity for quantity in results.quantities}
   heading = [quantity.name for quantity in results.quantities if quantity.headline]
-  name = name or (heading or list(known))[0]
-  if name not in known:
-    raise InputError(f'{name!r} is no quantity of these results; {nearest(name, known)}.')
+  name = name or (heading or list(declared))[0]
+  if name not in declared:
+    raise InputError(f'{name!r} is no quantity of these results; {nearest(name, declared)}.')
   table = results.over_seeds.table
   table = table[table.classifier == label]
-  given: dict[str, Any] = {}
+  place: dict[str, Any] = {}
   for facet, _, text in (word.partition('=') for word in re.split(',(?=[^,=]+=)', at) if word):
     if facet not in facets_of(table):
       raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
-    there = list(table[facet].dropna().unique())
-    values = {side_by_side.written(value): value for value in there}
-    known_as = {**values, **{str(value): value for value in there}}
-    if text not in known_as:
+    present = list(table[facet].dropna().unique())
+    values = {side_by_side.written(value): value for value in present}
+    by_text = {**values, **{str(value): value for value in present}}
+    if text not in by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
-    given[facet] = known_as[text]
-  rows = select(table, name, '', **given) if given else choices.leading(table, known[name])
+    place[facet] = by_text[text]
+  rows = select(table, name, '', **place) if place else choices.leading(table, declared[name])
   rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:
-    own = table[(table['quantity'] == name) & (table.versus == '')]
-    facets = [facet for facet in facets_of(own) if own[facet].notna().any()]
+    of_quantity = table[(table['quantity'] == name) & (table.versus == '')]
+    facets = [facet for facet in facets_of(of_quantity) if of_quantity[facet].notna().any()]
     raise InputError(
       f'{len(rows)} estimates of {name} are {f"at {at}" if at else "over all"}, and a hub takes '
       f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}, or another '
-      f'--quantity of {", ".join(known)}.'
+      f'--quantity of {", ".join(declared)}.'
     )
   task = results.by_task.get(rows.iloc[0].get(TASK), results)
-  return next(of for of in task.quantities if of.name == name), rows.iloc[0]
+  return next(quantity for quantity in task.quantities if quantity.name == name), rows.iloc[0]
 
 
 def hub_entry(
-  quantity: Quantity, row: pd.Series, given: argparse.Namespace, data: str, environment: Facts
+  quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
   """Returns the YAML of one entry: dataset, task, value, date, source, and the rest as notes."""
-  if given.percent and quantity.kind != SHARE:
+  if options.percent and quantity.kind != SHARE:
     raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
-  scale = 100.0 if given.percent else 1.0
+  scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
   place = place_of(quantity, row, facets_of(row.to_frame().T))
-  unit = ('percent' if given.percent else 'a fraction') if quantity.kind == SHARE else ''
+  unit = ('percent' if options.percent else 'a fraction') if quantity.kind == SHARE else ''
   notes = [
     ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
     *([row.note] if row.note else []),
@@ -178,13 +182,13 @@ def hub_entry(
   ]
   lines = [
     '- dataset:',
-    f'    id: {json.dumps(given.dataset)}',
-    f'    task_id: {json.dumps(given.task)}',
+    f'    id: {json.dumps(options.dataset)}',
+    f'    task_id: {json.dumps(options.task)}',
     f'  value: {np.format_float_positional(float(f"{scale * row.value:.6g}"), trim="0")}',
     f'  date: "{str(environment.get("started", ""))[:10]}"',
   ]
-  if given.url:
-    lines += ['  source:', f'    url: {json.dumps(given.url)}']
+  if options.url:
+    lines += ['  source:', f'    url: {json.dumps(options.url)}']
   return '\n'.join(
     [*lines, f'  notes: {json.dumps(escaped("; ".join(notes)), ensure_ascii=False)}', '']
   )
@@ -192,13 +196,16 @@ def hub_entry(
 
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
   """Returns a section of a model card: a classifier's headlines with intervals, the methods, and
-  which values records do not give."""
-  shown = ['quantity'], ['classifier']
-  own = dataclasses.replace(results, table=results.table[results.table.classifier == label])
-  table, _ = side_by_side.arranged(own.over_seeds.by_task, (), *shown, intervals=True)
-  how = tables.markdown_text(methods.paragraph(results, environment, label))
+  which values its records do not confirm."""
+  of_classifier = dataclasses.replace(
+    results, table=results.table[results.table.classifier == label]
+  )
+  table, _ = side_by_side.arranged(
+    of_classifier.over_seeds.by_task, (), ['quantity'], ['classifier'], intervals=True
+  )
+  paragraph = tables.markdown_text(methods.paragraph(results, environment, label))
   remarks = ''.join(f'\n{tables.markdown_text(reason)}.\n' for reason in unverified)
-  return f'## Robustness\n\n{tables.to_markdown(table)}\n{how}\n{remarks}'
+  return f'## Robustness\n\n{tables.to_markdown(table)}\n{paragraph}\n{remarks}'
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -68,48 +68,48 @@ COLUMNS = (
 LEFT_OUT = 'entries left out'
 FROM_RECORDS = 'as records give'
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
-"""Methods of intervals that need not hold the value."""
+"""Methods of intervals that may exclude the value."""
 OF_THE_MACHINE = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
-"""Settings that are no part of a protocol; results name them."""
+"""Settings in results that are no part of a protocol."""
 
 
 def main(arguments: Sequence[str]) -> int:
   """Checks the entries, writes the page, and prints ranks; returns 0, or 1 if an entry is wrong."""
-  given = _parser().parse_args(arguments)
-  if given.out is not None:
-    workdir.refuse_results(given.out)
-    out = given.out.resolve()
-    if given.folder.resolve() in (out, *out.parents):
-      raise InputError(f'--out is {given.out}, in the folder of the entries: give one elsewhere.')
+  options = _parser().parse_args(arguments)
+  if options.out is not None:
+    workdir.refuse_results(options.out)
+    out = options.out.resolve()
+    if options.folder.resolve() in (out, *out.parents):
+      raise InputError(f'--out is {options.out}, in the folder of the entries: give one elsewhere.')
     if files := [path for path in (out, *out.parents) if path.exists() and not path.is_dir()]:
-      raise InputError(f'--out is {given.out}, and {files[0]} is a file: name a folder.')
-  for workdir_given in given.add:
-    for line in add(given.folder, workdir_given, given.study):
+      raise InputError(f'--out is {options.out}, and {files[0]} is a file: name a folder.')
+  for path in options.add:
+    for line in add(options.folder, path, options.study):
       print(line)
-  entries, wrong = read(given.folder, given.study)
-  recorded_study.check_used(given.study, [entry.study for entry in entries if entry.study])
+  entries, wrong = read(options.folder, options.study)
+  recorded_study.check_used(options.study, [entry.study for entry in entries if entry.study])
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
-  def build(chosen: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
-    boards = boards_of(chosen, given.study)
+  def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
+    boards = boards_of(accepted, options.study)
     if folder is not None:
-      _publish(folder, boards, environment, [entry.name for entry in chosen], wrong)
+      _publish(folder, boards, environment, [entry.name for entry in accepted], wrong)
     return boards
 
-  boards = _built(build, entries, wrong, given.out)
+  boards = _built(build, entries, wrong, options.out)
   for entry in entries:
     if verification.NOT_REPRODUCED in entry.unverified:
       print(f'note: {entry.name}: {entry.unverified}', file=sys.stderr)
   for name, reason in wrong.items():
     print(f'error: {name}: {reason}', file=sys.stderr)
-  if given.out is None:
+  if options.out is None:
     print(f'{len(entries)} entries are as they should be, {len(wrong)} are not.')
     return int(bool(wrong))
   for name, board in boards.items():
     print(name)
     for titled in tables.tables(board):
       print(titled.title, *text.lines(titled.table), '', sep='\n')
-  print(f'written to {given.out}')
+  print(f'written to {options.out}')
   return int(bool(wrong))
 
 
@@ -154,25 +154,25 @@ def _publish(
 ) -> None:
   """Writes the page of all boards, and one for each of many; entries left out are a table."""
   config = {'entries': list(names)}
-  further = {LEFT_OUT: Table(('entry', 'why'), [[*pair] for pair in wrong.items()])}
+  tables_of_errors = {LEFT_OUT: Table(('entry', 'why'), [[*pair] for pair in wrong.items()])}
   figures: dict[str, Drawn] = {}
   if len(boards) == 1:
-    [whole] = boards.values()
+    [results] = boards.values()
   elif boards:
     figures = {
       name: publish(workdir.task_folder(out, name), board, PRESENTED, environment, config)
       for name, board in boards.items()
     }
-    whole = joined(boards, {'tasks': list(boards)}, 'leaderboard')
+    results = joined(boards, {'tasks': list(boards)}, 'leaderboard')
   else:
-    whole = Results('leaderboard', [], {}, {})
+    results = Results('leaderboard', [], {}, {})
   if wrong:
-    whole = dataclasses.replace(whole, tables={**further, **whole.tables})
-  publish(out, whole, PRESENTED, environment, config, captioned(figures))
+    results = dataclasses.replace(results, tables={**tables_of_errors, **results.tables})
+  publish(out, results, PRESENTED, environment, config, captioned(figures))
 
 
 def protocol_of(results: Results) -> dict[str, object]:
-  """Returns the settings that must be alike for numbers to be compared."""
+  """Returns the settings that must be equal for numbers to be compared."""
   return {k: v for k, v in results.settings.items() if k not in OF_THE_MACHINE}
 
 
@@ -181,12 +181,12 @@ class BoardEntry:
   """One folder of a board.
 
   Attributes:
-    name: of the folder.
-    folder: its path.
-    results: what it holds.
-    has_records: whether records of every answer are in it.
-    unverified: which of its values records do not give, in words; '' for none.
-    study: of its records; None without.
+    name: name of the folder.
+    folder: path of the folder.
+    results: results in the folder.
+    has_records: whether the folder has records of every answer.
+    unverified: values that the records do not confirm, in words; '' for none.
+    study: study of the records; None without records.
   """
 
   name: str
@@ -198,13 +198,13 @@ class BoardEntry:
 
   @property
   def digest(self) -> str:
-    """Of the images; '' where the results do not say it."""
+    """The digest of the images; '' if the results do not state it."""
     table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
     return next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
 
   @property
   def protocol(self) -> str:
-    """What must be alike for numbers to be compared, as JSON: study, settings and images."""
+    """The study, settings and images as JSON; entries with the same protocol share a board."""
     images = self.digest or self.results.data
     return json.dumps([self.results.study, protocol_of(self.results), images], sort_keys=True)
 
@@ -212,10 +212,10 @@ class BoardEntry:
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:
   """Returns the entries of a folder, sorted by name, and what is wrong with others by their names.
 
-  An entry has files and folders only, readable results of a single study, that say the digest of
-  the images, values that its records give, if it has records, and quantities that are declared as
-  in most other entries of its board. `study_file` is FILE.py:NAME that the user gives for the study
-  of that name; no file that an entry names is run.
+  An entry has only files and folders, and readable results of a single study that state the digest
+  of the images. Records, if any, must confirm its values, and its quantities are declared as in
+  most entries of its board. `study_file` is the user's FILE.py:NAME for the study NAME; no file
+  that an entry names is run.
 
   Raises:
     InputError: the folder does not exist, or holds no results.
@@ -240,16 +240,16 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
   return entries, dict(sorted(wrong.items()))
 
 
-def add(folder: pathlib.Path, given: str, study_file: str = '') -> Iterator[str]:
-  """Writes an entry for each study of a finished workdir, PATH or NAME=PATH, and says where.
+def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
+  """Writes an entry for each study of a finished workdir, PATH or NAME=PATH; yields their paths.
 
-  An entry has the results without pictures, and for every answer the rank of the true class, with
-  which entries are paired and the table is checked. A study that needs more has the results alone.
+  An entry has the results without pictures, and the rank of the true class for every answer, which
+  pairs entries and checks the table. A study that needs more records has only results.
 
   Raises:
     InputError: the entry is there already, or see `workdir.read`.
   """
-  [(name, path)] = comparison.named_workdirs([given]).items()
+  [(name, path)] = comparison.named_workdirs([reference]).items()
   tasks = workdir.read(path, study_file)
   for task, finished in tasks.items():
     place = folder / '-'.join(filter(None, (name, task)))
@@ -284,10 +284,10 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
   names = records.read(0, 0).arrays
   columns = {name: records.column(name) for name in names if not is_of_views(name)}
   ranks = records.table('rank')
-  own = Records(folder, Layout(*ranks.shape, *ranks.shape), records.identity)
+  ranked = Records(folder, Layout(*ranks.shape, *ranks.shape), records.identity)
   places = {name: records.table(name) for name in PLACES_OF_TIES if name in names}
   arrays = {**columns, **places, 'rank': ranks.astype(np.min_scalar_type(ranks.max()))}
-  own.write(0, 0, arrays, compress=True)
+  ranked.write(0, 0, arrays, compress=True)
 
 
 def _entry(place: pathlib.Path, study_file: str) -> BoardEntry:
@@ -302,9 +302,9 @@ def _entry(place: pathlib.Path, study_file: str) -> BoardEntry:
   finished = {}
   if (place / workdir.RECORDS).is_dir():
     finished = workdir.read(place, study_file)
-  reasons = [verification.of_study(of) for of in finished.values()]
+  reasons = [verification.of_study(task) for task in finished.values()]
   unverified = '; '.join(filter(None, reasons)) if finished else verification.NO_RECORDS
-  study = next((of.study for of in finished.values()), None)
+  study = next((task.study for task in finished.values()), None)
   entry = BoardEntry(place.name, place, results, bool(finished), unverified, study)
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
@@ -328,8 +328,9 @@ def _check_intervals(results: Results) -> None:
 
 
 def _declared_otherwise(entries: Sequence[BoardEntry]) -> Iterator[tuple[BoardEntry, str]]:
-  """Yields the entries that declare a quantity otherwise than most of their board, and why each is
-  wrong; of equally many the declaration of the first entry holds."""
+  """Yields the entries that declare a quantity otherwise than most of their board, with the reason.
+
+  In a tie the declaration of the first entry holds."""
   declared: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
   for entry in entries:
     for quantity in entry.results.quantities:
@@ -337,8 +338,8 @@ def _declared_otherwise(entries: Sequence[BoardEntry]) -> Iterator[tuple[BoardEn
       by_words.setdefault(quantity, []).append(entry)
   reasons: dict[str, tuple[BoardEntry, str]] = {}
   for (_, name), groups in declared.items():
-    first, *others = sorted(groups.values(), key=len, reverse=True)
-    for entry in itertools.chain(*others):
+    first, *minorities = sorted(groups.values(), key=len, reverse=True)
+    for entry in itertools.chain(*minorities):
       reasons[entry.name] = (
         entry,
         f'it declares the quantity {name} otherwise than {first[0].name}: another version measured '
@@ -370,107 +371,114 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   labels = comparison.distinct_labels(
     {e.name: {*e.results.labels, *(c['label'] for c in e.results.classifiers)} for e in entries}
   )
-  used, parts = list[Quantity](), list[pd.DataFrame]()
+  quantities, parts = list[Quantity](), list[pd.DataFrame]()
   ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
-    own = pd.concat([_values(entry, quantity, labels) for entry in entries])
-    if len(own):
-      used.append(quantity)
-      parts.append(own)
-      ranked |= {level.words: (quantity, level.rows) for level in levels(own, quantity)}
-  for words, (quantity, own) in ranked.items():
-    by = {'ranked_by': words} if len(ranked) > 1 else {}
-    parts.append(part([*_ranked(quantity, own, by)]))
-  compared = _compared(entries, used, study_file)
+    rows = pd.concat([_values(entry, quantity, labels) for entry in entries])
+    if len(rows):
+      quantities.append(quantity)
+      parts.append(rows)
+      ranked |= {level.words: (quantity, level.rows) for level in levels(rows, quantity)}
+  for words, (quantity, rows) in ranked.items():
+    facets = {'ranked_by': words} if len(ranked) > 1 else {}
+    parts.append(part([*_ranked(quantity, rows, facets)]))
+  compared = _compared(entries, quantities, study_file)
   provenance = [line for entry in entries for line in _provenance(entry, labels)]
   return dataclasses.replace(
     first,
     classifiers=[
-      {**own, 'label': labels[entry.name, own['label']]}
+      {**classifier, 'label': labels[entry.name, classifier['label']]}
       for entry in entries
-      for own in entry.results.classifiers
+      for classifier in entry.results.classifiers
     ],
     tables={PROVENANCE: Table(COLUMNS, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
     table=assemble([*parts, *compared]),
-    quantities=(RANK, *dict.fromkeys([*used, comparison.ACCURACY, comparison.EFFECTIVE])),
+    quantities=(RANK, *dict.fromkeys([*quantities, comparison.ACCURACY, comparison.EFFECTIVE])),
   )
 
 
 def _values(
   entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
 ) -> pd.DataFrame:
-  """Returns what ranks an entry by a quantity, under the board's labels."""
-  own = _ranking(entry.results, quantity)
-  return own.assign(classifier=[labels[entry.name, label] for label in own.classifier])
+  """Returns the estimates that rank an entry by a quantity, with the board's labels."""
+  rows = _ranking(entry.results, quantity)
+  return rows.assign(classifier=[labels[entry.name, label] for label in rows.classifier])
 
 
 def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns an entry's own values of a quantity over the most; none where it ranks nothing, as
-  where each run has a baseline of its own."""
+  """Returns the estimates of a quantity with the fewest facets; none if they rank nothing, such as
+  ratios to a baseline in the same run."""
   rows = leading(results.over_seeds.table, quantity)
   ranks = quantity.headline and bool(quantity.better)
   compares = not rows.note.str.contains(ITSELF, regex=False).any()
   return rows[(rows.versus == '') & rows.value.notna() & ranks & compares]
 
 
-def _ranked(quantity: Quantity, own: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
+def _ranked(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
   """Yields the ranks of values with intervals.
 
-  A rank is 1 + the number of classifiers that are better for sure. Errors of values, half an
-  interval over its quantile, are taken to be independent; those on the same images go together, so
-  that classifiers are told apart less often here than they could be.
+  A rank is 1 + the number of classifiers that are significantly better. The standard errors, half
+  an interval divided by its quantile, are taken as independent, which is conservative for values on
+  the same images.
   """
-  known = own[own.low.notna()]
-  if len(known) < 2:
+  bounded = rows[rows.low.notna()]
+  if len(bounded) < 2:
     return
-  quantile = np.array([z_value(confidence) for confidence in known.confidence])
-  errors = (known.high - known.low).to_numpy(float) / 2 / quantile
+  quantile = np.array([z_value(confidence) for confidence in bounded.confidence])
+  errors = (bounded.high - bounded.low).to_numpy(float) / 2 / quantile
   sign = 1 if quantity.better == 'higher' else -1
-  confidence = float(known.confidence.min())
-  found = ranks(sign * known.value.to_numpy(float), errors, confidence)
-  for label, n, low, high in zip(known.classifier, known.n, found.low, found.high, strict=True):
+  confidence = float(bounded.confidence.min())
+  bounds = ranks(sign * bounded.value.to_numpy(float), errors, confidence)
+  for label, n, low, high in zip(
+    bounded.classifier, bounded.n, bounds.low, bounds.high, strict=True
+  ):
     estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)
 
 
 def _compared(
-  entries: Sequence[BoardEntry], used: Sequence[Quantity], study_file: str
+  entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
-  """Returns paired differences from the first entry, in accuracy and the quantities that are used,
-  and effective robustness; none where an entry has no records, or only results of a study in a
-  file that is not run.
+  """Returns paired differences from the first entry in the quantities and in accuracy, and
+  effective robustness; none if an entry has no records.
 
-  An entry the records of which cannot be paired with those of the others is left out.
+  An entry is left out if its study is in a file that is not run, or if its records cannot be paired
+  with other entries.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.has_records for entry in paired):
     return []
   file = study_file if any(entry.study and entry.study.file for entry in paired) else ''
-  for chosen in (paired, *([other for other in paired if other is not one] for one in paired)):
-    if sum(len(entry.results.labels) for entry in chosen) < 2:
+  for group in (
+    paired,
+    *([member for member in paired if member is not left_out] for left_out in paired),
+  ):
+    if sum(len(entry.results.labels) for entry in group) < 2:
       continue
-    folders = {entry.name: entry.folder for entry in chosen}
+    folders = {entry.name: entry.folder for entry in group}
     try:
-      [of_task] = comparison.read_entries(folders, file).values()
-      table = comparison.compare(of_task, common=False, baseline=of_task[0].label).table
+      [inputs] = comparison.read_entries(folders, file).values()
+      table = comparison.compare(inputs, common=False, baseline=inputs[0].label).table
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
-    leads = [leading(table, quantity) for quantity in dict.fromkeys([*used, comparison.ACCURACY])]
+    leads = [
+      leading(table, quantity) for quantity in dict.fromkeys([*quantities, comparison.ACCURACY])
+    ]
     above = table[table['quantity'] == comparison.EFFECTIVE.name]
-    return [*(each[each.versus != ''] for each in leads), above]
+    return [*(estimates[estimates.versus != ''] for estimates in leads), above]
   return []
 
 
 def _provenance(entry: BoardEntry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
   environment = entry.results.environment
-  for own in entry.results.classifiers:
+  for classifier in entry.results.classifiers:
     yield [
-      labels[entry.name, own['label']],
+      labels[entry.name, classifier['label']],
       entry.name,
-      classifier_words(own),
-      str(own.get('sha256', ''))[:12],
+      classifier_words(classifier),
+      str(classifier.get('sha256', ''))[:12],
       entry.digest,
       str(environment.get('robustness', '')),
       str(environment.get('git_commit') or '')[:12],

@@ -1,4 +1,4 @@
-"""`robustness neighbor_sets`: builds neighbor sets from videos, or reads those of YTBB-Robust.
+"""`robustness neighbor_sets`: builds neighbor sets from videos, or converts YTBB-Robust.
 
 robustness neighbor_sets build --videos=DIR --labels=FILE --out=DIR
 
@@ -25,20 +25,23 @@ PROGRAM = 'robustness neighbor_sets'
 
 def main(arguments: Sequence[str]) -> int:
   """Builds or imports, prints the counts, and returns 0."""
-  given = _parser().parse_args(arguments)
-  if metadata.find(given.out):
-    raise InputError(f'{given.out} holds neighbor sets already: give another --out.')
-  if given.command == 'import':
-    sets = metadata.read(given.metadata, reviewed=not given.unreviewed)
-    metadata.write(sets, given.out)
-    print(f'{sets.title}; in {given.out}')
+  options = _parser().parse_args(arguments)
+  if metadata.find(options.out):
+    raise InputError(f'{options.out} holds neighbor sets already: give another --out.')
+  if options.command == 'import':
+    sets = metadata.read(options.metadata, reviewed=not options.unreviewed)
+    metadata.write(sets, options.out)
+    print(f'{sets.title}; in {options.out}')
     return 0
-  names, words = building.vocabulary(given.classes)
-  labels, frames = building.read_labels(given.labels, words), given.frames or given.out / 'frames'
-  chosen = {'k': given.k, 'seed': given.seed, 'facts': given.facts}
-  built = building.build(given.videos, labels, frames, names, **chosen)
-  metadata.write(built.sets, given.out)
-  print(f'{built.summary()}; written to {given.out}')
+  names, words = building.vocabulary(options.classes)
+  labels, frames = (
+    building.read_labels(options.labels, words),
+    options.frames or options.out / 'frames',
+  )
+  settings = {'k': options.k, 'seed': options.seed, 'facts': options.facts}
+  built = building.build(options.videos, labels, frames, names, **settings)
+  metadata.write(built.sets, options.out)
+  print(f'{built.summary()}; written to {options.out}')
   return 0
 
 
@@ -61,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--seed', type=int, default=0, help='of the anchors (default: 0)')
   add('--facts', action='store_true', help='of video files: keep types and rates of frames')
   importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
-  for name, what in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
-    importing.add_argument(name, type=expanded, required=True, help=what)
+  for name, text in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
+    importing.add_argument(name, type=expanded, required=True, help=text)
   importing.add_argument('--unreviewed', action='store_true', help='all anchors and pairs')
   return parser

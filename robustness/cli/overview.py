@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     print(heading)
     entries = list(lines())
     width = max(len(word) for word, _ in entries)
-    for word, said in entries:
-      print(f'  {word:<{width}}  {said}'.rstrip())
+    for word, text in entries:
+      print(f'  {word:<{width}}  {text}'.rstrip())
     print()
   return 0
 
@@ -55,10 +55,10 @@ def classifiers() -> Listing:
   """Yields every architecture, and below it the weights that are known by name, `*` the default."""
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
-    for own in entry.weights:
-      side = own.input_size
-      size = f'{side}×{side} of {own.resize}, {own.interpolation}'
-      yield '', f'{own.name}{"*" * own.default}: {size}; {own.licence}'
+    for weights in entry.weights:
+      side = weights.input_size
+      size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
+      yield '', f'{weights.name}{"*" * weights.default}: {size}; {weights.licence}'
 
 
 def sources() -> Listing:

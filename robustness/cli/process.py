@@ -1,4 +1,4 @@
-"""What every run's process needs: devices, logging, exit statuses and advice about resources."""
+"""Devices, logging, exit statuses and advice about resources for the process of a run."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 robustness report WORKDIR [--study=FILE.py:NAME]
 
-  Of a run that was stopped it lists what is missing, and the command that goes on with it. No
+  For a stopped run it lists what is missing, and the command that resumes it. No
   Python file that the workdir names is run: a study in such a file is drawn by the default figures,
   unless you type --study. Values are computed again from the records where these are present.
 """
@@ -30,19 +30,19 @@ def main(arguments: Sequence[str]) -> int:
   )
   parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
   recorded_study.add_flag(parser)
-  given = parser.parse_args(arguments)
-  if len(given.workdirs) != 1:
-    count = len(given.workdirs)
+  options = parser.parse_args(arguments)
+  if len(options.workdirs) != 1:
+    count = len(options.workdirs)
     raise InputError(f'robustness report takes one workdir; {count} words were given.')
-  print(redraw(given.workdirs[0], given.study))
+  print(redraw(options.workdirs[0], options.study))
   return 0
 
 
 def redraw(directory: str, study_file: str = '') -> pathlib.Path:
   """Writes the figures and reports of a finished run again, and returns the report.
 
-  Of a run that is not finished the message says what is missing, and how to finish it. `study_file`
-  is FILE.py:NAME that the user gives for the study of that name.
+  For an unfinished run the error names what is missing and how to finish it. `study_file` is the
+  user's FILE.py:NAME for the study NAME.
   """
   path, config, environment = workdir.find(directory)
   sections = workdir.study_sections(config, path)
@@ -57,20 +57,20 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
     }
     for folder in folders
   }
-  places = [place for of in tasks.values() for place in of.values()]
+  places = [place for places_of_tasks in tasks.values() for place in places_of_tasks.values()]
   workdir.refuse_unfinished(path, [*places, *folders, path], environment['command'])
   unverified = verification.unverifiable(path, study_file)
   if unverified:
     print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
   _refuse_less([*places, *folders, path])
-  shown = recorded(config)
+  settings = recorded(config)
 
-  def draw(place: pathlib.Path, presented: Presented, further: Drawn = ()) -> Drawn:
+  def draw(place: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
     reason, results = unverified.get(place, ''), Results.read(place)
     if isinstance(presented, Study):
       results = results.with_facets(presented.described_facets)
     try:
-      return illustrate(place, results, presented, environment, shown, further, reason)
+      return illustrate(place, results, presented, environment, settings, figures_of_tasks, reason)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
       if isinstance(error, InputError):
         raise
@@ -81,9 +81,9 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
       ) from error
 
   studies, above = dict[str, Study](), summary_name(config.get('battery', {}).get('summary', ''))
-  for folder, of in tasks.items():
+  for folder, places_of_tasks in tasks.items():
     figures = {}
-    for name, place in of.items():
+    for name, place in places_of_tasks.items():
       results = Results.read(place)
       studies[name] = recorded_study.of_results(
         sections[name], results.study, results.settings, study_file

@@ -125,8 +125,8 @@ def serve_parser() -> argparse.ArgumentParser:
 
 def export_parser() -> argparse.ArgumentParser:
   """Returns the flags of the export."""
-  what = 'Writes the reviewed sets, Table 1 and the agreement of the annotators.'
-  parser = _common(what, 'robustness review export')
+  description = 'Writes the reviewed sets, Table 1 and the agreement of the annotators.'
+  parser = _common(description, 'robustness review export')
   add = parser.add_argument
   add('--out', required=True, type=expanded, help='folder of the reviewed sets')
   rules = f'when votes keep a pair: {", ".join(decisions.RULES)} (strict_majority)'

@@ -1,4 +1,4 @@
-"""The flags and the course of a run: what `main.py` and `robustness NAME` share."""
+"""The flags and the course of a run, which `main.py` and `robustness NAME` share."""
 
 from __future__ import annotations
 
@@ -69,17 +69,20 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   plain_characters.use()
   try:
     with exits_refused():
-      config, rest = command_line.read(arguments)
-    help_flags = [text for text in rest if text.partition('=')[0] in ('-h', '--help')]
+      config, other_arguments = command_line.read(arguments)
+    help_flags = [text for text in other_arguments if text.partition('=')[0] in ('-h', '--help')]
     if config is not None and help_flags:
-      word, reference = help_flags[0].partition('=')[2], str(command_line.reference(rest))
+      word, reference = (
+        help_flags[0].partition('=')[2],
+        str(command_line.reference(other_arguments)),
+      )
       run_flags = flags.FLAGS.get_flags_for_module(__name__)
       with exits_refused():
         variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
       print(*explain(reference, variants, config, run_flags, word), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
-    app.run(lambda _: _run(config, shlex.join(typed)), rest, flags_parser=_parse)
+    app.run(lambda _: _run(config, shlex.join(typed)), other_arguments, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(exit_with(BAD_INPUT, str(error)))
   except KeyboardInterrupt:
@@ -89,16 +92,16 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 def _parse(arguments: list[str]) -> list[str]:
   try:
-    rest = flags.FLAGS(arguments)
-    if len(rest) > 1:
-      raise flags.Error(f'{rest[1]!r} is no flag: give values as --config.KEY=VALUE.')
+    unparsed = flags.FLAGS(arguments)
+    if len(unparsed) > 1:
+      raise flags.Error(f'{unparsed[1]!r} is no flag: give values as --config.KEY=VALUE.')
     if flags.FLAGS.config is None:
       raise flags.Error('give --config=NAME, or a file; `robustness list configs` names them.')
     if WORKDIR.value is None and not (PRINT_CONFIG.value or DRY_RUN.value):
       raise flags.Error('give --workdir=DIR, or --dry_run or --print_config.')
   except flags.Error as error:
     sys.exit(exit_with(BAD_INPUT, str(error).strip()))
-  return rest
+  return unparsed
 
 
 def _run(config: command_line.ConfigDict | None, command: str) -> int:
@@ -187,7 +190,7 @@ def log_summary(results: Results, presented: Presented, path: pathlib.Path) -> N
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
   """Raises Ctrl-C once more where it came during a function that may raise nothing.
 
-  Python prints what finalizers and JAX's callback of the garbage collector raise, and goes on.
+  Python prints errors of finalizers and of JAX's callback of the garbage collector, and continues.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
@@ -248,8 +251,8 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   """Yields label, amount and number of images of each training and evaluation, in their order.
 
-  The work is that of one seed. Tasks of a battery that share a recording count once, under the
-  name of the first, and classifiers that a task cannot measure do not count.
+  The work is for one seed. Tasks of a battery that share a recording count once, under the name of
+  the first task, and classifiers that a task cannot measure do not count.
   """
   rows = run.OpenedRows(experiment)
   builder = run.builder_for(experiment, rows, pathlib.Path())
@@ -263,15 +266,15 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   recordings = set()
   for task, measurement in experiment.measurements.items():
     study = measurement.study
-    shown = study.needed_rows(rows[measurement.data])
-    recording = recording_name(study, shown)
+    rows_shown = study.needed_rows(rows[measurement.data])
+    recording = recording_name(study, rows_shown)
     if recording in recordings:
       continue
     recordings.add(recording)
-    measured, _ = checks.split_supported(study, classifiers, shown, experiment.is_single)
+    measured, _ = checks.split_supported(study, classifiers, rows_shown, experiment.is_single)
     labels = [c.name for c in measured] if study.needs_classifier else [IMAGES]
-    design, num_views = study.sequential_design, len(study.views(shown.image_shape))
-    count = design.most_trials if design else shown.num_examples
+    design, num_views = study.sequential_design, len(study.views(rows_shown.image_shape))
+    count = design.most_trials if design else rows_shown.num_examples
     limit = 'at most ' if design else ''
     for label in labels:
       name = f'{label}: {study.name if experiment.is_single else task}'

@@ -30,96 +30,101 @@ FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tabl
 
 def main(arguments: Sequence[str]) -> int:
   """Prints the table and returns 0; what a reader must know of the runs goes to stderr."""
-  given = _parser().parse_args(arguments)
-  if not given.workdirs:
+  options = _parser().parse_args(arguments)
+  if not options.workdirs:
     raise InputError('robustness table needs the workdir of a finished run; none is given.')
-  choice('--format', given.format, FORMATS)
+  choice('--format', options.format, FORMATS)
   quantities, rows, columns = (
-    tuple(filter(None, names.split(','))) for names in (given.quantity, given.rows, given.columns)
+    tuple(filter(None, names.split(',')))
+    for names in (options.quantity, options.rows, options.columns)
   )
-  tasks = read(given.workdirs)
-  table, best = side_by_side.arranged(tasks, quantities, rows, columns, given.intervals)
-  print(FORMATS[given.format](table, best), end='')
+  tasks = read(options.workdirs)
+  table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals)
+  print(FORMATS[options.format](table, best), end='')
   return 0
 
 
 def read(workdirs: Sequence[str]) -> dict[str, Results]:
   """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
 
-  Classifiers of all are side by side, under distinct labels; of several seeds these are the means.
-  Notes on stderr which workdirs have other images or other settings of the study, and which values
-  their records do not give. Ratios to the
-  first classifier of each run are left out where the runs begin with different ones.
+  Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
+  Prints notes about workdirs with other images or settings, and about values that their records do
+  not confirm. Ratios to the first classifier of a run are left out if these classifiers differ.
 
   Raises:
     InputError: a workdir without results, or with others than its records give, or workdirs of
       different studies, or of settings that their quantities name.
   """
-  found = {}
+  results_by_run = {}
   for name, path in comparison.named_workdirs(workdirs).items():
-    found[name] = Results.read(path)
+    results_by_run[name] = Results.read(path)
     for reason in [*verification.unverifiable(path).values()][:1]:
       print(f'note: {name}: {reason}', file=sys.stderr)
   labels = comparison.distinct_labels(
-    {name: set(results.labels) for name, results in found.items()},
+    {name: set(results.labels) for name, results in results_by_run.items()},
     comparison.typed_labels(workdirs),
   )
   tasks: dict[str, dict[str, Results]] = {}
-  for name, results in found.items():
-    for task, own in results.over_seeds.by_task.items():
-      own = own if own.study else dataclasses.replace(own, study=results.study)
-      tasks.setdefault(task, {})[name] = own
-  return {task: _joined(task, of, labels) for task, of in tasks.items()}
+  for name, results in results_by_run.items():
+    for task, of_task in results.over_seeds.by_task.items():
+      of_task = of_task if of_task.study else dataclasses.replace(of_task, study=results.study)
+      tasks.setdefault(task, {})[name] = of_task
+  return {task: _joined(task, by_run, labels) for task, by_run in tasks.items()}
 
 
 def _joined(
-  task: str, several: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
+  task: str, results_by_run: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
-  (first_name, first), *others = several.items()
-  where, declared = f'{task}: ' if task else '', dict[str, Quantity]()
-  for quantity in itertools.chain(*(own.quantities for own in several.values())):
+  (first_name, first), *later = results_by_run.items()
+  prefix, declared = f'{task}: ' if task else '', dict[str, Quantity]()
+  for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
     declared.setdefault(quantity.name, quantity)
-  for name, other in others:
+  for name, other in later:
     if first.study != other.study:
       raise InputError(
         f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
         'one study.'
       )
-    both = ('images', first.data, other.data), ('settings', protocol_of(first), protocol_of(other))
-    for what, own, others_own in both:
-      if lines := differing_keys(own, others_own):
-        told = f'{where}{first_name} and {name} have other {what} ({"; ".join(lines[:3])})'
-        if what == 'settings' and any(declared[q.name] != q for q in other.quantities):
-          raise InputError(f'{told}, and other quantities: make a table of each.')
-        print(f'note: {told}', file=sys.stderr)
-  ratios = _ratios_to_own(several)
+    comparisons = (
+      ('images', first.data, other.data),
+      ('settings', protocol_of(first), protocol_of(other)),
+    )
+    for subject, expected, actual in comparisons:
+      if lines := differing_keys(expected, actual):
+        note = f'{prefix}{first_name} and {name} have other {subject} ({"; ".join(lines[:3])})'
+        if subject == 'settings' and any(declared[q.name] != q for q in other.quantities):
+          raise InputError(f'{note}, and other quantities: make a table of each.')
+        print(f'note: {note}', file=sys.stderr)
+  ratios = _ratios_to_different_baselines(results_by_run)
   if ratios:
-    told = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
-    print(f'note: {where}{told}', file=sys.stderr)
+    note = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
+    print(f'note: {prefix}{note}', file=sys.stderr)
   renamed = []
-  for name, own in several.items():
-    names = {label: labels[name, label] for label in own.labels}
-    ours = {
-      'classifier': own.table.classifier.map(names),
-      'versus': own.table.versus.replace(names),
+  for name, results in results_by_run.items():
+    names = {label: labels[name, label] for label in results.labels}
+    columns = {
+      'classifier': results.table.classifier.map(names),
+      'versus': results.table.versus.replace(names),
     }
-    renamed.append(own.table.assign(**ours)[~own.table['quantity'].isin(ratios)])
+    renamed.append(results.table.assign(**columns)[~results.table['quantity'].isin(ratios)])
   return dataclasses.replace(
     first,
-    classifiers=[{'label': labels[name, k]} for name, own in several.items() for k in own.labels],
+    classifiers=[
+      {'label': labels[name, k]} for name, results in results_by_run.items() for k in results.labels
+    ],
     table=assemble(renamed),
     quantities=tuple(quantity for name, quantity in declared.items() if name not in ratios),
   )
 
 
-def _ratios_to_own(several: Mapping[str, Results]) -> list[str]:
-  """Returns the quantities that runs state as ratios to a classifier that is not the same in all:
-  the first one of a run, by the digest of its weights."""
+def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
+  """Returns the quantities that are ratios to the first classifier of a run, if the digests of the
+  weights of these classifiers differ; else none."""
   ratios, baselines = dict[str, None](), set[str]()
-  for name, own in several.items():
-    itself = own.table[own.table.note.str.contains(ITSELF, regex=False)]
+  for name, results in results_by_run.items():
+    itself = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(itself['quantity'])
-    baselines.add(own.classifiers[0].get('sha256', name) if len(itself) else '')
+    baselines.add(results.classifiers[0].get('sha256', name) if len(itself) else '')
   return list(ratios) if len(baselines) > 1 else []
 
 

@@ -1,7 +1,7 @@
-"""Logs of trainings and results of a workdir, for experiment trackers: a run a classifier.
+"""Logs of trainings and results of a workdir, for experiment trackers: one run per classifier.
 
-Sending the same workdir again, also while it trains, goes on after the last step that was sent: the
-identity of a run is that of the workdir's path and the classifier's label.
+Sending the same workdir again, also while it trains, resumes after the last step that was sent: the
+path of the workdir and the label of the classifier identify a run.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ LONGEST = 500  # letters of a parameter's value
 
 
 class Logged(NamedTuple):
-  """What was logged of a classifier: its tracker's identity and name, the numbers of each step of
-  its training in order, and its results."""
+  """The log of a classifier: its identity and name in a tracker, the numbers of each step of its
+  training in order, and its results."""
 
   identity: str
   name: str
@@ -34,7 +34,7 @@ class Logged(NamedTuple):
 
 
 def logged(path: pathlib.Path) -> Iterator[Logged]:
-  """Yields what the log of a workdir says of each classifier, the last of what it says twice.
+  """Yields the log of each classifier of a workdir; of repeated steps the last one counts.
 
   Raises:
     InputError: there is no log, or a line of it is damaged.
@@ -60,56 +60,56 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
         results.setdefault(label, {})[name] = value
   for label in dict.fromkeys((*steps, *results)):
     identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
-    own = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
-    yield Logged(identity, f'{path.name} {label}', own, results.get(label, {}))
+    steps_of_label = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
+    yield Logged(identity, f'{path.name} {label}', steps_of_label, results.get(label, {}))
 
 
-def to_wandb(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
+def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
   """Sends what was logged to Weights & Biases, to a server or as WANDB_MODE says; returns where."""
   import wandb
 
   run = wandb.init(
     project=project,
-    id=of.identity,
-    name=of.name,
+    id=log.identity,
+    name=log.name,
     group=folder.name,
     config=dict(config),
     dir=os.fspath(folder),
     resume='allow',
     reinit='finish_previous',
   )
-  for step, _, values in of.steps:
+  for step, _, values in log.steps:
     if step >= run.step:
       run.log(values, step=step)
-  run.summary.update(of.results)
+  run.summary.update(log.results)
   place = str(run.url or run.dir)
   run.finish()
   return place
 
 
-def to_mlflow(of: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
+def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
   """Sends what was logged to MLflow, where MLFLOW_TRACKING_URI says; returns where."""
   import mlflow
   from mlflow.entities import Metric, Param, RunTag
 
   client = mlflow.MlflowClient()
   experiment = mlflow.set_experiment(project)
-  known = client.search_runs(
-    [experiment.experiment_id], f"tags.robustness_id = '{of.identity}'", max_results=1
+  runs = client.search_runs(
+    [experiment.experiment_id], f"tags.robustness_id = '{log.identity}'", max_results=1
   )
-  tags = {'robustness_id': of.identity, 'mlflow.runName': of.name, 'workdir': str(folder)}
-  run = known[0] if known else client.create_run(experiment.experiment_id, tags=tags)
+  tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
+  run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
   sent = int(run.data.tags.get('robustness_step', -1))
   metrics = [
     Metric(_allowed(name), float(value), int(1000 * when), step)
-    for step, when, values in of.steps
+    for step, when, values in log.steps
     if step > sent
     for name, value in values.items()
   ]
-  last = of.steps[-1][:2] if of.steps else (0, 0.0)
+  last = log.steps[-1][:2] if log.steps else (0, 0.0)
   metrics += [
     Metric(_allowed(name), float(value), int(1000 * last[1]), last[0])
-    for name, value in of.results.items()
+    for name, value in log.results.items()
     if run.data.metrics.get(_allowed(name)) != value
   ]
   params = [
@@ -136,4 +136,4 @@ TRACKERS: Mapping[str, Callable[[Logged, str, pathlib.Path, Any], str]] = {
   'wandb': to_wandb,
   'mlflow': to_mlflow,
 }
-"""By the name of the package that each needs."""
+"""Functions that send a log, by the package that each needs."""

@@ -36,17 +36,17 @@ _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class _Differences:
-  """Rows in which a table of results and what its records give differ.
+  """Differences between a table of results and the table that its records reduce to.
 
   Attributes:
-    changed: estimates with another number, the stated one and that of the records.
-    further: estimates that results state and records do not give.
-    lacking: estimates that records give and results do not state.
-    quantities: names of the quantities that records give.
+    changed: estimates with different numbers, both of which are in the row.
+    unrecorded: estimates that are in the results only.
+    lacking: estimates that are in the table of the records only.
+    quantities: names of the quantities in the table of the records.
   """
 
   changed: pd.DataFrame
-  further: pd.DataFrame
+  unrecorded: pd.DataFrame
   lacking: pd.DataFrame
   quantities: frozenset[str]
 
@@ -60,7 +60,7 @@ class _Differences:
         f'{row[f"{end}_x"]:g} (records: {row[f"{end}_y"]:g}), in {path}/results.csv: altered, or '
         f'of another version. {_REBUILD}'
       )
-    if len(rows := self.lacking if len(self.lacking) else self.further):
+    if len(rows := self.lacking if len(self.lacking) else self.unrecorded):
       row = rows.iloc[0]
       raise InputError(
         f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
@@ -69,27 +69,27 @@ class _Differences:
 
   def in_words(self) -> str:
     """Returns how many values this code does not reproduce; '' for none."""
-    shown, lacking = len(self.changed) + len(self.further), len(self.lacking)
-    if not shown and not lacking:
+    differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
+    if not differing and not lacking:
       return ''
     absent = f', {lacking} of this version absent' if lacking else ''
-    return f'{plural(shown, "value")} {NOT_REPRODUCED}{absent}'
+    return f'{plural(differing, "value")} {NOT_REPRODUCED}{absent}'
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
-  """Computes the values of a folder of results again from its records.
+  """Recomputes the values of a folder of results from its records.
 
   Args:
     directory: a finished workdir, or another folder with results.
     study_file: see `workdir.read`.
 
   Returns:
-    By the folder of results, which values records do not give, in words; folders with all values
-    from records are left out. The first entry is the folder itself, if it has such values.
+    Which values the records do not confirm, in words, by the folder of results; folders with all
+    values confirmed are left out. The first entry is the folder itself, if it has such values.
 
   Raises:
-    InputError: results of this code state other values than the records give, or their records are
-      damaged. Of results that other code wrote, the words say so.
+    InputError: results of this code differ from their records, or the records are damaged. For
+      results that other code wrote, the words say so.
   """
   path = expanded(directory)
   if not (path / workdir.CONFIG).is_file() or not _has_run(path):
@@ -100,20 +100,22 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if seeds := workdir.seeds_of(config, path):
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
     by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
-    found = over_seeds(by_seed).table
-    reason, reasons = _unexplained(path, Results.read(path), found), dict[pathlib.Path, str]()
+    reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
+    reasons = dict[pathlib.Path, str]()
     for folder in folders.values():
       reasons |= _of_folder(folder, study_file)
-    of_seeds = [f'seed {k}: {reasons[of]}' for k, of in folders.items() if of in reasons]
+    of_seeds = [
+      f'seed {k}: {reasons[folder]}' for k, folder in folders.items() if folder in reasons
+    ]
     words = '; '.join(filter(None, (reason, *of_seeds)))
     return {path: words, **reasons} if words else {}
   return _of_folder(path, study_file)
 
 
 def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
-  """Returns what `unverifiable` does for one study, '' where records give all its values.
+  """Returns the words of `unverifiable` for one study; '' if its records confirm all values.
 
-  `is_strict` says whether results that other code wrote are refused as those of this code are.
+  With `is_strict`, differences in results that other code wrote are errors too.
   """
   study, results, folder = finished.study, finished.results, finished.folder
   if isinstance(study, RecordedStudy):
@@ -125,16 +127,16 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
     if is_refused:
       raise
     return _failed(error)
-  further = differences.further
-  is_unexplained = pd.Series(False, further.index)
-  is_of_class = further.get('class', pd.Series('', further.index)) != ''
+  unrecorded = differences.unrecorded
+  is_unexplained = pd.Series(False, unrecorded.index)
+  is_of_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
   if not isinstance(study, EstimatesFromRows | StudiesTrainings):
-    is_unexplained = further['quantity'].isin(differences.quantities) & ~is_of_class
-  unexplained = dataclasses.replace(differences, further=further[is_unexplained])
+    is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_of_class
+  unexplained = dataclasses.replace(differences, unrecorded=unrecorded[is_unexplained])
   if is_refused:
     unexplained.refuse(folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  without_records = zip(further['quantity'], is_of_class, is_unexplained, strict=True)
+  without_records = zip(unrecorded['quantity'], is_of_class, is_unexplained, strict=True)
   names = {
     f'{words.get(name, name)}{" by class" if of_class else ""}': None
     for name, of_class, unexplained_too in without_records
@@ -145,14 +147,14 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
-  """Returns the table of estimates that the records of a study give."""
+  """Returns the table of estimates that the records of a study reduce to."""
   study, shape = finished.study, finished.image_shape
-  found = assemble(study.reduce(finished.evaluations, shape).estimates)
+  estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
   if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
     with contextlib.suppress(NotRecordedError):  # a board's entry has fewer fields
       by_class, _ = failures.findings(study, finished.evaluations, shape)
-      found = failures.with_classes(found, by_class.estimates)
-  return found
+      estimates = failures.with_classes(estimates, by_class.estimates)
+  return estimates
 
 
 def _is_of_this_code(results: Results) -> bool:
@@ -173,7 +175,7 @@ def _has_run(path: pathlib.Path) -> bool:
 
 
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Returns what `unverifiable` does for a workdir with one seed."""
+  """Returns the reasons of `unverifiable` for a workdir with one seed."""
   if not (path / workdir.RECORDS).is_dir():
     folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
     return dict.fromkeys(folders, NO_RECORDS)
@@ -187,7 +189,10 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  joined, words = Results.read(path), [f'{task}: {of}' for task, of in reasons.items() if of]
+  joined, words = (
+    Results.read(path),
+    [f'{task}: {reason}' for task, reason in reasons.items() if reason],
+  )
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):
@@ -197,22 +202,28 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
     of_task = dataclasses.replace(joined.by_task[task], environment=joined.environment)
     if reason := _unexplained(path, of_task, finished.results.table):
       words.append(f'{task}, joined: {reason}')
-  found = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
-  return {path: '; '.join(words), **found} if words else {}
+  reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
+  return {path: '; '.join(words), **reasons_by_folder} if words else {}
 
 
-def _unexplained(path: pathlib.Path, results: Results, found: pd.DataFrame) -> str:
-  """Returns how results differ from what was found, in words; refuses it in those of this code."""
-  differences = _differences(results.table, found)
+def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
+  """Returns how results differ from a table of records, in words.
+
+  Raises:
+    InputError: the results differ, and this code wrote them.
+  """
+  differences = _differences(results.table, from_records)
   if _is_of_this_code(results):
     differences.refuse(path)
   return differences.in_words()
 
 
-def _differences(stated: pd.DataFrame, found: pd.DataFrame) -> _Differences:
-  facets = list(dict.fromkeys([*facets_of(stated), *facets_of(found)]))
+def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
+  facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
-  rows = _keyed(stated, facets).merge(_keyed(found, facets), 'outer', keys, indicator='place')
+  rows = _keyed(stated, facets).merge(
+    _keyed(from_records, facets), 'outer', keys, indicator='place'
+  )
   differs = np.zeros(len(rows), bool)
   for end in _COMPARED:
     differs |= ~_is_close(rows[f'{end}_x'].to_numpy(float), rows[f'{end}_y'].to_numpy(float))
@@ -220,12 +231,12 @@ def _differences(stated: pd.DataFrame, found: pd.DataFrame) -> _Differences:
     rows[(rows.place == 'both') & differs],
     rows[rows.place == 'left_only'],
     rows[rows.place == 'right_only'],
-    frozenset(found['quantity']),
+    frozenset(from_records['quantity']),
   )
 
 
-def _is_close(stated: np.ndarray, found: np.ndarray) -> np.ndarray:
-  return np.isclose(stated, found, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
+def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
+  return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:

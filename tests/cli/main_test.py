@@ -65,7 +65,7 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
   assert main(['doctor']) == 0
   told = lines(capsys)
   assert told['devices'].startswith('8 × cpu')
-  assert told['clip'].startswith("MISSING  would give: CLIP's tokenizer")
+  assert told['clip'].startswith("MISSING  would add: CLIP's tokenizer")
   assert told['torch'].startswith('yes ')
   assert {'jax', 'numpy'} <= set(told) & set(PACKAGES)
   project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']

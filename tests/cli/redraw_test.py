@@ -95,7 +95,7 @@ def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished
     f'{shard.parent.relative_to(workdir)}: 1 of 1 shards are missing',
   ):
     assert f'{said}\n' in message
-  assert message.endswith('goes on where it stopped:\n  python main.py')
+  assert message.endswith('The same command resumes it:\n  python main.py')
 
 
 def test_what_is_no_workdir_is_named(tmp_path):
