@@ -14,6 +14,7 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import optimize, special
@@ -26,6 +27,8 @@ KINDS = (TEMPERATURE, VECTOR, MATRIX)
 PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
 """λ that are tried, strongest first."""
 FOLDS, MANY_CLASSES = 5, 20
+TOLERANCE = 1.5
+"""Standard errors by which a simpler scaling may be worse than the best one."""
 LARGEST = 100.0
 """Of 1/T and of the diagonal: no number is the best where all predictions are right."""
 _PRECISE, _ROUGH = 1e-12, 1e-6
@@ -60,7 +63,7 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     labels: int [N], in 0..K − 1.
     penalty: λ of vector and matrix scaling, which adds λ (mean of squared off-diagonal elements +
       mean of squared biases + variance of the diagonal); ∞ is temperature scaling. 0 chooses it,
-      see `best_penalty`.
+      or leaves the logits as they are, see `best_candidate`.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -78,42 +81,61 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   classes = z.shape[1]
   if y.min() < 0 or y.max() >= classes:
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
-  if kind != TEMPERATURE and not penalty:
-    penalty = best_penalty(kind, z, y)
-  return _fitted(TEMPERATURE if np.isinf(penalty) else kind, z, y, penalty)
+  if kind == TEMPERATURE:
+    return _fitted(TEMPERATURE, z, y, 0.0)
+  chosen, strength = (kind, penalty) if penalty else best_candidate(kind, z, y)
+  if chosen == NONE:
+    return Scaling()
+  return _fitted(TEMPERATURE if np.isinf(strength) else chosen, z, y, strength)
 
 
-def best_penalty(kind: str, logits: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the λ of `PENALTIES` or ∞ with the least likelihood loss on rows left out of the fit.
+def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
+  """Returns the kind and penalty λ of the simplest scaling that predicts left-out rows well.
 
-  Penalties are tried from the strongest on, until the loss rises. Each of `FOLDS` parts of the rows
-  is left out once; only the first with more than `MANY_CLASSES` classes, where a fit takes long.
+  The candidates, from the simplest on, are the logits as they are (`NONE`), temperature scaling,
+  and the kind with each of `PENALTIES`, until the mean loss on the left-out rows rises. The
+  simplest is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
+  paired difference, so that logits that are calibrated already are left alone. Each of `FOLDS`
+  parts of the rows is left out once; only the first with more than `MANY_CLASSES` classes, where a
+  fit of a matrix takes long.
   """
   order = np.random.default_rng(0).permutation(len(labels))
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
-
+  if not parts:
+    return NONE, 0.0
   rests = [np.setdiff1d(order, part) for part in parts]
-  fits = [_fitted(TEMPERATURE, logits[rest], labels[rest], 0.0) for rest in rests]
 
-  def loss() -> float:
-    losses = (
-      negative_log_likelihood(fitted(logits[part]), labels[part]).sum()
-      for fitted, part in zip(fits, parts, strict=True)
+  def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
+    return np.concatenate(
+      [
+        negative_log_likelihood(scaling(logits[part]), labels[part])
+        for scaling, part in zip(scalings, parts, strict=True)
+      ]
     )
-    return float(sum(losses))
 
-  best, least = np.inf, loss()
+  fits = [_fitted(TEMPERATURE, logits[rest], labels[rest], 0.0) for rest in rests]
+  candidates = {
+    (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
+    (TEMPERATURE, 0.0): left_out_losses(fits),
+  }
+  least = candidates[TEMPERATURE, 0.0].mean()
   for penalty in PENALTIES:
     fits = [
       _fitted(kind, logits[rest], labels[rest], penalty, fitted, _ROUGH)
       for rest, fitted in zip(rests, fits, strict=True)
     ]
-    reached = loss()
-    if reached > least:
+    losses = left_out_losses(fits)
+    if losses.mean() > least:
       break
-    best, least = penalty, reached
-  return best
+    candidates[kind, penalty], least = losses, losses.mean()
+  best = min(candidates.values(), key=np.mean)
+  excess = {candidate: losses - best for candidate, losses in candidates.items()}
+  return next(
+    candidate
+    for candidate, more in excess.items()
+    if more.mean() <= TOLERANCE * more.std() / np.sqrt(len(more))
+  )
 
 
 def _fitted(
