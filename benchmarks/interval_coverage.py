@@ -42,7 +42,8 @@ CHANGE, ONE_VIEW = Quantity('change', 'change', 'amount'), pd.DataFrame(index=ra
 POPULATION, SAMPLES, SIZES = 20_000, 1000, (5, 7, 20, 100, 1000)
 LEVELS = {'.6': 0.0, '.2': -1.6, '.06': -2.7}
 """Mean error of the second classifier, about, by the level of the latent variable."""
-SITES = (7, 15, 60)
+SITES, SITE_SAMPLES = (7, 15, 30, 60), 2000
+GROUPS, CORRELATIONS = (0.25, 0.5, 0.75, 0.9, 0.97), (0.05, 0.3)
 MEANS = (0.28, 0.5, 0.9)
 """Means of the values that seeds have."""
 
@@ -53,6 +54,22 @@ VIEWS = pd.DataFrame(
   columns=['corruption', 'severity'],
 )
 CORRUPTED = np.arange(len(VIEWS)) > 0
+
+
+class Coverage(NamedTuple):
+  """How often intervals hold the true value.
+
+  Attributes:
+    held: share of the intervals that hold it.
+    one_side: share that miss it on the side on which more do.
+    width: median width.
+    undefined: share of the samples that have no interval.
+  """
+
+  held: float
+  one_side: float
+  width: float
+  undefined: float
 
 
 class Errors(NamedTuple):
@@ -178,8 +195,8 @@ SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quanti
 
 def coverage(
   quantity: Callable[[Sample], Any], images: Sample, n: int, samples: int, seed: int = 1
-) -> tuple[float, float, float]:
-  """Returns coverage, median width, and the fraction of samples without an interval.
+) -> Coverage:
+  """Returns how often the interval of a quantity holds.
 
   Args:
     quantity: from a sample to a number with its interval.
@@ -297,8 +314,8 @@ def _sites(clusters: int, rows: np.ndarray) -> Units:
 
 def site_coverage(
   clusters: int, correlation: float, share: float | None, samples: int, seed: int = 6
-) -> tuple[float, float, float]:
-  """Returns coverage, median width and the fraction without an interval for images in sites.
+) -> Coverage:
+  """Returns how often intervals hold where images come from sites.
 
   Sites have sizes of about 20 images, log-normal with deviation 1, and each its difficulty, the
   quantile of a beta distribution with this correlation of images within a site.
@@ -344,23 +361,30 @@ def site_coverage(
   return _held(drawn, truth)
 
 
-def _held(drawn: Sequence[Any], truth: float) -> tuple[float, float, float]:
-  """Returns coverage, median width, and the fraction of estimates without an interval."""
-  finite = [number for number in drawn if np.isfinite(number.low)]
-  if not finite:
-    return np.nan, np.nan, 1.0
-  held = np.mean([number.low <= truth <= number.high for number in finite])
-  width = np.median([number.high - number.low for number in finite])
-  return float(held), float(width), 1 - len(finite) / len(drawn)
+def _held(estimates: Sequence[Any], truth: float) -> Coverage:
+  """Returns how often the intervals of estimates hold the true value."""
+  intervals = np.array([(each.low, each.high) for each in estimates if np.isfinite(each.low)])
+  if not len(intervals):
+    return Coverage(np.nan, np.nan, np.nan, 1.0)
+  low, high = intervals.T
+  above, below = (truth < low).mean(), (high < truth).mean()
+  undefined = 1 - len(intervals) / len(estimates)
+  return Coverage(1 - above - below, max(above, below), float(np.median(high - low)), undefined)
 
 
-def describe(result: tuple[float, float, float]) -> str:
-  """Writes coverage and width as `.953 (.21)`, and what is undefined as `[.05]`."""
-  held, width, undefined = result
-  if not np.isfinite(held):
+def describe(result: Coverage, sides: bool = False) -> str:
+  """Writes coverage and width as `.953 (.21)`, and what is undefined as `[.05]`.
+
+  With `sides`, the share that is missed on one side follows the coverage: `.953, .031 (.21)`; where
+  fewer than 5 % of the samples have an interval, it is `none`.
+  """
+  if sides and result.undefined > 0.95:
+    return 'none'
+  if not np.isfinite(result.held):
     return 'undefined'
-  left_out = f' [{undefined:.2f}]' if undefined >= 0.005 else ''
-  return f'{held:.3f} ({width:.2g}){left_out}'
+  left_out = f' [{result.undefined:.2f}]' if result.undefined >= 0.005 else ''
+  one_side = f', {result.one_side:.3f}' if sides else ''
+  return f'{result.held:.3f}{one_side} ({result.width:.2g}){left_out}'
 
 
 def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -407,15 +431,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
     [[k, *(f'{held:.3f} ({width:.2g})' for held, width in cells)] for k, *cells in shares],
   )
-  of_sites = [(correlation, share) for share in (0.25, 0.97, None) for correlation in (0.05, 0.3)]
+  site_cells = [(share, sites) for share in (*GROUPS, None) for sites in SITES]
   print_next_table(
-    (
-      'sites',
-      *(f'{f"ratio, {share:.0%}" if share else "κ"}, ICC {icc:g}' for icc, share in of_sites),
-    ),
+    ('', 'sites', *(f'ICC {correlation:g}' for correlation in CORRELATIONS)),
     [
-      [count, *(describe(site_coverage(count, *case, SAMPLES // 2)) for case in of_sites)]
-      for count in SITES
+      [
+        f'ratio, {share:.0%}' if share else 'κ',
+        sites,
+        *(
+          describe(site_coverage(sites, correlation, share, SITE_SAMPLES), sides=True)
+          for correlation in CORRELATIONS
+        ),
+      ]
+      for share, sites in site_cells
     ],
   )
 

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
-from robustness.estimates.intervals import JACKKNIFE, t_value, z_value
-from robustness.estimates.jackknife import FEWEST, covariance, effective_units, too_few
+from robustness.estimates.intervals import JACKKNIFE, z_value
+from robustness.estimates.jackknife import (
+  FEWEST,
+  degrees_of_freedom,
+  deviations,
+  effective_units,
+  too_few,
+)
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
-PRIOR = 2.0
+PRIOR = 3.0
 """Effective images by which the design effect of all cells counts against κ's own."""
 _NEAREST = 1 - 1e-9  # to 1 of a κ that has a finite transform
 
@@ -46,19 +53,21 @@ def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> n
 def estimates(of: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
   """Returns the mean error consistency of each group of views, with jackknife intervals.
 
-  κ is of one view, as by condition in the authors' toolbox (model-vs-human,
-  `ErrorConsistency.get_result_df`), and a group has the mean of its views in which κ is defined. κ
-  of several views together would be above 0 for classifiers that are wrong independently of each
+  κ is computed in each view, as by condition in the authors' toolbox (model-vs-human,
+  `ErrorConsistency.get_result_df`), and a group has the mean over its views in which κ is defined.
+  κ of several views together would be above 0 for classifiers that are wrong independently of each
   other, because some views are harder for both.
 
-  The interval is Student's on the scale of Fisher's z = artanh κ, at the effective number of units
-  (see `jackknife`). Each cell of the table of right and wrong answers has half an image more, times
-  the view's design effect d: how much more the cells' shares vary over the units than over
-  independent images (Rao and Scott 1981). The variance is (2 d V₀ + m V)/(2 + m) with V₀ that of
-  independent images, V the jackknife's, and m the effective images that are right, or wrong, in
-  both classifiers by chance, whichever are fewer: V says little where these are few. No interval
-  is narrower than that of independent images, and each reaches the value. Where units hold several
-  images and are effectively fewer than three, there is none.
+  The interval is symmetric in Fisher's z = artanh κ. Each cell of the table of right and wrong
+  answers has half an image more, times the view's design effect d: how much more the shares of
+  the cells vary over the units than over independent images (Rao and Scott 1981). The variance is
+  V' = (3 d V₀ + m V)/(3 + m), at least V₀, with V₀ the variance over independent images, V the
+  jackknife's, and m the number of effective images that are right, or wrong, in both classifiers
+  by chance, whichever are fewer: V is uncertain where these are few. The half-width is
+  √(z² V₀ + t² (V' − V₀)), with the normal quantile z for the part that images alone explain and
+  Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, for the part that
+  the units add. It always includes the value. Units that hold several images need `FEWEST`
+  effective ones for an interval.
 
   Args:
     of: images of each of K units, [K, 3 V]: on which the first classifier is right in V views, the
@@ -112,10 +121,9 @@ def _interval(
   cells = cells[:, cells.any((0, 2))]
   count = cells.shape[1]
   sizes = cells.sum(0)
-  units = float(count)
-  if (sizes > 1).any():
-    units = float(effective_units(sizes @ weight))
-  if units < FEWEST:
+  is_clustered = (sizes > 1).any()
+  units = float(effective_units(sizes @ weight)) if is_clustered else float(count)
+  if units < (FEWEST if is_clustered else 2):
     return np.nan, np.nan, too_few(units)
   n = sizes.sum(0)
   total = cells.sum(1)
@@ -128,17 +136,19 @@ def _interval(
   filled = total + effect / 2
   kappa = _of_cells(filled)
   centre = _z(kappa @ weight)
-  jackknife = covariance(_z(_of_cells(filled[:, None] - cells) @ weight)[:, None])[0, 0]
+  deviation = deviations(_z(_of_cells(filled[:, None] - cells) @ weight))
   step = np.eye(4)[:, :, None] / 2
   changed = _of_cells(np.moveaxis(filled - step, 1, 0)) - kappa
   slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
   spread = slope - (filled * slope).sum(0) / filled.sum(0)
-  least = float((filled * spread**2).sum())
+  independent_variance = float((filled * spread**2).sum())
   right, wrong = ((total[cell] + total[1:3]) / n for cell in (0, 3))
   by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint
-  variance = (PRIOR * joint * least + by_chance * jackknife) / (PRIOR + by_chance)
-  normal = z_value(confidence) * np.sqrt(least)
-  half = max(float(t_value(units, confidence) * np.sqrt(variance)), float(normal))
+  variance = PRIOR * joint * independent_variance + by_chance * float((deviation**2).sum())
+  excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
+  freedom = np.nan_to_num(degrees_of_freedom(deviation), nan=count - 1)
+  student = special.stdtrit(freedom, (1 + confidence) / 2)
+  half = float(np.sqrt(z_value(confidence) ** 2 * independent_variance + student**2 * excess))
   low, high = float(np.tanh(centre - half)), float(np.tanh(centre + half))
   return min(low, value), max(high, value), ''
 

@@ -234,8 +234,8 @@ def bootstrap(
   """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
 
   A note says how many samples were undefined (NaN) and left out; there is no interval if the value
-  itself is undefined, or more than 1 − confidence of the samples, or of fewer than three effective
-  units that hold several images, of which percentiles are those of a handful of samples.
+  itself is undefined, or more than 1 − confidence of the samples, or where units hold several
+  images and fewer than `FEWEST` are effective: a handful of samples would be the percentiles.
   """
   count = len(of.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
@@ -282,7 +282,7 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
   the reverse. s is that of the linearised ratio (delta method), t Student's quantile at the
   effective number of units. The value is the ratio itself, and the interval reaches it; it does not
   shrink to a point where all units are alike. Where a mean of the baseline is 0 it is NaN, with a
-  note; of fewer than three effective units of several images there is no interval.
+  note; of fewer than `FEWEST` effective units of several images there is no interval.
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.

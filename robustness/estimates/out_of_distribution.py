@@ -134,11 +134,11 @@ def separation(
 ) -> tuple[Estimate, ...]:
   """Returns AUROC, AUPR and FPR95 with percentiles of the Bayesian bootstrap of both image sets.
 
-  In each set two further images, of ¼, have the lowest and the highest score, so that sets that are
-  wholly apart have an interval with a width. Those of one of the `units` [N] of ID images, or of
-  the `ood_units` [M], such as one image shown otherwise, go together; of fewer than three effective
-  units of several images there is no interval. docs/studies/ood_scores.md
-  has the coverage.
+  In each set two further images, of weight ¼, have the lowest and the highest score, so that the
+  interval has a width where the sets are completely separated. ID images with the same entry in
+  `units` [N], and OOD images with the same entry in `ood_units` [M], are resampled together, such
+  as versions of one image. Fewer than `FEWEST` effective units of several images have no interval.
+  docs/studies/ood_scores.md has the coverage.
   """
   value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
   _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
