@@ -79,7 +79,7 @@ def test_sequential_coverage(tables):
 
 
 @pytest.mark.slow
-def test_the_networks_named_are_those_compared_with_pytorch(tables):
+def test_the_named_networks_are_compared_with_pytorch(tables):
   pytest.importorskip('torch', reason='runs PyTorch too')
   options = '--images 4 --frequencies 2 --rounds 1 --sizes 4 --networks resnet32 resnet20'
   table = tables('heatmap_against_loops', options)
@@ -111,7 +111,7 @@ ACCELERATOR = (
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
-def test_what_an_accelerator_does_is_printed_and_kept_as_json(tmp_path, printed):
+def test_tables_of_an_accelerator_are_printed_and_written_as_json(tmp_path, printed):
   studies = ['heat_map', 'scenes', 'pgd', 'training']
   file, trace = tmp_path / 'gpu.jsonl', tmp_path / 'trace'
   options = f'--json {file} --trace {trace} --precisions tf32 --studies {" ".join(studies)}'

@@ -350,12 +350,15 @@ class ClassifierBuilder:
     return probes.probed(network, probe, arrays, names, fit)
 
   def _is_begun(self, label: str) -> bool:
+    """Whether the training of a classifier has a checkpoint."""
     return newest_step(self.directory / label) is not None
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
+    """Returns a classifier in its label space and with its adaptation."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)
 
   def _training_precision(self, recipe: ClassifierKind) -> str:
+    """Returns the precision of a recipe's training."""
     return recipe.training.precision or self.experiment.execution.precision

@@ -70,6 +70,7 @@ class FromFile(ClassifierKind):
 
   @property
   def _made(self) -> Classifier:
+    """The classifier in the file."""
     return _made_by(self.name, registry.load(self.name, WHERE).digest)
 
 
@@ -138,6 +139,7 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def _projected(logits: np.ndarray) -> np.ndarray:
+  """Returns the projections that `probe` describes, float64 [images × PROJECTIONS]."""
   logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _LEAST)
   directions = np.random.default_rng(1).normal(size=(logits.shape[1], PROJECTIONS))
   return (np.nan_to_num(logits) @ directions / np.sqrt(len(directions))).ravel()

@@ -21,7 +21,7 @@ from absl import logging
 
 from robustness.classifiers import RANDOM, ClassifierKind, ClassifierSettings, Images
 from robustness.core import json_files
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError, importing, nearest
 from robustness.core.paths import expanded
 from robustness.core.typing import Facts
 from robustness.models import catalog, hub, label_space, preprocessing
@@ -65,11 +65,13 @@ class _Built:
 
 @functools.lru_cache(maxsize=8)
 def _source(name: str, weights: str) -> _Source:
+  """Returns the cached source of a name and the `weights` of a config."""
   library, _, identity = name.partition(':')
   return (_of_timm if library == TIMM else _of_transformers)(name, identity, weights)
 
 
 def _of_timm(name: str, identity: str, weights: str) -> _Source:
+  """Returns the source of `timm:IDENTITY`."""
   timm = _package('timm', name)
   base, _, tag = identity.partition('.')
   if not timm.is_model(base):
@@ -96,6 +98,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
 
 
 def _of_transformers(name: str, identity: str, weights: str) -> _Source:
+  """Returns the source of `hf:IDENTITY`."""
   _package('transformers', name)
   folder = expanded(identity)
   if not folder.is_dir():
@@ -218,6 +221,7 @@ class TorchLibrary(ClassifierKind):
 
 
 def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+  """Builds a network of timm for images of a shape."""
   facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
   base = source.entry.name.partition(':')[2].partition('.')[0]
   head = facts.get('classifier') or ''
@@ -243,6 +247,7 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
 
 
 def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
+  """Builds a network of transformers; `classes` counts for drawn weights."""
   import torch
 
   transformers = _package('transformers', source.entry.name)
@@ -295,8 +300,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _package(package: str, name: str) -> ModuleType:
-  try:
+  """Imports PyTorch and a package; `name` is the classifier that needs it."""
+  with importing(f"{name} needs {package}: pip install '.[{package}]'"):
     importlib.import_module('torch')
     return importlib.import_module(package)
-  except ImportError as error:
-    raise InputError(f"{name} needs {package}: pip install '.[{package}]'") from error

@@ -82,6 +82,7 @@ class WeightsFile(StoredNetwork):
 
   @property
   def _input_shape(self) -> tuple[int, int, int]:
+    """The shape of the images that the weights are for."""
     height, width, channels = self.architecture.input_shape
     if self.record:
       height = width = self.record.input_size

@@ -88,6 +88,15 @@ def key_name(key: str) -> str:
 
 
 @contextlib.contextmanager
+def importing(message: str) -> Iterator[None]:
+  """Raises InputError with this message if an optional package cannot be imported inside."""
+  try:
+    yield
+  except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError for another torch
+    raise InputError(f'{message} ({error}).') from error
+
+
+@contextlib.contextmanager
 def exits_refused() -> Iterator[None]:
   """A context in which `sys.exit` of a user's file is an InputError that names the line.
 

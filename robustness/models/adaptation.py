@@ -78,6 +78,7 @@ class Adaptation(Part):
       return apply(variables)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+      """Runs a layer of batch normalisation with the mixed statistics."""
       layer = context.module
       if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
         return call(*args, **kwargs)
@@ -147,6 +148,7 @@ class Tent(Adaptation):
 
   @property
   def _steps(self) -> optax.GradientTransformation:
+    """The optimizer of the steps."""
     if self.optimizer == 'sgd':
       return optax.sgd(self.learning_rate, momentum=0.9, nesterov=self.nesterov)
     return optax.adam(self.learning_rate)
@@ -168,6 +170,7 @@ class Tent(Adaptation):
     flat = traverse_util.flatten_dict(variables)
 
     def entropy(learnt: PyTree) -> tuple[jax.Array, Outputs]:
+      """Returns the mean entropy of the predictions, and the outputs."""
       adapted = traverse_util.unflatten_dict({**flat, **learnt})
       logits, outputs = self.normalised(apply, adapted, mask)
       log_p = jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))

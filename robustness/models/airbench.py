@@ -17,7 +17,7 @@ import numpy as np
 from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Variables
 from robustness.models import layers
-from robustness.models.architecture import CIFAR10_MEAN, CIFAR10_STD, STEM_AND_STAGES, Architecture
+from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architecture
 from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32
 
@@ -187,13 +187,15 @@ def whitening_filters(images: jax.Array) -> Variables:
 
 @jax.jit
 def _second_moments(images: jax.Array) -> jax.Array:
-  def of_one(image: jax.Array) -> jax.Array:
+  """Returns Σ of `whitening_filters` for images [N, H, W, C], [4·C, 4·C]."""
+
+  def moments(image: jax.Array) -> jax.Array:
     height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
     shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
     patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)
     return jnp.matmul(patches.T, patches, precision='highest') / len(patches)
 
-  return jax.lax.map(of_one, images).mean(0)
+  return jax.lax.map(moments, images).mean(0)
 
 
 WIDTHS = {
@@ -207,8 +209,7 @@ ARCHITECTURES = tuple(
     name,
     Airbench(10, widths),
     input_shape=(32, 32, 3),
-    mean=CIFAR10_MEAN,
-    std=CIFAR10_STD,
+    **CIFAR10,
     stages=STEM_AND_STAGES,
     source='Jordan, 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, 2024',
     licence='no published weights',

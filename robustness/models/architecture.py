@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import flax.linen as nn
 import flax.traverse_util
@@ -20,11 +20,22 @@ from robustness.models.naming import Path, Scheme, Shape
 PYPI, TIMM, TORCHVISION, HF = SOURCES = ('pypi', 'timm', 'torchvision', 'hf')
 LOCAL = 'file'
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-HALF = (0.5, 0.5, 0.5)
 STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
 STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
+
+
+class Normalisation(TypedDict):
+  """The `mean` and `std` of `Weights`, of an `Architecture` or of a `Scheme`."""
+
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+
+
+CIFAR10 = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+CLIP = Normalisation(
+  mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
+)
+HALF = Normalisation(mean=(0.5,) * 3, std=(0.5,) * 3)
 _TRAINED_WITH = (
   (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
   # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
@@ -215,6 +226,7 @@ class Architecture:
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
+  """Returns the cached shapes of `Architecture.variables`."""
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
   return shapes

@@ -131,14 +131,14 @@ _SCHEMES = (
 
 
 def _architecture(depth: int, width: int, parameters: int) -> Architecture:
+  """Returns a size with the weights of the authors, also at timm."""
   name, theirs = f'bit_r{depth}x{width}', f'resnetv2_{depth}x{width}_bit'
   published = f'{theirs}.goog_in21k_ft_in1k'
-  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', mean=HALF, std=HALF)
+  weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', **HALF)
   return Architecture(
     name,
     BitResNet(depth=depth, width=width),
-    mean=HALF,
-    std=HALF,
+    **HALF,
     stages=STEM_AND_FOUR_STAGES,
     source='Kolesnikov et al., Big Transfer (BiT): General Visual Representation Learning, 2020',
     licence='weights of google-research/big_transfer, and of timm: Apache-2.0',

@@ -24,25 +24,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from robustness.models import layers
-from robustness.models.architecture import (
-  CLIP_MEAN,
-  CLIP_STD,
-  HALF,
-  STEM_AND_FOUR_STAGES,
-  Architecture,
-)
+from robustness.models import layers, transformer
+from robustness.models.architecture import CLIP, HALF, STEM_AND_FOUR_STAGES, Architecture
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
-from robustness.models.transformer import (
-  Activation,
-  Block,
-  Perceptron,
-  SelfAttention,
-  UnitLength,
-  attend,
-  attention_names,
-  layer_norm,
-)
+from robustness.models.transformer import Activation, attend, attention_names
 from robustness.models.vit import SIZES, TIMM, Size, VisionTransformer, stages
 
 EPSILON = 1e-5
@@ -109,6 +94,7 @@ class AttentionPool(layers.Layer):
     x = x + position[None].astype(x.dtype)
 
     def heads(name: str, tokens: jax.Array) -> jax.Array:
+      """Returns a linear map of tokens [B, N, width], split into heads."""
       y = nn.Dense(width, dtype=self.dtype, name=name)(tokens)
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 
@@ -129,7 +115,8 @@ class ClipResNet(layers.Network):
     x = Stem(**self.common, name='stem')(x.astype(self.dtype), train)
     x = layers.residual_stages(x, train, Bottleneck, STEM_FEATURES, BLOCKS_PER_STAGE, **self.common)
     x = AttentionPool(RESNET_SIZE, **self.common, name='attention_pool')(x)
-    return layers.LinearHead(self.num_classes, pool=False, name='head')(UnitLength(name='unit')(x))
+    x = transformer.UnitLength(name='unit')(x)
+    return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
 class TextTower(layers.Layer):
@@ -156,12 +143,12 @@ class TextTower(layers.Layer):
     x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name='tokens')(tokens)
     position = self.param('position', nn.initializers.normal(0.01), (self.context, self.width))
     x = x + position[None].astype(x.dtype)
-    attention = functools.partial(SelfAttention, self.num_heads, self.causal)
-    perceptron = functools.partial(Perceptron, self.activation, self.hidden)
+    attention = functools.partial(transformer.SelfAttention, self.num_heads, self.causal)
+    perceptron = functools.partial(transformer.Perceptron, self.activation, self.hidden)
     parts = (attention, perceptron, self.epsilon)
     for index in range(self.depth):
-      x = Block(*parts, **self.common, name=f'block{index}')(x)
-    x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
+      x = transformer.Block(*parts, **self.common, name=f'block{index}')(x)
+    x = transformer.layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
     last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
     x = nn.Dense(self.size, not self.causal, dtype=self.dtype, name='projection')(x)
@@ -250,12 +237,12 @@ class SigLip(Clip):
 
 
 CLIP_SIZES = {
-  'vit_b32': (32, 224, 768, 12, 512),
-  'vit_b16': (16, 224, 768, 12, 512),
-  'vit_l14': (14, 224, 1024, 24, 768),
-  'vit_l14_336': (14, 336, 1024, 24, 768),
+  'vit_b32': (32, 224, SIZES['base'], 512),
+  'vit_b16': (16, 224, SIZES['base'], 512),
+  'vit_l14': (14, 224, SIZES['large'], 768),
+  'vit_l14_336': (14, 336, SIZES['large'], 768),
 }
-"""Sides of patches and images, width and depth of the image tower, and size of the embeddings."""
+"""Sides of patches and images, size of the image tower, and size of the embeddings."""
 SIGLIP_SIZES = {
   'b16': (16, SIZES['base'], 3072),
   'so400m14': (14, Size(width=1152, depth=27, num_heads=16), 4304),
@@ -271,12 +258,10 @@ def _clip(name: str, activation: Activation) -> Clip:
   quick, side = activation == 'quick_gelu', 224
   ends: tuple[str, ...] = STEM_AND_FOUR_STAGES
   if name in CLIP_SIZES:
-    patch, side, width, depth, embedding = CLIP_SIZES[name]
+    patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
       patch=patch,
-      width=width,
-      depth=depth,
-      num_heads=width // HEAD_WIDTH,
+      **size,
       activation=activation,
       epsilon=EPSILON,
       pre_norm=True,
@@ -284,15 +269,14 @@ def _clip(name: str, activation: Activation) -> Clip:
     )
     # The text tower is as wide as the embedding.
     text = TextTower(embedding, activation, embedding, num_heads=embedding // HEAD_WIDTH)
-    names, ends = _TRANSFORMER, stages(depth)
+    names, ends = _TRANSFORMER, stages(size['depth'])
   else:
     network, text, names = ClipResNet(), TextTower(RESNET_SIZE, activation), _RESNET
   return Clip(
     f'clip_{name}' + ('_quickgelu' if quick else ''),
     network,
     input_shape=(side, side, 3),
-    mean=CLIP_MEAN,
-    std=CLIP_STD,
+    **CLIP,
     stages=ends,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
     f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
@@ -304,21 +288,25 @@ def _clip(name: str, activation: Activation) -> Clip:
   )
 
 
+_SIGLIP_SOURCES = {
+  1: 'Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023',
+  2: 'Tschannen et al., SigLIP 2, 2025',
+}
+
+
 def _siglip(
   version: int, size: str, side: int = 224, context: int = SIGLIP_CONTEXT, suffix: str = ''
 ) -> SigLip:
+  """Returns a size of SigLIP or SigLIP 2 for images of `side` pixels."""
   second = version == 2
   patch, sizes, hidden = SIGLIP_SIZES[size]
   return SigLip(
     f'siglip{"2" if second else ""}_{size}{suffix}',
     VisionTransformer(patch=patch, **sizes, hidden=hidden, positions='no_token', pool='attention'),
     input_shape=(side, side, 3),
-    mean=HALF,
-    std=HALF,
+    **HALF,
     stages=stages(sizes['depth']),
-    source='Tschannen et al., SigLIP 2, 2025'
-    if second
-    else 'Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023',
+    source=_SIGLIP_SOURCES[version],
     licence='weights of big_vision, also at open_clip: Apache-2.0',
     schemes=(_SIGLIP_IMAGE,),
     text=TextTower(

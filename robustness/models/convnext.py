@@ -118,6 +118,7 @@ _BLOCK = {
 
 
 def _schemes(version: str) -> tuple[Scheme, ...]:
+  """Returns the names in timm, in the authors' repository and in transformers."""
   projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
   return tuple(
     Scheme(project, _names(column), prefix=f'convnext{version}.' if column == 2 else '')
@@ -126,6 +127,7 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
 
 def _names(column: int) -> Names:
+  """Returns the names of the project in a column of the tables above."""
   as_image = reshaped(lambda s: (1, 1, 1, *s) if column else s)
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):
@@ -143,6 +145,7 @@ _SOURCES = {'': 'Liu et al., A ConvNet for the 2020s, 2022', 'v2': 'Woo et al., 
 def _architecture(
   size: str, width: int, depths: tuple[int, ...], parameters: int, version: str = ''
 ) -> Architecture:
+  """Returns a size of ConvNeXt, or of V2."""
   name = f'convnext{version}_{size}'
   recipes = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k') if version else ('fb_in1k', 'fb_in22k_ft_in1k')
   licence = 'CC-BY-NC-4.0' if version else 'Apache-2.0'

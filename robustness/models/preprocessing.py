@@ -9,7 +9,7 @@ import contextlib
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from robustness.core import json_files
@@ -130,6 +130,7 @@ def prepared_as(kind: str, record: Facts, prefix: str) -> Facts:
 
 
 def _read(file: pathlib.Path) -> Facts:
+  """Returns a record, {} if the file is missing."""
   return json_files.read(file) if file.is_file() else {}
 
 
@@ -138,40 +139,44 @@ def _of_metadata(facts: Facts) -> Facts:
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
+def _fields(
+  side: int,
+  crop_fraction: float,
+  interpolation: str,
+  squash: bool,
+  mean: Sequence[float],
+  std: Sequence[float],
+  licence: str = 'see the hub',
+) -> Facts:
+  """Returns these fields of `Weights` by name."""
+  sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
+  return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
+
+
 def _of_timm(config: Facts) -> Facts:
+  """Returns fields of `Weights` from timm's `config.json`."""
   facts = config.get('pretrained_cfg', config)
   _, height, width = facts['input_size']
   mode = facts.get('crop_mode') or 'center'
   if mode not in ('center', 'squash'):
     raise InputError(f'its crop is {mode!r}, not at the centre')
-  return {
-    'input_size': _square(height, width),
-    'crop_fraction': facts['crop_pct'],
-    'interpolation': facts['interpolation'],
-    'squash': mode == 'squash',
-    'mean': tuple(facts['mean']),
-    'std': tuple(facts['std']),
-    'licence': facts.get('license') or 'see the hub',
-  }
+  side, licence = _square(height, width), facts.get('license') or 'see the hub'
+  crop, interpolation = facts['crop_pct'], facts['interpolation']
+  return _fields(side, crop, interpolation, mode == 'squash', facts['mean'], facts['std'], licence)
 
 
 def _of_open_clip(config: Facts) -> Facts:
+  """Returns fields of `Weights` from `open_clip_config.json`."""
   facts, side = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
   mode = facts.get('resize_mode', 'shortest')
   if mode not in ('shortest', 'squash'):
     raise InputError(f'its resize_mode is {mode!r}, neither shortest nor squash')
-  return {
-    'input_size': _square(*_pair(side)),
-    'crop_fraction': 1.0,
-    'interpolation': facts.get('interpolation', 'bicubic'),
-    'squash': mode == 'squash',
-    'mean': tuple(facts['mean']),
-    'std': tuple(facts['std']),
-    'licence': 'see the hub',
-  }
+  side, interpolation = _square(*_pair(side)), facts.get('interpolation', 'bicubic')
+  return _fields(side, 1.0, interpolation, mode == 'squash', facts['mean'], facts['std'])
 
 
 def _of_transformers(facts: Facts) -> Facts:
+  """Returns fields of `Weights` from `preprocessor_config.json`."""
   for step in ('do_resize', 'do_rescale', 'do_normalize'):
     if not facts.get(step, True):
       raise InputError(f'its {step} is {facts[step]}: here images go through all three')
@@ -197,24 +202,21 @@ def _of_transformers(facts: Facts) -> Facts:
     squash, resize = shorter >= 384, shorter if shorter >= 384 else int(shorter / facts['crop_pct'])
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
-  return {
-    'input_size': side,
-    'crop_fraction': side / resize,
-    'interpolation': _RESAMPLING.get(facts.get('resample', 2), f'resample {facts.get("resample")}'),
-    'squash': squash,
-    'mean': tuple(facts['image_mean']),
-    'std': tuple(facts['image_std']),
-    'licence': 'see the hub',
-  }
+  number = facts.get('resample', 2)
+  interpolation = _RESAMPLING.get(number, f'resample {number}')
+  mean, std = facts['image_mean'], facts['image_std']
+  return _fields(side, side / resize, interpolation, squash, mean, std)
 
 
 def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
+  """Returns height and width."""
   if isinstance(size, dict):
     return size['height'], size['width']
   return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
 def _square(height: int, width: int) -> int:
+  """Returns the side of square images; raises InputError for others."""
   if height != width:
     raise InputError(f'its images are {height}x{width}, not square')
   return height

@@ -378,6 +378,7 @@ def probed(
 
 
 def _single_layer(network: Classifier, layer: str) -> str:
+  """Returns the only layer that `layer` stands for."""
   names = network.select_layers((layer,))
   if len(names) > 1:
     raise InputError(f'a probe takes one layer of {network.name}: {", ".join(names)}.')
@@ -391,11 +392,13 @@ def pooled(x: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def _no_gradient(x: jax.Array) -> jax.Array:
+  """Returns `x`; its derivative raises InputError."""
   return x
 
 
 @_no_gradient.defjvp
 def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
+  """Raises InputError in place of the derivative of counts."""
   raise InputError(
     f"{KEYS.classifier.probe.knn.votes} is 'uniform', and counts have no gradient: set it to "
     "'softmax'."
@@ -403,16 +406,20 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
+  """Returns the rows of `x` at length 1."""
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _unit_on_device(x: jax.Array) -> jax.Array:
+  """Returns the rows of `x` at length 1."""
   return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
+  """Returns labels [N] as rows [N, classes] with a 1 at the label."""
   return (labels[:, None] == np.arange(classes)).astype(np.float32)
 
 
 def _float32(**arrays: np.ndarray) -> Arrays:
+  """Returns the arrays in float32 by name."""
   return {name: np.asarray(array, np.float32) for name, array in arrays.items()}

@@ -112,6 +112,7 @@ _TORCHVISION = {
 
 
 def _architecture(depth: int, norm: Norm) -> Architecture:
+  """Returns a depth with batch norm or group norm."""
   has_groups = norm == 'group'
   name = f'resnet{depth}' + ('_gn' if has_groups else '')
   weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))

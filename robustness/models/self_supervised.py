@@ -15,9 +15,7 @@ section 4; Darcet et al., Vision Transformers Need Registers, 2023; Siméoni et 
 section 3; Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023, section 2.
 """
 
-import dataclasses
-
-from robustness.models.architecture import CLIP_MEAN, CLIP_STD, HF, Architecture, Weights, timm
+from robustness.models.architecture import CLIP, HF, Architecture, Weights, timm
 from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Names, Scheme, Stored
 from robustness.models.vit import LAYER_SCALES, SIZES, TIMM, VisionTransformer, stages
 
@@ -42,6 +40,7 @@ _TRANSFORMERS: Names = {
 
 
 def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
+  """Returns the names in transformers, in the authors' repository and in timm."""
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
   # With registers timm has added the class token's position to the token.
   placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
@@ -163,7 +162,7 @@ def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
   name, is_base = f'eva02_{size[0]}14', size == 'base'
   recipe = 'mim_in22k_ft_in22k_in1k' if is_base else 'mim_in22k_ft_in1k'
   published = f'eva02_{size}_patch14_{side}.{recipe}'
-  weights = timm(name, published, side=side, crop=1.0, licence='MIT', squash=is_base)
+  weights = timm(name, published, side=side, crop=1.0, licence='MIT', squash=is_base, **CLIP)
   network = VisionTransformer(
     patch=14,
     **SIZES[size],
@@ -177,13 +176,12 @@ def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
   return Architecture(
     name,
     network,
-    mean=CLIP_MEAN,
-    std=CLIP_STD,
+    **CLIP,
     stages=stages(network.depth),
     source='Fang et al., EVA-02: A Visual Representation for Neon Genesis, 2023',
     licence='weights of baaivision/EVA, also at timm: MIT',
     schemes=_eva_schemes(is_base),
-    weights=(dataclasses.replace(weights, mean=CLIP_MEAN, std=CLIP_STD),),
+    weights=(weights,),
     parameters=parameters,
     timm=rf'eva02_{size}_patch14_\d+',
   )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from robustness.core.errors import InputError
 from robustness.models import layers
-from robustness.models.architecture import CIFAR10_MEAN, CIFAR10_STD, STEM_AND_STAGES, Architecture
+from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architecture
 from robustness.models.naming import Scheme
 
 CNN_WIDTHS = (16, 32, 64)
@@ -179,8 +179,7 @@ def wide_resnet(depth: int, width: int) -> Architecture:
     f'wide_resnet_{depth}_{width}',
     WideResNet(10, depth, width),
     input_shape=(32, 32, 3),
-    mean=CIFAR10_MEAN,
-    std=CIFAR10_STD,
+    **CIFAR10,
     stages=STEM_AND_STAGES,
     source='Zagoruyko and Komodakis, Wide Residual Networks, 2016 (no dropout)',
     licence="state dicts with the names conv1, block1.layer.0, ..., fc: their authors' terms",

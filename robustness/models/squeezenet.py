@@ -124,6 +124,7 @@ def _scheme(version: str) -> Scheme:
 
 
 def _architecture(version: str, digest: str, parameters: int) -> Architecture:
+  """Returns a version with torchvision's weights."""
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(
     name,

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from robustness.core.array_files import read_npz
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, importing
 
 if TYPE_CHECKING:
   import torch
@@ -91,12 +91,8 @@ def read_safetensors(
   Raises:
     InputError: it is truncated, is no safetensors file, or holds a dtype that NumPy lacks.
   """
-  try:
+  with importing(f'{file} needs safetensors, which is not installed: pip install safetensors'):
     import safetensors
-  except ModuleNotFoundError as error:
-    raise InputError(
-      f'{file} needs safetensors, which is not installed: pip install safetensors.'
-    ) from error
   try:
     with safetensors.safe_open(str(file), framework='numpy') as opened:
       names = opened.keys() if tensors else ()
@@ -111,13 +107,9 @@ def read_safetensors(
 
 def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
   """Returns the tensors of a PyTorch file, and the names that wrap them in a checkpoint."""
-  try:
+  message = f'{file} is a PyTorch file and torch is not installed'
+  with importing(f"{message}: pip install '.[torch]', or convert it to .safetensors"):
     import torch
-  except ImportError as error:
-    raise InputError(
-      f"{file} is a PyTorch file and torch is not installed: pip install '.[torch]', or convert"
-      ' it to .safetensors'
-    ) from error
   try:
     content: object = torch.load(file, map_location='cpu', weights_only=True)
   except Exception as error:  # Damaged pickles raise nearly every kind.

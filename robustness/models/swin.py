@@ -163,6 +163,7 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
+  """Returns the names of the project in a column of the tables above."""
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if column == 3 else 'layers'
   for stage in range(4):
@@ -195,6 +196,7 @@ _SCHEMES = tuple(
 def _architecture(
   size: str, network: Swin, parameters: int, digest: str, resize: int
 ) -> Architecture:
+  """Returns a size with the weights of timm and torchvision."""
   name, theirs = f'swin_{size}', f'swin_{size}_patch4_window7_224'
   recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
   published = [timm(name, f'{theirs}.{r}', crop=0.9, licence='MIT') for r in recipes]

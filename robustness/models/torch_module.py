@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.array_files import digest_of
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, importing, nearest
 from robustness.core.typing import Facts, PyTree
 from robustness.models.callables import check_logits
 from robustness.models.layers import FEATURES
@@ -65,6 +65,7 @@ class TorchModule:
   def _differentiable(
     self, layers: tuple[str, ...]
   ) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
+    """Returns the function from images to logits and outputs of layers."""
     shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
 
     @jax.custom_vjp
@@ -114,6 +115,7 @@ class TorchModule:
     return _joined(images, pieces)
 
   def _pieces(self, images: np.ndarray) -> list[np.ndarray]:
+    """Returns images [..., H, W, C] as arrays of at most `batch_size` images."""
     flat = np.asarray(images)
     flat = flat.reshape(-1, *flat.shape[-3:])
     return [flat[i : i + self.batch_size] for i in range(0, len(flat), self.batch_size)]
@@ -127,6 +129,7 @@ class TorchModule:
     outputs: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: object) -> None:
+      """Stores the first output of a layer, channels last."""
       if isinstance(value, torch.Tensor) and name not in outputs:
         copy = value.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
         outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy
@@ -164,10 +167,8 @@ def wrap(
       its logits are not finite, not [B, classes], without a gradient or different in a second call;
       or it changes its images.
   """
-  try:
+  with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
-  except ImportError as error:
-    raise InputError(f"{name} needs PyTorch: pip install '.[torch]'") from error
   scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
   if scripted or not isinstance(module, torch.nn.Module):
     raise InputError(
@@ -235,6 +236,7 @@ def _errors_on(images: np.ndarray) -> Iterator[None]:
 
 
 def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
+  """Returns parameters and buffers by name."""
   return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 

@@ -177,6 +177,7 @@ class Block(Layer):
     return x + self._scaled(self.perceptron(**self.common, name='mlp')(y), 'scale2')
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
+    """Returns `y` times the layer scale `name`, if the block has layer scale."""
     if not self.layer_scale:
       return y
     scale = self.param(name, nn.initializers.constant(LAYER_SCALE), y.shape[-1:])
@@ -223,6 +224,7 @@ class PatchEmbedding(Layer):
   def _learned(
     self, name: str, start: nn.initializers.Initializer, count: int, x: jax.Array
   ) -> jax.Array:
+    """Returns a learned array of `count` tokens in the type of `x`."""
     return self.param(name, start, (1, count, self.width)).astype(x.dtype)
 
 

@@ -89,6 +89,7 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   index = np.arange(parts)[:, None]
 
   def averages(side: int) -> jax.Array:
+    """Returns the matrix [parts, side] of means over parts of a side."""
     pixels = np.arange(side)[None, :]
     inside = (pixels >= index * side // parts) & (pixels < -(-(index + 1) * side // parts))
     return jnp.asarray(inside / inside.sum(axis=1, keepdims=True), x.dtype)
@@ -120,6 +121,7 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
 
 
 def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
+  """Returns a depth with the weights of torchvision, also at timm."""
   name = f'vgg{depth}' + ('_bn' if with_norm else '')
   licence, published = 'BSD-3-Clause', f'{name}.tv_in1k'
   weights = timm(name, published, crop=0.875, interpolation='bilinear', licence=licence)

@@ -200,13 +200,12 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
   return Architecture(
     name,
     VisionTransformer(patch=patch, **SIZES[size]),
-    mean=HALF,
-    std=HALF,
+    **HALF,
     stages=stages(SIZES[size]['depth']),
     source='Dosovitskiy et al., An Image is Worth 16x16 Words, 2021',
     licence='weights of google-research/vision_transformer and of timm: Apache-2.0',
     schemes=schemes(SIZES[size]['num_heads']),
-    weights=(timm(name, published, side=side, crop=crop, mean=HALF, std=HALF),),
+    weights=(timm(name, published, side=side, crop=crop, **HALF),),
     parameters=parameters,
     timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # one network
   )

@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 
 class _SavedHere(Scheme):
+  """The names in files that `save_variables` wrote."""
+
   def locate(self, path: Path) -> Stored:
     return Stored(('/'.join(path),))
 

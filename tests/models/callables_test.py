@@ -19,7 +19,7 @@ def score(images):
   return images.mean((1, 2, 3))[:, None] * np.arange(len(CLASSES), dtype=np.float32)
 
 
-def test_calls_have_the_asked_size_and_may_change_their_images():
+def test_calls_have_the_batch_size_and_may_change_their_images():
   sizes, before = [], IMAGES.copy()
 
   def greedy(images):
@@ -47,14 +47,14 @@ def test_probabilities_become_their_logarithms():
 
 
 @pytest.mark.parametrize('row', [[0.5, 0.6, 0.1], [1.5, -0.5, 0], [3, 2, 1]])
-def test_rows_that_are_no_probabilities_are_refused(row):
+def test_rows_that_are_not_probabilities_are_refused(row):
   rows = np.asarray([[0.2, 0.3, 0.5], row], np.float32)
   message = "sum .*outputs='logits'"
   refused(message, CheckedFunction(lambda x: rows, 3, 'probabilities'), IMAGES[:2])
 
 
 @pytest.mark.parametrize('row', [[0.2, 0.3, 0.5], [np.nan, 1, 2]])
-def test_one_row_like_probabilities_and_nan_are_no_reason_to_refuse_logits(row):
+def test_a_row_like_probabilities_and_nan_are_accepted_in_logits(row):
   rows = np.asarray([row, [4, -1, 2]], np.float32)
   np.testing.assert_array_equal(CheckedFunction(lambda x: rows, 3)(IMAGES[:2]), rows)
 
@@ -67,7 +67,7 @@ def test_one_row_like_probabilities_and_nan_are_no_reason_to_refuse_logits(row):
   ({'class_names': ('a', 'b', 'a')}, "callable call the classes 0 and 2 all 'a'"),
   ({'function': 'network.onnx'}, "'network.onnx' is no function"),
 )
-def test_what_cannot_be_a_classifier_is_refused_at_once(change, message):
+def test_bad_arguments_are_refused_at_once(change, message):
   arguments = {'function': score, 'input_shape': SHAPE, 'class_names': CLASSES, **change}
   refused(message, Classifier.from_callable, **arguments)
 
@@ -85,18 +85,18 @@ CALLABLE = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256':
   ((IMAGES * 255).astype(np.uint8), 'takes float32 images .*got uint8'),
   (IMAGES.transpose(0, 3, 1, 2), r'got float32 of shape \(5, 3, 6, 5\)'),
 )
-def test_image_batches_that_no_classifier_takes(classifier, images, message):
+def test_bad_image_batches_are_refused(classifier, images, message):
   refused(message, classifier.predict, images)
 
 
-def test_no_images_have_no_logits_and_means_are_one_or_one_a_channel():
+def test_no_images_have_no_logits_and_means_have_one_value_or_one_per_channel():
   assert CALLABLE.predict(IMAGES[:0]).shape == (0, len(CLASSES))
   for name in ('mean', 'std'):
     message = f'{name} is .*; it must be one number, or one for each of {SHAPE[2]} channels'
     refused(message, Inputs(**{name: (0.5,) * (SHAPE[2] + 1)}), IMAGES)
 
 
-def test_predict_gives_the_logits_of_either_kind():
+def test_predict_returns_the_logits_of_networks_and_callables():
   expected = NATIVE.forward(NATIVE.variables, IMAGES, ())[0]
   np.testing.assert_allclose(NATIVE.predict(IMAGES), expected, rtol=1e-6)
   np.testing.assert_array_equal(CALLABLE.predict(IMAGES), score(IMAGES))

@@ -31,14 +31,14 @@ make = functools.lru_cache(maxsize=1)(catalog_parity.Pair.make)
 every_but = functools.partial(marked, mark=pytest.mark.every_network)
 
 
-def test_every_architecture_but_the_one_made_here_has_a_peer_or_a_test_of_its_own():
+def test_every_architecture_has_a_peer_or_a_separate_test():
   files = {path.name.removesuffix('_test.py') for path in pathlib.Path(__file__).parent.glob('*')}
   without = set(catalog.ARCHITECTURES) - set(PEERS)
   assert {name for name in without if not name.startswith(tuple(files))} == {'small_cnn'}
 
 
 @pytest.mark.parametrize('name', every_but(PEERS, QUICK))
-def test_logits_and_layers_are_the_peers_in_evaluation(name):
+def test_logits_and_layers_match_the_peer_in_evaluation(name):
   compared = catalog_parity.evaluation(make(name))
   assert len(compared) > 1
   assert_small(compared)
@@ -46,13 +46,13 @@ def test_logits_and_layers_are_the_peers_in_evaluation(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))
-def test_a_training_pass_in_float64_is_the_peers_to_rounding(name):
+def test_a_training_pass_in_float64_matches_the_peer_to_rounding(name):
   compared = catalog_parity.training(make(name), double=True)
   assert len(compared) > 20
   assert_small(compared, 1e-9)
 
 
 @pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))
-def test_a_training_pass_in_float32_is_the_peers(name):
+def test_a_training_pass_in_float32_matches_the_peer(name):
   pair = make(name, 2 * catalog_parity.IMAGES, damped=True)
   assert_small(catalog_parity.training(pair, double=False))

@@ -99,7 +99,7 @@ def test_the_published_lists_are_those_of_open_clip():
   assert (names[0], words[0], words[281]) == ('tench', 'tench', 'tabby cat')
 
 
-def test_lists_are_known_by_name_and_own_ones_by_file(tmp_path):
+def test_lists_have_a_name_or_a_file(tmp_path):
   of_cifar10 = zero_shot.template_list('cifar10_18')
   assert len(set(of_cifar10)) == 18 and all(text.count('{}') == 1 for text in of_cifar10)
   assert set(of_cifar10[9:]) == {
@@ -136,7 +136,7 @@ def test_the_tokenizer_and_prompts_make_token_ids():
   (NAMES, ('a photo',), r"template 'a photo' must hold '\{\}' once"),
   (NAMES, ('{} {}',), 'once'),
 )
-def test_prompts_that_say_nothing_are_refused(names, templates, message):
+def test_bad_prompts_are_refused(names, templates, message):
   refused(message, zero_shot.prompts, names, templates)
 
 
@@ -216,7 +216,7 @@ def test_the_command_writes_weights_that_load_without_torch(tmp_path, monkeypatc
   assert facts['from_sha256'] == hashlib.sha256(content).hexdigest()
 
 
-def test_the_command_says_what_it_cannot_read(capsys):
+def test_the_command_names_files_that_it_cannot_read(capsys):
   arguments = ('--architecture=clip_rn50', '--weights=none', '--classes=none.txt')
   assert zero_shot.main((*arguments, '--out=none')) == 2
   assert '--out=none must end in .safetensors' in capsys.readouterr().err
@@ -225,7 +225,7 @@ def test_the_command_says_what_it_cannot_read(capsys):
 
 
 @pytest.mark.usefixtures('few')
-def test_what_is_missing_says_how_to_make_it(monkeypatch):
+def test_a_missing_head_or_tokenizer_is_explained(monkeypatch):
   message = r'2 missing: zero_shot_head.*robustness.models.zero_shot'
   refused(message, imported, RN50, zeros(), 3)
   assert 'head' not in imported(RN50, zeros())['params']
@@ -243,7 +243,7 @@ def thin_siglip(name):
 
 
 @pytest.mark.parametrize('name', SIGLIPS)
-def test_zero_shot_logits_are_scale_times_cosine_plus_bias_of_both_towers(name):
+def test_zero_shot_logits_of_siglip_match_both_towers(name):
   torch = peer('torch')
   from tests.models import parity, peer_networks
 
@@ -305,7 +305,7 @@ def tokenizer(tmp_path):
 
 
 @cases('name, padding', ('siglip_b16', 1), ('siglip2_b16', 0))
-def test_token_ids_are_of_plain_lower_case_ended_and_padded(name, padding, tmp_path):
+def test_token_ids_are_of_lower_case_words_with_an_end_and_padding(name, padding, tmp_path):
   file, architecture = tokenizer(tmp_path), catalog.get(name)
   ids = zero_shot.tokenize_by(file, architecture, ['A fire_truck!', 'a ' * 70])
   assert ids.shape == (2, 64) and ids.dtype == np.int32
@@ -319,5 +319,5 @@ def test_token_ids_are_of_plain_lower_case_ended_and_padded(name, padding, tmp_p
   ('siglip_b16', 'nowhere.json', 'got nowhere.json'),
   ('clip_vit_b32', 'tokenizer.json', 'has its own tokenizer: leave'),
 )
-def test_a_missing_tokenizer_and_one_too_many_are_refused(name, file, message):
+def test_a_missing_or_unneeded_tokenizer_is_refused(name, file, message):
   refused(message, zero_shot.tokenize_by, file, catalog.get(name), ['a cat'])

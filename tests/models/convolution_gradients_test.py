@@ -48,7 +48,7 @@ def gradients(convolve, x, kernel, stride=1, padding='SAME'):
 
 @pytest.mark.parametrize('case', CASES)
 @pytest.mark.parametrize('images', [6, 11])
-def test_value_and_gradients_are_those_of_xla(case, images):
+def test_value_and_gradients_match_xla(case, images):
   side, stride, padding, size = CASES[case]
   x, kernel = drawn(images, size, size, 8), drawn(side, side, 8, 12, seed=1)
   mine = gradients(ours, x, kernel, stride, padding)
@@ -59,7 +59,7 @@ def test_value_and_gradients_are_those_of_xla(case, images):
 
 @pytest.mark.slow
 @cases('height, width, images', (8, 9, 37), (7, 12, 6), (15, 7, 16))
-def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, images):
+def test_winograds_gradients_match_xla(height, width, images):
   x, kernel = drawn(images, height, width, 128), drawn(3, 3, 128, 160, seed=1)
   mine = gradients(ours, x, kernel)
   for actual, theirs in zip(mine, gradients(xla, x, kernel), strict=True):
@@ -70,7 +70,7 @@ def test_of_many_channels_they_are_winograds_and_those_of_xla(height, width, ima
 @pytest.mark.parametrize(
   'change', [{}, {'side': 1}, {'stride': 2}, {'padding': 'VALID'}, {'filters': 64}, {'size': 6}]
 )
-def test_winograds_way_is_taken_of_many_channels_and_places(change):
+def test_winograd_is_used_for_many_channels_and_places(change):
   settings = {'side': 3, 'stride': 1, 'padding': 'SAME', 'filters': 128, 'size': 8, **change}
   x = drawn(2, settings['size'], settings['size'], 128)
   kernel = drawn(settings['side'], settings['side'], 128, settings['filters'])
@@ -84,7 +84,7 @@ def _program(x, kernel, stride=1, padding='SAME'):
 
 
 @pytest.mark.parametrize(('channels', 'filters', 'side'), [(3, 16, 16), (16, 128, 4)])
-def test_where_patches_cost_more_they_are_not_made(channels, filters, side):
+def test_patches_are_not_used_if_they_are_slower(channels, filters, side):
   x, kernel = drawn(2, side, side, channels), drawn(3, 3, channels, filters)
   assert 'while' not in _program(x, kernel)
 
@@ -125,7 +125,7 @@ def test_no_device_needs_the_images_of_another(channels):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('channels', [8, 128])
-def test_in_a_loop_in_a_map_and_twice(channels):
+def test_gradients_match_xla_in_a_loop_in_a_map_and_twice(channels):
   x = drawn(2, 4, 6, 6, channels)
   kernel = drawn(3, 3, channels, channels, seed=1) / channels
 
@@ -154,7 +154,7 @@ def test_in_a_loop_in_a_map_and_twice(channels):
 
 
 @pytest.mark.parametrize('channels', [3, 8])
-def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(channels):
+def test_in_a_loop_the_flipped_kernel_has_the_layout_of_the_fast_convolution(channels):
   """XLA's only convolution for kernels in another order than HWIO is one of nested loops."""
   x, kernel = drawn(2, 8, 8, channels), drawn(3, 3, channels, 8, seed=1) / 10
 
@@ -179,5 +179,5 @@ def test_in_a_loop_the_flipped_kernel_is_in_the_order_of_the_quick_convolution(c
   (5, 100, (5, 1)),
   (6, 0, (6, 1)),
 )
-def test_few_images_of_zeros_are_added_where_no_number_divides(images, limit, expected):
+def test_chunks_divide_the_images_or_add_few_zeros(images, limit, expected):
   assert convolution_gradients._chunks(jnp.zeros((images, 1)), limit) == expected

@@ -236,7 +236,7 @@ def thin(case):
 
 @pytest.mark.filterwarnings('ignore::UserWarning:timm.layers.interpolate')
 @pytest.mark.parametrize('case', tuple(_cases()), ids=_label)
-def test_logits_are_the_peers_at_the_size_of_the_weights_and_at_another(case, tmp_path):
+def test_logits_match_the_peer_at_the_size_of_the_weights_and_at_another(case, tmp_path):
   torch = peer('torch')
   from tests.models import parity
 
@@ -312,7 +312,7 @@ def test_windows_that_cannot_be_resampled_are_refused(shape, method, message):
 
 
 @cases('window, new', (7, 5), (7, 6), (5, 7))
-def test_windows_are_resampled_as_swins_authors_do(window, new):
+def test_windows_are_resampled_as_by_swins_authors(window, new):
   torch = peer('torch')
   table = np.random.default_rng(0).normal(size=((2 * window - 1) ** 2, 3)).astype(np.float32)
   old, side = 2 * window - 1, 2 * new - 1
@@ -322,7 +322,7 @@ def test_windows_are_resampled_as_swins_authors_do(window, new):
   np.testing.assert_allclose(ours, theirs.numpy().reshape(3, -1).T, atol=1e-5)
 
 
-def test_dinov3_has_the_features_of_transformers_and_refuses_biases_that_it_has_no_place_for():
+def test_dinov3_matches_transformers_and_refuses_biases():
   torch, library = peer('torch'), peer('transformers')
   from tests.models import parity
 

@@ -30,7 +30,7 @@ CONFIG = {'architecture': 'resnet34', 'num_classes': 1000, 'pretrained_cfg': FAC
   ('folder/own.pth', 'efficientnet_lite0', None),
   ('folder/model.safetensors', 'resnet50', None),
 )
-def test_a_name_a_file_known_by_its_name_or_the_default(weights, architecture, name):
+def test_weights_are_found_by_name_by_file_name_or_by_default(weights, architecture, name):
   entry = hub.resolve(weights, catalog.get(architecture))
   assert (entry and entry.name) == name
 
@@ -63,7 +63,7 @@ def test_a_missing_package_is_named(monkeypatch, package, name, message):
   refused(message, hub.fetch, WEIGHTS[name])
 
 
-def test_a_package_gives_its_file_and_version(monkeypatch, tmp_path):
+def test_a_package_has_a_file_and_a_version(monkeypatch, tmp_path):
   entry = WEIGHTS[LITE0]
   file = tmp_path / entry.file
   file.parent.mkdir()
@@ -93,7 +93,7 @@ def hugging_face(monkeypatch, tmp_path):
   return folder
 
 
-def test_without_a_network_the_message_says_what_to_put_where_and_with_one_timm_is_described(
+def test_without_a_network_the_message_explains_the_download_and_with_one_timm_is_described(
   hugging_face,
 ):
   files = 'config.json model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE'
@@ -107,7 +107,7 @@ def test_without_a_network_the_message_says_what_to_put_where_and_with_one_timm_
 
 
 @pytest.mark.filterwarnings('default')
-def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(monkeypatch, tmp_path):
+def test_the_real_client_finds_cached_files_and_their_commit(monkeypatch, tmp_path):
   constants = pytest.importorskip('huggingface_hub.constants', reason="needs '.[hub]'")
   monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
   monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path))
@@ -127,7 +127,7 @@ def test_the_real_client_finds_what_lies_in_its_cache_and_tells_the_commit(monke
   ({'num_classes': 21843}, 'resnet34', '21843 classes'),
   ({}, 'convmixer_768_32', "'convmixer_768_32' is not among"),
 )
-def test_what_cannot_be_prepared_rightly_is_refused(change, architecture, reason):
+def test_unsupported_preparations_are_refused(change, architecture, reason):
   config = {**CONFIG, 'architecture': architecture, 'pretrained_cfg': {**FACTS, **change}}
   refused(f'timm:x cannot be used.*{reason}', preprocessing.of_timm, 'x', config)
 

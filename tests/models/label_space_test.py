@@ -106,7 +106,7 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
 @cases(
   'name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231), ('laion_c', 16, 285)
 )
-def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
+def test_projected_scores_match_the_device_for_logits_and_probabilities(
   name, classes, members, merge
 ):
   space = label_space.get(name)
@@ -127,7 +127,7 @@ def test_scores_are_projected_as_on_the_device_logits_and_probabilities_alike(
   assert (shares[:, ~np.array(possible)] == -np.inf).all()
 
 
-def test_by_hand():
+def test_projected_scores_match_values_by_hand():
   shares, absent = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
   for merge, first in (('max', 0.3), ('sum', 0.4), ('mean', 0.2)):
     expected = [[first, absent, 0.4]]
@@ -191,7 +191,7 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
   assert logits.shape == (2, 30) and (logits.argmax(1) == 0).all()
 
 
-def test_a_classifier_chooses_among_the_classes_of_the_data():
+def test_a_restricted_classifier_has_the_classes_of_the_data():
   restricted = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
   got = restricted.predict(np.full((2, *restricted.input_shape), 0.5, np.float32))
   np.testing.assert_allclose(got, [[0, 0.5, 0]] * 2)
@@ -199,7 +199,7 @@ def test_a_classifier_chooses_among_the_classes_of_the_data():
   assert restricted.provenance['label_space'] == 'data'
 
 
-def test_a_classifier_with_the_classes_of_a_space_stays_as_it_is():
+def test_a_classifier_with_the_classes_of_a_space_is_unchanged():
   classifier = network()
   assert project(classifier, 'imagenet') is classifier
 
@@ -217,11 +217,11 @@ def test_a_classifier_with_the_classes_of_a_space_stays_as_it_is():
     "'imagenet' is made of the classes of no other",
   ),
 )
-def test_other_classes_than_the_spaces_are_refused(make, message):
+def test_classes_outside_the_space_are_refused(make, message):
   refused(message, make)
 
 
-def test_the_order_of_classes_that_are_numbers_is_logged_for_weights_without_names(caplog):
+def test_the_order_of_numbered_classes_is_logged_for_weights_without_names(caplog):
   caplog.set_level('INFO')
   label_space.log_numbers('own.npz', ('cat', '1'))
   label_space.log_numbers('own.npz', ())

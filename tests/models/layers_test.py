@@ -36,7 +36,7 @@ def shifted(x, kernel, stride, dtype=jnp.float32):
   ((2, 1), 3, 3, 6),
   ((7, 5), 3, 2, 128),
 )
-def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, stride, channels):
+def test_values_and_gradients_match_the_grouped_convolution(size, side, stride, channels):
   x, kernel = drawn(2, *size, channels), drawn(side, side, 1, channels, seed=1)
 
   def values_and_gradients(function):
@@ -53,7 +53,7 @@ def test_values_and_gradients_are_those_of_the_grouped_convolution(size, side, s
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_images_further_apart_on_a_cpu_are_the_same_under_vmap():
+def test_separated_pixels_on_a_cpu_change_nothing_under_vmap():
   x, kernel = drawn(3, 2, 6, 6, 128), drawn(5, 5, 1, 128, seed=1)
   ours = jax.jit(jax.vmap(lambda image: shifted(image, kernel, 1)))(x)
   expected = grouped(x.reshape(6, 6, 6, 128), kernel, 1)
@@ -68,13 +68,13 @@ def test_a_bfloat16_result_is_the_float32_sum_rounded_once():
   np.testing.assert_array_equal(ours_both, exact.astype(jnp.bfloat16))
 
 
-def test_the_kernel_is_drawn_with_the_variance_of_its_own_inputs():
+def test_the_variance_of_the_kernel_depends_on_its_inputs():
   variables = DepthwiseConv(5).init(jax.random.key(0), jnp.zeros((1, 9, 9, 400)))
   assert float(jnp.var(variables['params']['kernel'])) == pytest.approx(2 / 25, rel=0.05)
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
-def test_group_norm_and_its_gradients_are_linens(dtype):
+def test_group_norm_and_its_gradients_match_linen(dtype):
   x = jnp.asarray(3 + drawn(2, 9, 7, 12), dtype)
   params = {'scale': drawn(12, seed=1), 'bias': drawn(12, seed=2)}
   linens = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)

@@ -74,7 +74,7 @@ def linen(module):
   return from_linen(LinenNetwork(), {'params': params, 'batch_stats': statistics}, **COMMON)
 
 
-def test_weights_are_those_at_the_time_of_wrapping_and_the_module_stays_as_it_is():
+def test_weights_are_copied_and_the_module_is_unchanged():
   network = NnxNetwork(nnx.Rngs(0))
   average = np.asarray(network.blocks[0].norm.mean[...])
   classifier = Classifier.from_nnx(network, **COMMON)
@@ -88,7 +88,7 @@ def test_weights_are_those_at_the_time_of_wrapping_and_the_module_stays_as_it_is
   np.testing.assert_allclose(again, before + 1, rtol=1e-5)
 
 
-def test_logits_and_layers_are_those_of_the_network_in_linen(ours, linen):
+def test_logits_and_layers_match_the_network_in_linen(ours, linen):
   assert {'blocks/0', 'blocks/0/conv', 'blocks/1/norm', 'head'} < set(ours.layers)
   assert ours.select_layers(('stages',)) == ('blocks/0', 'logits')
   names = ('blocks/1/norm', 'logits')
@@ -135,5 +135,5 @@ class Doubled(nnx.Module):
   (nnx.Linear(4, 2, rngs=nnx.Rngs(0)), 'cannot be called with images'),
   (Chosen(), 'gives int32; logits are floats'),
 )
-def test_what_is_no_classifier_is_refused_at_once(network, message):
+def test_bad_modules_are_refused_at_once(network, message):
   refused(message, Classifier.from_nnx, network, **COMMON)

@@ -75,9 +75,7 @@ def folder_with(tmp_path, records, weights=('model.safetensors',)):
   ),
 )
 @pytest.mark.parametrize('is_folder', [False, True])
-def test_a_file_or_folder_is_prepared_as_the_record_beside_it_says(
-  tmp_path, name, record, expected, is_folder
-):
+def test_a_file_or_folder_is_prepared_by_its_record(tmp_path, name, record, expected, is_folder):
   folder = folder_with(tmp_path, {name: record})
   path = str(folder if is_folder else folder / 'model.safetensors')
   entry = hub.resolve(path, catalog.get('deit3_s16'))
@@ -91,7 +89,7 @@ def test_a_file_or_folder_is_prepared_as_the_record_beside_it_says(
   assert preparation.name == f'model.safetensors ({name})' and preparation.squash == expected[3]
 
 
-def test_without_a_record_nothing_is_known_and_that_of_a_run_is_none(tmp_path):
+def test_without_a_record_there_are_no_facts_and_a_runs_config_is_no_record(tmp_path):
   folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
   assert hub.resolve(str(folder / 'model.safetensors'), catalog.get('resnet20')) is None
   assert hub.resolve(str(folder), catalog.get('resnet20')) is None
@@ -169,7 +167,7 @@ def timm(**change):
     "for 'quick_gelu' and clip_vit_b32 has 'gelu'",
   ),
 )
-def test_records_that_cannot_be_followed_are_refused(tmp_path, architecture, records, message):
+def test_unsupported_records_are_refused(tmp_path, architecture, records, message):
   folder = folder_with(tmp_path, records)
   refused(message, hub.resolve, str(folder / 'model.safetensors'), catalog.get(architecture))
 

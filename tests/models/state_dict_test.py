@@ -62,7 +62,7 @@ def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, w
   assert_arrays(read_arrays(path))
 
 
-def test_averaged_weights_are_read_and_told_where_a_file_of_timm_has_both(torch, tmp_path, caplog):
+def test_averaged_weights_are_read_and_logged_if_a_file_has_both(torch, tmp_path, caplog):
   content = {'state_dict': {'a': torch.zeros(2)}, 'state_dict_ema': {'a': torch.ones(2)}}
   torch.save(content, tmp_path / 'both.pth.tar')
   arrays, notes = read_with_notes(tmp_path / 'both.pth.tar')
@@ -132,7 +132,7 @@ def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
   ('there.onnx', r"'\.onnx'; valid: \.th, \.pt, \.pth, \.tar, \.ckpt, \.bin, \.safetensors"),
   ('there.safetensors', 'not hold variables that were saved here'),
 )
-def test_what_is_no_file_of_weights_is_named(tmp_path, name, message):
+def test_paths_without_weights_are_named(tmp_path, name, message):
   saved(tmp_path / 'there.safetensors', {'a': np.ones(3, np.float32)})
   (tmp_path / 'there.onnx').write_bytes(b'x')
   refused(message, weights.load_variables, tmp_path / name)
@@ -174,13 +174,13 @@ def test_files_of_another_kind_are_named(torch, tmp_path, name):
   ),
   (lambda torch: torch.nn.Linear(2, 2), r'w\.pt holds Python objects'),
 )
-def test_what_is_no_mapping_of_tensors_is_refused(torch, tmp_path, content, message):
+def test_contents_other_than_tensors_are_refused(torch, tmp_path, content, message):
   with warnings.catch_warnings(), pytest.raises(InputError, match=message):
     warnings.simplefilter('ignore')  # torch is about to drop quantised tensors
     read_arrays(saved(tmp_path / 'w.pt', content(torch)))
 
 
-def test_floats_of_eight_bits_are_said_to_be_such(torch, tmp_path):
+def test_eight_bit_floats_are_refused(torch, tmp_path):
   safetensors = pytest.importorskip('safetensors.torch', reason='writes eight-bit floats')
   small = {'a': torch.ones(3).to(torch.float8_e4m3fn)}
   safetensors.save_file(small, tmp_path / 'w.safetensors')

@@ -40,7 +40,7 @@ def assert_close(actual, expected) -> None:
 
 
 @cases('batch_size', 2, 64)
-def test_logits_and_layers_are_those_of_the_module(batch_size):
+def test_logits_and_layers_match_the_module(batch_size):
   network = module()
   ours = wrapped(network, mean=MEAN, std=STD, batch_size=batch_size, head='5')
   inputs = torch.from_numpy((IMAGES - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
@@ -65,7 +65,7 @@ class OwnLogits(nn.Module):
     return 10 * self.logits(images)
 
 
-def test_logits_are_what_the_whole_gives_where_a_module_inside_is_called_so():
+def test_logits_are_the_modules_output_if_a_submodule_is_called_logits():
   ours = wrapped(OwnLogits().eval())
   assert_close(ours.predict(IMAGES), 10 * wrapped(module()).predict(IMAGES))
   outputs = ours.apply(None, IMAGES, ('logits',))[1]
@@ -73,7 +73,7 @@ def test_logits_are_what_the_whole_gives_where_a_module_inside_is_called_so():
 
 
 @cases('layers', (), ('0', 'features'))
-def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
+def test_gradients_match_autograd_under_vmap_and_in_pieces(layers):
   network, weights = module(), torch.arange(28.0).reshape(7, 4)
   ours = wrapped(network, batch_size=3, head='5')
 
@@ -93,7 +93,7 @@ def test_gradients_are_those_of_autograd_under_vmap_and_in_pieces(layers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
-def test_records_are_the_same_whatever_the_devices_and_batches(kind, tmp_path):
+def test_records_do_not_depend_on_devices_and_batches(kind, tmp_path):
   from tests.evaluation.runner_test import evaluator
 
   recorded = []
@@ -171,7 +171,7 @@ def scripted() -> nn.Module:
   (lambda: len, 'builtin_function_or_method, not a torch.nn.Module.*from_callable'),
   (scripted, 'not a plain torch.nn.Module.*from_callable'),
 )
-def test_what_gives_no_sound_numbers_is_refused_in_one_line(make, message):
+def test_unsuitable_modules_are_refused_in_one_line(make, message):
   message = refused(message, wrapped, make())
   assert '\n' not in message
 
@@ -196,7 +196,7 @@ class Failing(nn.Module):
 
 
 @cases('when, step', ('forward', 'predict'), ('forward', 'records'), ('backward', 'gradient'))
-def test_what_a_module_raises_in_a_run_is_said_in_one_line(when, step, tmp_path, caplog):
+def test_errors_of_a_module_in_a_run_are_one_line(when, step, tmp_path, caplog):
   from tests.evaluation.runner_test import evaluator
 
   network = Failing().eval()
@@ -264,7 +264,7 @@ CIFAR10 = ('plane', 'car', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship'
   ('l2', 0.1, 5, 0.025),
 )
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
-def test_attacks_are_those_of_foolbox_on_the_same_module(norm, epsilon, steps, size, resnet20):
+def test_attacks_match_foolbox_on_the_same_module(norm, epsilon, steps, size, resnet20):
   foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
   network, _ = resnet20
   peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))

@@ -77,14 +77,14 @@ def official(variables, num_heads):
   }
 
 
-def test_official_archives_arrive_where_they_belong(tmp_path):
+def test_official_archives_are_loaded(tmp_path):
   variables = normal_variables(SHORT, CLASSES)
   np.savez(tmp_path / 'vit.npz', **official(variables, num_heads=3))
   loaded = weights.load(tmp_path / 'vit.npz', SHORT)
   jax.tree.map(np.testing.assert_array_equal, loaded, variables)
 
 
-def test_a_causal_position_sees_itself_and_those_before_it_only():
+def test_causal_attention_ignores_later_positions():
   query, key, value = jax.random.normal(jax.random.key(0), (3, 1, 5, 2, 4))
   before = attend(query, key, value, hide_later(5))
   after = attend(query, key.at[:, 3].add(9.0), value.at[:, 3].add(9.0), hide_later(5))
@@ -97,7 +97,7 @@ POSITIONS = np.random.default_rng(0).normal(size=(1, 50, 6)).astype(np.float32)
 
 
 @pytest.mark.parametrize('grid', GRIDS)
-def test_bicubic_positions_are_timms(grid):
+def test_bicubic_positions_match_timm(grid):
   torch = peer('torch')
   peer('timm')
   from timm.layers import resample_abs_pos_embed
@@ -108,7 +108,7 @@ def test_bicubic_positions_are_timms(grid):
 
 @pytest.mark.parametrize('method, offset', [('bicubic_pytorch', 0), ('bicubic_dinov2', 0.1)])
 @pytest.mark.parametrize('grid', GRIDS)
-def test_other_bicubic_positions_are_pytorchs_by_size_or_by_scale(grid, method, offset):
+def test_other_bicubic_positions_match_pytorch(grid, method, offset):
   torch = peer('torch')
   patches = torch.from_numpy(POSITIONS[:, 1:]).reshape(1, 7, 7, -1).permute(0, 3, 1, 2)
   options = {'scale_factor': [(n + offset) / 7 for n in grid]} if offset else {'size': list(grid)}
@@ -118,7 +118,7 @@ def test_other_bicubic_positions_are_pytorchs_by_size_or_by_scale(grid, method, 
 
 
 @pytest.mark.parametrize('grid', GRIDS)
-def test_bilinear_positions_are_scipys_zoom(grid):
+def test_bilinear_positions_match_scipy(grid):
   patches = POSITIONS[0, 1:].reshape(7, 7, -1)
   theirs = scipy.ndimage.zoom(patches, (grid[0] / 7, grid[1] / 7, 1), order=1)
   ours = resample(POSITIONS, grid, 'bilinear')
@@ -128,7 +128,7 @@ def test_bilinear_positions_are_scipys_zoom(grid):
 
 @pytest.mark.parametrize('method', position_embedding.METHODS)
 @pytest.mark.parametrize('grid', GRIDS)
-def test_a_constant_stays_and_a_transposed_picture_comes_out_transposed(grid, method):
+def test_resampling_keeps_constants_and_commutes_with_transposition(grid, method):
   np.testing.assert_allclose(resample(np.ones((1, 50, 2), np.float32), grid, method), 1, rtol=1e-6)
   turned = POSITIONS[0, 1:].reshape(7, 7, -1).swapaxes(0, 1).reshape(1, 49, -1)
   turned = np.concatenate([POSITIONS[:, :1], turned], axis=1)
@@ -137,7 +137,7 @@ def test_a_constant_stays_and_a_transposed_picture_comes_out_transposed(grid, me
   np.testing.assert_allclose(resampled, expected, atol=1e-6)
 
 
-def test_other_methods_and_no_grid_are_refused():
+def test_unknown_methods_and_positions_without_a_grid_are_refused():
   refused("positions is 'bicubc'; did you mean 'bicubic'", resample, POSITIONS, (4, 4), 'bicubc')
   refused('49 positions are no square grid', resample, POSITIONS[:, 1:], (4, 4))
 
@@ -150,7 +150,7 @@ def test_other_methods_and_no_grid_are_refused():
   (192, (128, 288, 3), '6 × 6 resampled to 4 × 9'),  # the same number of patches, not square
   (224, (224, 224, 3), ''),
 )
-def test_imported_and_saved_weights_are_resampled_alike(
+def test_imported_and_saved_weights_are_resampled_in_the_same_way(
   method, side, shape, note, tmp_path, caplog
 ):
   arrays = normal_arrays(SHORT, CLASSES, 0, (side, side, 3))
@@ -176,13 +176,13 @@ def test_imported_and_saved_weights_are_resampled_alike(
 
 
 @pytest.mark.parametrize('before', [0, 1])
-def test_a_grid_that_is_not_square_is_resampled_from_its_own_rows_and_columns(before):
+def test_a_stored_grid_may_have_different_sides(before):
   ramp = np.concatenate([np.full(before, 9.0), np.repeat(np.arange(4.0), 9)])[None, :, None]
   made = resample(ramp, (8, 3), 'bilinear', before, (4, 9))[0, before:].reshape(8, 3)
   np.testing.assert_allclose(made, np.linspace(0, 3, 8)[:, None].repeat(3, 1), atol=1e-6)
 
 
-def test_images_of_which_no_patch_is_left_are_refused():
+def test_images_smaller_than_a_patch_are_refused():
   def made(side):
     arguments = {'input_shape': (side, side, 3), 'class_names': tuple('abcdefg')}
     shapes = SHORT.variables(CLASSES, arguments['input_shape'])

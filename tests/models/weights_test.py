@@ -23,7 +23,7 @@ RESNET = catalog.get('resnet20')
 DIGITS = catalog.get('small_cnn')
 
 
-def test_every_tensor_arrives_where_it_belongs():
+def test_every_tensor_of_a_state_dict_is_restored():
   state = normal_arrays(RESNET, 3) | {'bn1.num_batches_tracked': np.array(7)}
   variables = imported(RESNET, state)
   params = variables['params']
@@ -78,7 +78,7 @@ def few(monkeypatch):
   (DIGITS, {'bias': np.zeros(10, np.float32)}, 'no PyTorch names are known for small_cnn'),
   (RESNET, {'fc.bias': np.zeros(10, np.float32)}, r'unexpected: fc.bias \(names of [^)]*\)$'),
 )
-def test_weights_of_no_known_network_name_none(architecture, arrays, message):
+def test_weights_of_unknown_networks_name_no_architecture(architecture, arrays, message):
   refused(message, imported, architecture, arrays)
 
 
@@ -108,7 +108,7 @@ def test_the_nearest_of_its_size_is_named_if_none_fits(monkeypatch):
 
 
 @pytest.mark.parametrize('name', ['resnet20', 'vit_s32'])
-def test_another_number_of_classes_is_said_in_words(name):
+def test_another_number_of_classes_is_refused(name):
   message = 'tell 10 classes apart, and 100 were asked for'
   refused(message, imported, catalog.get(name), zeros(name), 100)
 
@@ -123,7 +123,7 @@ def test_other_float_kinds_become_float32_and_are_logged(dtype, caplog, tmp_path
   assert np.dtype(dtype).name in caplog.text
 
 
-def test_saved_variables_come_back_bit_for_bit(tmp_path):
+def test_saved_variables_are_loaded_bit_for_bit(tmp_path):
   variables, path = normal_variables(DIGITS), tmp_path / 'digits.safetensors'
   transposed = variables['params']['head']['dense']
   transposed['kernel'] = np.asfortranarray(transposed['kernel'])
@@ -141,7 +141,7 @@ def test_saved_variables_come_back_bit_for_bit(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['resnet20', 'airbench94_half'])
-def test_a_file_says_its_number_of_classes_with_or_without_a_bias_of_the_last_layer(tmp_path, name):
+def test_the_last_layer_determines_the_number_of_classes(tmp_path, name):
   path = tmp_path / 'given.safetensors'
   weights.save_variables(path, random_variables(name, num_classes=7), {})
   loaded = weights.load(path, catalog.get(name))
@@ -150,7 +150,7 @@ def test_a_file_says_its_number_of_classes_with_or_without_a_bias_of_the_last_la
   refused(message, weights.load, path, catalog.get(name), num_classes=10)
 
 
-def test_how_many_classes_is_asked_where_the_last_layer_has_another_name(tmp_path):
+def test_a_last_layer_with_another_name_needs_the_number_of_classes(tmp_path):
   class Own(Network):
     @nn.compact
     def __call__(self, x, train=False):
@@ -202,7 +202,7 @@ def test_saved_variables_of_another_network_of_equal_shapes_are_refused(tmp_path
   refused(message, weights.load, path, catalog.get('efficientnetv2_s'))
 
 
-def test_digest_tells_values_names_and_shapes_apart():
+def test_the_digest_depends_on_values_names_and_shapes():
   a, b = np.zeros((2, 3), np.float32), np.ones(2, np.float32)
   trees = ({'a': a, 'b': b}, {'a': a + 1e-6, 'b': b}, {'a': a, 'c': b}, {'a': a.T, 'b': b})
   assert len(set(map(weights.digest, trees))) == 4
