@@ -21,7 +21,14 @@ from input_pipeline.images import HostStore, IndexedStore, StreamedStore
 from input_pipeline.selection import Selection, delivered_size
 from robustness.core.errors import KEYS, InputError
 from robustness.core.host import usable_cores
-from robustness.core.rows import MOST_KEPT, ArrayRows, Batch, as_float32, chosen_blocks, pad_batch
+from robustness.core.rows import (
+  MAX_CACHED_BYTES,
+  ArrayRows,
+  Batch,
+  as_float32,
+  chosen_blocks,
+  pad_batch,
+)
 from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.typing import Facts
 
@@ -43,7 +50,7 @@ class TfRows:
     self._images, self._settings = selection.images, selection.settings
     self._facts, self.indices = selection.facts, selection.indices
     self.image_shape, self.class_names = selection.image_shape, selection.images.class_names
-    self._are_kept = False
+    self._is_cached = False
     self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
       self._refuse_more_than_8_bits()
@@ -71,20 +78,20 @@ class TfRows:
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
-    rows.indices, rows._are_kept = self.indices[positions], False
+    rows.indices, rows._is_cached = self.indices[positions], False
     return rows
 
-  def kept(self) -> TfRows:
+  def cached(self) -> TfRows:
     rows = copy.copy(self)
-    rows._are_kept = True
+    rows._is_cached = True
     return rows
 
-  def in_memory(self, most: int) -> ArrayRows | None:
+  def in_memory(self, max_bytes: int) -> ArrayRows | None:
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
     [first] = self._batches(1, [0], stored=True)
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
-    if self.num_examples * sum(value.nbytes for value in row.values()) > most:
+    if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None
     batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
     whole = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
@@ -96,8 +103,8 @@ class TfRows:
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
     chosen = chosen_blocks(self.num_examples, batch_size, blocks)
-    if self._are_kept and 2 * len(chosen) * batch_size > self.num_examples:
-      self._arrays, self._are_kept = self.in_memory(MOST_KEPT), False
+    if self._is_cached and 2 * len(chosen) * batch_size > self.num_examples:
+      self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
     if self._arrays:
       return self._arrays.batches(batch_size, blocks, stored=stored)
     return self._batches(batch_size, blocks, stored=stored)

@@ -78,7 +78,7 @@ def measure(
   """
   parallel = create(execution.parallel)
   needed = study.needed_rows(rows)
-  rows = needed.kept() if needed is not rows and len(classifiers) > 1 else needed
+  rows = needed.cached() if needed is not rows and len(classifiers) > 1 else needed
   measured = classifiers if study.needs_classifier else []
   evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in measured]
   evaluated = evaluated or [(None, rows)]

@@ -242,7 +242,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
     if len(experiment.measurements) * len(experiment.classifiers) > 1:
-      rows = rows.kept()
+      rows = rows.cached()
     self[data] = with_groups(rows, from_settings(data, rows.class_names))
     return self[data]
 

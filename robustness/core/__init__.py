@@ -1,1 +1,1 @@
-"""What every module may import: errors, files, keys, progress, rows, settings."""
+"""Modules that every other module may import: errors, files, keys, progress, rows, settings."""

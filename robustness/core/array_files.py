@@ -1,4 +1,4 @@
-"""Archives of NumPy arrays, read so that a damaged one ends in one line; digests of arrays."""
+"""Reader of archives of NumPy arrays that refuses damaged ones, and digests of arrays."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ _HEADER_READERS = {
 def read_npz(
   path: str | os.PathLike[str], advice: str = '', max_bytes: int | None = None
 ) -> dict[str, np.ndarray]:
-  """Returns the arrays of a `.npz` file by name; nothing in it is executed.
+  """Returns {name: array} of a `.npz` file, without executing anything in it.
 
   Sizes are compared with the limits before memory is allocated.
 
   Args:
-    path: of the file.
-    advice: what to do about a bad file, the end of each message.
-    max_bytes: the largest size of all arrays together; None limits each compressed array alone, to
+    path: the file.
+    advice: the fix of a bad file, which ends each message.
+    max_bytes: largest total size of the arrays; None limits each compressed array to
       `MAX_BYTES_PER_ARRAY`.
 
   Raises:
@@ -42,13 +42,13 @@ def read_npz(
     with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
       members = archive.infolist()
       if max_bytes is None:
-        inflated = (of.file_size for of in members if of.compress_type != zipfile.ZIP_STORED)
+        inflated = (m.file_size for m in members if m.compress_type != zipfile.ZIP_STORED)
         size, limit = max(inflated, default=0), MAX_BYTES_PER_ARRAY
       else:
-        size, limit = sum(of.file_size for of in members), max_bytes
+        size, limit = sum(m.file_size for m in members), max_bytes
       if size > limit:
         raise ValueError(f'it inflates to {size / 2**20:,.0f} MiB, above {limit / 2**20:,.0f} MiB')
-      return {of.filename.removesuffix('.npy'): _read_array(archive, of) for of in members}
+      return {m.filename.removesuffix('.npy'): _read_array(archive, m) for m in members}
   except Exception as error:  # zipfile, its codecs and NumPy's headers fail in their own ways
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     message = f'{file} is truncated or is no archive of plain arrays ({reason}).'
@@ -56,22 +56,21 @@ def read_npz(
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-  """Returns the array of a member, the size of which must be that of its shape and type."""
+  """Returns the array of a member; raises ValueError unless its size fits its shape and type."""
   with archive.open(info) as member:
     version = np.lib.format.read_magic(member)
     if version not in _HEADER_READERS:
       raise ValueError(f'{info.filename} has the format {version} of .npy')
     shape, _, dtype = _HEADER_READERS[version](member)
-    stated = math.prod(shape) * dtype.itemsize
-    held = info.file_size - member.tell()
-    if stated != held and not dtype.hasobject:
-      raise ValueError(f'{info.filename} states {stated:,} bytes and holds {held:,}')
+    stated, actual = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
+    if stated != actual and not dtype.hasobject:
+      raise ValueError(f'{info.filename} states {stated:,} bytes and holds {actual:,}')
   with archive.open(info) as member:
     return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns the SHA-256 of names, types, shapes and values, whatever the order of the names."""
+  """Returns the SHA-256 of names, types, shapes and values, independent of the order of names."""
   total = hashlib.sha256()
   for name in sorted(arrays):
     values = np.ascontiguousarray(arrays[name])

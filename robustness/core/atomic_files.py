@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and locks on files."""
+"""Atomic writing of files, and locks on files."""
 
 import os
 import pathlib
@@ -6,10 +6,10 @@ import uuid
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-  """Writes `content` to `path`: a reader sees the old file or the new one, never a part.
+  """Writes `content` to `path`, where readers see the complete old or new file, never a part.
 
-  The bytes are flushed to a temporary file beside it, which then takes the name `path` in one step,
-  and is removed if anything fails (a full disk, say). Missing directories are made.
+  The bytes are flushed to a temporary file in the same folder, which is then renamed to `path`; it
+  is removed if anything fails, for example on a full disk. Missing directories are created.
   """
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     os.replace(temporary, target)
   except BaseException as error:
     temporary.unlink(missing_ok=True)
-    if isinstance(error, OSError) and error.filename is None:  # as of writing and flushing
+    if isinstance(error, OSError) and error.filename is None:  # errors of writing and flushing
       error.filename = os.fspath(target)
     raise
   flush_directory(target.parent)
@@ -40,10 +40,10 @@ def flush_directory(directory: pathlib.Path) -> None:
 
 
 def lock(descriptor: int) -> bool:
-  """Locks an open file for this process until it is closed; returns False if another has it.
+  """Locks an open file for this process until it is closed; returns False if another has the lock.
 
-  The system lifts the lock when the process ends, however it ends. Where it has no such locks
-  (Windows, some network file systems) nothing is locked.
+  The system releases the lock when the process ends. Systems without such locks (Windows, some
+  network file systems) lock nothing.
   """
   try:
     import fcntl

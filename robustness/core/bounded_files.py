@@ -1,4 +1,4 @@
-"""Files that somebody else may have written, read without filling memory or waiting for ever."""
+"""Readers of untrusted files, which neither fill the memory nor wait for ever."""
 
 import os
 import pathlib

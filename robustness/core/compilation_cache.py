@@ -1,8 +1,8 @@
-"""Programs that XLA compiled, kept in a folder for later runs.
+"""Cache of the programs that XLA compiles, in a folder for later runs.
 
-An entry is found by a digest of the program, the versions of JAX and XLA and the devices, and holds
-the machine code: a run gives the same bits with it as without. An entry that a kill cut short is
-refused by its checksum with a warning, and the program compiled again.
+The key of an entry is a digest of the program, the versions of JAX and XLA, and the devices. The
+entry is the machine code, so that results have the same bits with and without the cache. A
+truncated entry fails its checksum; it is reported in a warning and the program is compiled again.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from absl import logging
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 
-MIN_SECONDS = 0.1  # programs that compile faster are not kept
+MIN_SECONDS = 0.1  # programs that compile faster are not stored
 MAX_BYTES = 2 * 2**30
-JAX_SUFFIXES = ('-cache', '-atime')  # of the files that JAX writes
+JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes
 _CACHE_WARNING = re.compile(
   r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
 )
@@ -28,18 +28,23 @@ _CACHE_WARNING = re.compile(
 
 def default_folder() -> pathlib.Path:
   """Returns JAX_COMPILATION_CACHE_DIR, or a folder in the user's cache folder."""
-  if given := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
-    return expanded(given)
+  if folder := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
+    return expanded(folder)
   cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
   return pathlib.Path(cache) / 'classifier-robustness' / 'compiled'
 
 
 def use(folder: str | None) -> None:
-  """Keeps compiled programs in a folder, and takes those that are there.
+  """Makes JAX store compiled programs in a folder and reuse them.
 
-  The oldest are deleted where all would take more than `MAX_BYTES`. '' keeps none. None takes
-  JAX_COMPILATION_CACHE_DIR, or if that is not set `default_folder()`; a run goes on where that
-  cannot be written to, but not where another folder cannot.
+  The oldest programs are deleted if all take more than `MAX_BYTES`.
+
+  Args:
+    folder: the folder; '' stores none, and None takes JAX_COMPILATION_CACHE_DIR or else
+      `default_folder()`. If the default folder cannot be written, nothing is stored.
+
+  Raises:
+    InputError: another folder than the default one cannot be written.
   """
   if folder is None and os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return
@@ -70,29 +75,29 @@ def _configure(name: str, value: str | float | None) -> None:
 
 
 def _warn_once(folder: pathlib.Path) -> None:
-  """Has JAX's warnings of entries that could not be written or read logged once for all."""
-  others, logged = warnings.showwarning, False
+  """Logs only the first of JAX's warnings about entries that could not be written or read."""
+  show_other, is_logged = warnings.showwarning, False
 
-  def show(message: Warning | str, *where: object, **further: object) -> None:
-    nonlocal logged
-    what = _CACHE_WARNING.match(str(message))
-    if not what:
-      others(message, *where, **further)  # type: ignore[arg-type]
-    elif not logged:
-      logged = True
+  def show(message: Warning | str, *arguments: object, **options: object) -> None:
+    nonlocal is_logged
+    match = _CACHE_WARNING.match(str(message))
+    if not match:
+      show_other(message, *arguments, **options)  # type: ignore[arg-type]
+    elif not is_logged:
+      is_logged = True
       logging.warning(
         'compiled programs in %s cannot all be %s (%s). The run goes on and compiles them; '
         "--compilation_cache=FOLDER keeps them elsewhere, --compilation_cache='' nowhere.",
         folder,
-        {'writing': 'kept', 'reading': 'read'}[what[1]],
-        what[2],
+        {'writing': 'kept', 'reading': 'read'}[match[1]],
+        match[2],
       )
 
   warnings.showwarning = show
 
 
 def trim(folder: pathlib.Path, max_bytes: int) -> None:
-  """Deletes the oldest programs in a folder until the others take at most `max_bytes`."""
+  """Deletes the oldest programs in a folder until at most `max_bytes` remain."""
   files = []
   for entry in os.scandir(folder):
     with contextlib.suppress(FileNotFoundError):  # another run may have been first

@@ -1,5 +1,4 @@
-"""Faults of a disk: full, read-only or not permitted, in whatever words a library reports them, and
-what lies in a workdir under the name of something else."""
+"""Faults of a disk: full, read-only, not permitted, or a name in a workdir that is in use."""
 
 import errno
 import os
@@ -12,26 +11,26 @@ from robustness.core.paths import expanded
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
-OVERHEAD = 2**18  # bytes that a checkpoint takes beside its arrays
+OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
-  """Returns what a user can do about a fault of the disk; None if the error is something else.
+  """Returns the fix of a fault of the disk; None for any other error.
 
-  `directory` is the workdir, '' of a command that has none.
-  Libraries written in C++ (Orbax's store, TensorFlow's writer of events) pass the system's words on
-  in the text of their own errors, so texts are searched too, of causes as well.
+  `directory` is the workdir, or '' for a command without one. The texts of the error and its causes
+  are searched too, because C++ libraries (Orbax's store, TensorFlow's writer of events) report the
+  system's errors only there.
   """
   for cause in causes(error):
     if isinstance(cause, OSError):
       number, path = cause.errno, cause.filename2 or cause.filename or directory
-    else:  # where the text leaves no doubt
-      named = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
-      number, path = next(named, None), directory
+    else:  # only texts that are unambiguous
+      numbers = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
+      number, path = next(numbers, None), directory
     if number in FULL:
-      where = f' ({path})' if path else ''
+      place = f' ({path})' if path else ''
       return (
-        f'no space left on disk{where}. What was computed is kept: free some space and run the '
+        f'no space left on disk{place}. What was computed is kept: free some space and run the '
         'same command again.'
       )
     if number in NOT_WRITABLE:
@@ -40,18 +39,18 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         f'{path or "files"}: {os.strerror(number).lower()}. Give a {place} that can be written to, '
         'and files that may be read.'
       )
-    inside = pathlib.Path(path), *pathlib.Path(path).parents
-    if number in IN_THE_WAY and expanded(directory).absolute() in inside[1:]:
-      there = next(place for place in inside if place.exists())
+    folders = pathlib.Path(path), *pathlib.Path(path).parents
+    if number in IN_THE_WAY and expanded(directory).absolute() in folders[1:]:
+      existing = next(folder for folder in folders if folder.exists())
       other = ', or give another --workdir' if directory else ''
-      return f'{there} is in the way of a file or folder of the run: move it{other}.'
+      return f'{existing} is in the way of a file or folder of the run: move it{other}.'
   return None
 
 
 def require_space(directory: str | os.PathLike[str], size: int) -> None:
   """Raises OSError (no space left) unless a file system has room for `size` bytes and `OVERHEAD`.
 
-  Writing that is refused before it begins leaves nothing half written.
+  It is called before writing, so that no partial file remains.
   """
   if shutil.disk_usage(directory).free < size + OVERHEAD:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(directory))

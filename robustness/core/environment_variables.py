@@ -1,6 +1,6 @@
-"""Environment variables that JAX or Matplotlib refuse, as one line in place of a traceback.
+"""Advice in one line about environment variables that JAX or Matplotlib refuse.
 
-Both read their variables while they are imported, and JAX starts its devices at their first use.
+Both read their variables during import, and JAX starts its devices at their first use.
 """
 
 import os
@@ -10,13 +10,13 @@ from types import FrameType
 from robustness.core.errors import causes
 
 READERS = ('jax._src.config', 'matplotlib')
-"""Modules that read settings from the environment; those below `matplotlib` count as well."""
+"""Modules that read settings from the environment; `matplotlib` stands for all its modules."""
 OF_DEVICES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICES')
 """Variables that decide which devices JAX starts."""
 
 
 def advice(error: BaseException) -> str | None:
-  """Returns what a user can do about a variable of the environment; None of any other error."""
+  """Returns the fix of a bad environment variable; None for any other error."""
   for cause in causes(error):
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
     if any(_starts_devices(frame) for frame in frames):

@@ -1,9 +1,9 @@
-"""Errors about what a user gave, which say how to mend it.
+"""Errors about a user's input, which state the fix.
 
 An error about a key of the config carries the key, its value, the valid values and the fix as data;
-`SettingError` alone writes the sentence. A part does not know in which section of the config it
-stands: it names its keys as in a config with one study and one classifier, and whoever reads the
-config says with `naming` what such a section is called there.
+only `SettingError` writes the sentence. A part does not know the section of the config that it is
+in: it names its keys as in a config with one study and one classifier, and the reader of the config
+states the actual name of the section with `naming`.
 """
 
 import argparse
@@ -16,23 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
 
 
-LONGEST_VALUE = 300
-"""Characters of a value that a sentence shows."""
+MAX_VALUE_LENGTH = 300
+"""Most characters of a value in a sentence."""
 
 
 class InputError(ValueError):
-  """Bad input from outside: the message names the bad value, the valid ones and the fix."""
+  """A bad input of a user; the message names the bad value, the valid values and the fix."""
 
 
 class SettingError(InputError):
   """A value of a key of the config that cannot be used.
 
   Attributes:
-    key: the whole name of the key in the user's config, such as 'config.study.norm'.
+    key: the full name of the key in the user's config, such as 'config.study.norm'.
     value: the bad value.
-    valid: the valid values, as a phrase ('at least 0') or as the words to choose from.
-    fix: what to do, as sentences.
-    problem: what is wrong with the value, as a clause ('which is no file').
+    valid: the valid values, as a phrase ('at least 0') or as a list of words.
+    fix: the fix, as sentences.
+    problem: the problem with the value, as a clause ('which is no file').
   """
 
   def __init__(
@@ -48,7 +48,10 @@ class SettingError(InputError):
     super().__init__(self._sentence())
 
   def _sentence(self) -> str:
-    sentence = f'{self.key} is {_shortened(repr(self.value))}'
+    value = repr(self.value)
+    if len(value) > MAX_VALUE_LENGTH:
+      value = f'{value[:MAX_VALUE_LENGTH]}...'
+    sentence = f'{self.key} is {value}'
     if self.problem:
       sentence += f', {self.problem}'
     if not isinstance(self.valid, str):
@@ -61,16 +64,12 @@ class SettingError(InputError):
     return type(self), (self.key, self.value, self.valid, self.fix, self.problem)
 
 
-def _shortened(text: str) -> str:
-  return text if len(text) <= LONGEST_VALUE else f'{text[:LONGEST_VALUE]}...'
-
-
 @contextlib.contextmanager
 def naming(section: str, actual: str) -> Iterator[None]:
-  """Lets errors within call a section, such as 'config.study', what the config calls it.
+  """A context in which errors call a section by its actual name in the config.
 
-  For example `naming('config.study', 'config.battery.noise.study')`. An inner context holds where
-  both name the same section.
+  For example `naming('config.study', 'config.battery.noise.study')`. The innermost context that
+  names a section decides.
   """
   token = _sections.set({**_sections.get({}), section: actual})
   try:
@@ -80,7 +79,7 @@ def naming(section: str, actual: str) -> Iterator[None]:
 
 
 def key_name(key: str) -> str:
-  """Returns the name that a key has in the user's config; see `naming`."""
+  """Returns the name of a key in the user's config; see `naming`."""
   names, section = _sections.get({}), key
   while section and section not in names:
     section = section.rpartition('.')[0]
@@ -98,15 +97,15 @@ def importing(message: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_refused() -> Iterator[None]:
-  """A context in which `sys.exit` of a user's file is an InputError that names the line.
+  """A context that turns `sys.exit` in a user's file into an InputError that names the line.
 
-  Without it `sys.exit(0)` ends a run that did nothing with the status of success.
+  Otherwise `sys.exit(0)` would end a run that did nothing with the status of success.
   """
   try:
     yield
   except SystemExit as error:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    if frame.filename == argparse.__file__:  # the answer to --help, or to a wrong word
+    if frame.filename == argparse.__file__:  # after --help or a wrong flag
       raise
     raise InputError(
       f'{frame.filename}, line {frame.lineno}, called sys.exit({error.code!r}): a file that a run '
@@ -115,8 +114,7 @@ def exits_refused() -> Iterator[None]:
 
 
 class KeyName:
-  """The name of a key, for sentences: f'{KEYS.data.crop}' is 'config.data.crop', or what `naming`
-  calls it where the sentence is made."""
+  """The name of a key in a sentence: f'{KEYS.data.crop}' is `key_name('config.data.crop')`."""
 
   def __init__(self, key: str):
     self._key = key
@@ -132,7 +130,7 @@ KEYS = KeyName('config')
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-  """Yields an error and, from the last to the first, those that led to it."""
+  """Yields an error and its chain of causes, from the last to the first."""
   seen: list[BaseException] = []
   reason: BaseException | None = error
   while reason is not None and reason not in seen:
@@ -141,17 +139,17 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     reason = reason.__cause__ or reason.__context__
 
 
-LISTED = 60  # valid words at most
+MAX_LISTED = 60  # valid words
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-  """Returns a phrase that names the closest valid words, and lists all if they are few.
+  """Returns a phrase with the three closest valid words, and all valid words or their number.
 
-  For example `did you mean 'norm'? valid: 'clip', 'norm', 'phase'`; of more than `LISTED` words the
-  three nearest and their number.
+  For example `did you mean 'norm'? valid: 'clip', 'norm', 'phase'`; more than `MAX_LISTED` words
+  are counted instead of listed.
   """
   words = sorted(valid)
-  few = len(words) <= LISTED
-  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5 if few else 0)
-  listed = f'valid: {", ".join(map(repr, words))}' if few else f'({len(words)} are valid)'
+  are_few = len(words) <= MAX_LISTED
+  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5 if are_few else 0)
+  listed = f'valid: {", ".join(map(repr, words))}' if are_few else f'({len(words)} are valid)'
   return f'did you mean {" or ".join(map(repr, close))}? {listed}' if close else listed

@@ -1,4 +1,4 @@
-"""What the host gives this process: cores of the processor, and memory from the C library."""
+"""Resources of the host: usable cores of the processor, and memory of the C library."""
 
 import ctypes
 import os
@@ -9,21 +9,26 @@ KEPT_BYTES, FROM_HEAP_BYTES = 2**31 - 1, 2**30
 
 
 def usable_cores() -> int:
-  """Returns the number of cores that the system lets this process run on (all, where it knows no
-  affinity of processes), at least 1."""
+  """Returns the number of cores that this process may use, at least 1.
+
+  It is the number of all cores on systems without affinity of processes.
+  """
   if hasattr(os, 'sched_getaffinity'):
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
 
 
 def keep_freed_memory() -> bool:
-  """Has glibc keep up to 2 GB of freed memory, and take blocks of up to 1 GB from one heap.
+  """Makes glibc keep up to 2 GB of freed memory, and take blocks of up to 1 GB from one heap.
 
-  On a CPU every call of a compiled step takes its temporary arrays again. glibc returns blocks of
-  that size to the system, which clears every page in the next call: a third of the processor's time
-  of EfficientNet-Lite0 in batches of 16. To be called before JAX starts its threads and TensorFlow
-  is imported. Returns whether the C library is glibc and took the settings; it takes none where the
-  environment has a `MALLOC_...`.
+  On a CPU every call of a compiled step allocates its temporary arrays again. By default glibc
+  returns large blocks to the system, which clears every page for the next call: a third of the
+  processor's time of EfficientNet-Lite0 in batches of 16. Call this before JAX starts its threads
+  and before TensorFlow is imported.
+
+  Returns:
+    Whether the settings were made: they are not without glibc, nor if the environment has a
+    variable `MALLOC_...`.
   """
   if platform.libc_ver()[0] != 'glibc' or any(name.startswith('MALLOC_') for name in os.environ):
     return False

@@ -1,8 +1,8 @@
-"""Largest sizes that the project accepts in files that somebody else may have written.
+"""Largest accepted sizes in untrusted files.
 
-A reader compares what a file states with these limits before it allocates memory or begins a loop,
-so that a small file cannot take all memory or time. Each number admits the largest data that the
-project is made for, and says which.
+A reader compares the numbers that a file states with these limits before it allocates memory or
+starts a loop, so that a small file cannot take all memory or time. Each limit admits the largest
+data that the project is made for, which its docstring names.
 """
 
 MAX_PIXELS_PER_IMAGE = 2**28 // 3
@@ -35,8 +35,8 @@ MAX_SHARDS = 2**20
 lists; the names of all take about 100 MB."""
 
 MAX_LABEL_LENGTH = 255
-"""Characters in a label of a classifier or a class. A folder's name, of which classes are made, has
-at most as many bytes."""
+"""Characters in a label of a classifier or a class. Folders, which become classes, have names of at
+most 255 bytes."""
 
 MAX_JSON_DEPTH = 64
 """Nested objects and lists in JSON. Configs and results nest fewer than ten; Python's parser itself

@@ -1,4 +1,4 @@
-"""Paths as a user writes them."""
+"""Paths that users write, and the files in folders."""
 
 import os
 import pathlib
@@ -6,13 +6,12 @@ from collections import Counter
 
 from robustness.core.errors import InputError
 
-LONGEST = 255
-LONGEST_PATH = 4095
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 4095
 SYSTEM_FOLDERS = (
   *('@eaDir', '#recycle', '#snapshot', '__MACOSX'),
   *('$RECYCLE.BIN', 'System Volume Information', 'lost+found'),
 )
-"""Folders that file servers and operating systems put among those of users."""
+"""Folders that file servers and operating systems create among the folders of users."""
 HIDDEN = 'hidden files'
 HIDDEN_FOLDERS = 'hidden folders'
 SYSTEM = 'folders of file servers and systems'
@@ -20,20 +19,22 @@ NOT_REGULAR = 'links that lead nowhere, pipes and devices'
 
 
 def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns a path whose `~` or `~name` is the home folder of a user.
+  """Returns a path in which `~` or `~name` is replaced by the home folder of a user.
 
   Raises:
-    InputError: there is no such user, or no file can have this name.
+    InputError: the user does not exist, or files cannot have this name.
   """
   text = os.fspath(path)
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
     raise InputError(
       f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8.'
     )
-  if any(len(part.encode()) > LONGEST for part in pathlib.PurePath(text).parts):
-    raise InputError(f'{text[:40]!r}... is no path: a name of a file has at most {LONGEST} bytes.')
-  if len(text.encode()) > LONGEST_PATH:
-    raise InputError(f'{text[:40]!r}... is no path: it has more than {LONGEST_PATH} bytes.')
+  if any(len(part.encode()) > MAX_NAME_BYTES for part in pathlib.PurePath(text).parts):
+    raise InputError(
+      f'{text[:40]!r}... is no path: a name of a file has at most {MAX_NAME_BYTES} bytes.'
+    )
+  if len(text.encode()) > MAX_PATH_BYTES:
+    raise InputError(f'{text[:40]!r}... is no path: it has more than {MAX_PATH_BYTES} bytes.')
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
@@ -41,7 +42,7 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def is_passed_over(name: str) -> bool:
-  """Whether a folder of this name holds no data: it is hidden or one of `SYSTEM_FOLDERS`."""
+  """Returns whether a folder is ignored because it is hidden or one of `SYSTEM_FOLDERS`."""
   return name.startswith('.') or name in SYSTEM_FOLDERS
 
 
@@ -51,12 +52,12 @@ def files_in(
   """Returns the regular files in a folder, sorted; links are followed, into each folder once.
 
   Args:
-    folder: where to look.
-    deep: whether files at any depth are returned.
-    left_out: counts by reason what is passed over: hidden files and folders, such as
-      `.ipynb_checkpoints`, the folders of `SYSTEM_FOLDERS`, and what is no regular file.
+    folder: the folder.
+    deep: whether to descend into its folders.
+    left_out: counter of ignored files and folders by reason: hidden ones such as
+      `.ipynb_checkpoints`, `SYSTEM_FOLDERS`, and files that are not regular.
   """
-  found, seen = list[pathlib.Path](), set[str]()
+  paths, seen = list[pathlib.Path](), set[str]()
   left_out = Counter() if left_out is None else left_out
   for place, folders, names in os.walk(folder, followlinks=True):
     real = os.path.realpath(place)
@@ -68,7 +69,7 @@ def files_in(
     left_out[HIDDEN_FOLDERS] += sum(name.startswith('.') for name in folders)
     left_out[SYSTEM] += sum(name in SYSTEM_FOLDERS for name in folders)
     folders[:] = sorted(name for name in folders if deep and not is_passed_over(name))
-    found += [pathlib.Path(place, name) for name in names if not name.startswith('.')]
-  regular = sorted(path for path in found if path.is_file())
-  left_out[NOT_REGULAR] += len(found) - len(regular)
+    paths += [pathlib.Path(place, name) for name in names if not name.startswith('.')]
+  regular = sorted(path for path in paths if path.is_file())
+  left_out[NOT_REGULAR] += len(paths) - len(regular)
   return regular

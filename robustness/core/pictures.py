@@ -1,7 +1,7 @@
-"""Pictures that others made: opened here alone, by a fixed list of formats and within limits.
+"""Reader of untrusted pictures, by a fixed list of formats and within limits.
 
-Pillow tells a format by a file's content. Among all that it knows is EPS, for which it starts
-Ghostscript; what may be opened is therefore a list.
+No other module opens pictures. Pillow detects a format by a file's content, and would start
+Ghostscript for EPS; therefore only the formats of a list are admitted.
 """
 
 import io
@@ -28,8 +28,8 @@ FORMATS = {
   'AVIF': ('.avif',),
   'JPEG2000': ('.jp2', '.j2k', '.jpx'),
 }
-"""Suffixes by format, in Pillow's words."""
-_CODECS = {'WEBP': 'webp', 'AVIF': 'avif', 'JPEG2000': 'jpg_2000'}  # that a Pillow may lack
+"""{Pillow's name of a format: its suffixes}."""
+_CODECS = {'WEBP': 'webp', 'AVIF': 'avif', 'JPEG2000': 'jpg_2000'}  # optional in Pillow
 SUFFIXES = tuple(
   suffix
   for name, suffixes in FORMATS.items()
@@ -41,17 +41,17 @@ SUFFIXES = tuple(
 Picture = str | os.PathLike[str] | bytes | BinaryIO
 """A path, the bytes of an encoded file, or an open file."""
 
-# `opened` refuses such a picture.
+# `opened` refuses these pictures.
 warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 
 @contextmanager
 def opened(file: Picture) -> Iterator[Image.Image]:
-  """A context with a picture of one of the `FORMATS`, of which no pixel is decoded yet.
+  """A context with a picture of one of the `FORMATS` before its pixels are decoded.
 
   Raises:
     InputError: the file is no regular file, has another format, more than `MAX_PIXELS_PER_IMAGE`
-      pixels, or cannot be decoded, here or within the context.
+      pixels, or cannot be decoded, also within the context.
   """
   name = f' {os.fspath(file)}' if isinstance(file, str | os.PathLike) else ''
   try:
@@ -73,8 +73,7 @@ def opened(file: Picture) -> Iterator[Image.Image]:
 
 
 def reason_of(error: Exception) -> str:
-  """Returns in a few words why a picture cannot be decoded, given what was raised, here or by
-  Pillow."""
+  """Returns a short reason why a picture cannot be decoded, from an error of Pillow or `opened`."""
   if isinstance(error, InputError) and isinstance(error.__cause__, Exception):
     return reason_of(error.__cause__)
   if isinstance(error, UnidentifiedImageError):
@@ -85,13 +84,13 @@ def reason_of(error: Exception) -> str:
 
 
 def read_rgb(path: str | os.PathLike[str]) -> Image.Image:
-  """Returns a file as Pillow decodes it, in RGB; refuses one that cannot be decoded."""
+  """Returns a decoded picture in RGB; raises InputError if it cannot be decoded."""
   with opened(path) as picture:
     return picture.convert('RGB')
 
 
 def damage(file: Picture) -> str:
-  """Returns why a picture cannot be decoded whole, or ''."""
+  """Returns why a picture cannot be decoded completely, or ''."""
   try:
     with opened(file) as picture:
       picture.load()

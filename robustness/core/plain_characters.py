@@ -1,7 +1,7 @@
-"""What characters are printed as: on terminals that are not UTF-8 '×' is 'x', 'ε' is 'epsilon'.
+"""Printed forms of characters: without UTF-8 '×' is printed as 'x' and 'ε' as 'epsilon'.
 
-Characters that control a terminal are escaped on every terminal, as names in data and messages that
-quote data may hold some: ESC is printed as '\\x1b'.
+On every terminal control characters are escaped, because names in data and messages that quote data
+may contain them: ESC is printed as '\\x1b'.
 """
 
 import codecs
@@ -22,45 +22,43 @@ PLAIN = {
   )
   for character, form in zip(characters, forms.split(), strict=True)
 }
-"""What is printed for characters that Unicode gives no decomposition."""
-
+"""Printed forms of characters that have no decomposition in Unicode."""
 
 _CONTROLS = (*range(9), *range(11, 32), *range(127, 160))  # less tab and line feed
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {
   code: chr(code).encode('unicode_escape').decode()
-  for code in (*_CONTROLS, *_DIRECTIONS, 0x2028, 0x2029)  # these are separators of lines
+  for code in (*_CONTROLS, *_DIRECTIONS, 0x2028, 0x2029)  # the last two separate lines
 }
-"""Characters that control a terminal, or the direction of text, and how each is printed."""
+"""{character that controls a terminal or the direction of text: its printed form}."""
 
 
 def use() -> None:
-  """Makes this process print plain characters where a stream's encoding has no others, and escape
-  those that control a terminal."""
+  """Makes this process escape control characters, and print plain characters if the encoding of a
+  stream lacks others."""
   codecs.register_error(HANDLER, _replaced)
-  for stream, shown in ((sys.stdout, escaped), (sys.stderr, _of_bar)):
+  for stream, escape in ((sys.stdout, escaped), (sys.stderr, _escaped_unless_bar)):
     if not isinstance(stream, io.TextIOWrapper):
       continue
     if codecs.lookup(stream.encoding).name != 'utf-8':
       stream.reconfigure(errors=HANDLER)
-    if 'write' not in vars(stream):  # the object stays, as loggers hold it
-      vars(stream)['write'] = functools.partial(_write, stream.write, shown)
+    if 'write' not in vars(stream):  # loggers hold the stream object, which is not replaced
+      vars(stream)['write'] = functools.partial(_write, stream.write, escape)
 
 
 def escaped(text: str) -> str:
-  """Returns a text the control characters of which are escaped, but tabs and ends of lines."""
+  """Returns a text with escaped control characters, except tabs and ends of lines."""
   return text.translate(_ESCAPES)
 
 
-def _write(write: Callable[[str], int], shown: Callable[[str], str], text: str) -> int:
-  return write(shown(text))
+def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str) -> int:
+  return write(escape(text))
 
 
-def _of_bar(text: str) -> str:
-  """Returns what a bar of progress writes, or another text escaped.
+def _escaped_unless_bar(text: str) -> str:
+  """Returns an escaped text that may move the cursor like a progress bar.
 
-  Of all that is written to stderr only bars begin with a carriage return or are moves alone, as
-  messages begin with a word.
+  Only progress bars begin with a carriage return or consist of moves; messages begin with a word.
   """
   if set(text.split('\x1b[A')) <= {''}:
     return text

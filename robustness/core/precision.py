@@ -1,4 +1,4 @@
-"""32 bits in everything that a study or a training computes, whatever JAX's default is."""
+"""32-bit arithmetic in studies and trainings, independent of JAX's default."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ import jax
 
 @contextmanager
 def in_32_bits() -> Iterator[None]:
-  """Turns 64-bit types of JAX off inside of it; also a decorator, `@in_32_bits()`.
+  """A context, or a decorator `@in_32_bits()`, that turns 64-bit types of JAX off.
 
-  With `JAX_ENABLE_X64=1` random draws have other values, and constants without a type are float64
-  beside float32 images: loops over both fail. A function of a user, such as a classifier, computes
-  in 32 bits too.
+  With `JAX_ENABLE_X64=1` random draws have other values, and untyped constants are float64, which
+  fails in loops over float32 images. Functions of users, such as classifiers, also compute in 32
+  bits.
   """
   with jax.enable_x64(False):
     yield

@@ -12,15 +12,18 @@ from tqdm import tqdm
 
 LINE_SECONDS = 20.0
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
-"""When a phase is first shown, how often waiting is told, and how often after that many seconds."""
+"""Seconds until a phase is shown, between two reports of waiting, and between reports after as long
+a time."""
 
 
 class Heartbeat:
-  """Calls a function from a thread while other work goes on."""
+  """A thread that calls a function at intervals while other work continues."""
 
   def __init__(self, beat: Callable[[float], None], first: float, every: float):
-    """Calls `beat(seconds since now)` after `first` seconds, then after every `every` ones, which
-    are `SLOW_BEAT_SECONDS` once so many have passed."""
+    """Calls `beat(seconds since the start)` after `first` seconds, and then every `every` seconds.
+
+    After `SLOW_BEAT_SECONDS`, the interval is `SLOW_BEAT_SECONDS`.
+    """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
     self._thread.start()
@@ -33,15 +36,17 @@ class Heartbeat:
       wait = SLOW_BEAT_SECONDS if seconds >= SLOW_BEAT_SECONDS > every > 1 else every
 
   def stop(self) -> None:
-    """Ends the calls, and waits for one that is under way."""
+    """Ends the calls, and waits for a running call."""
     self._stopped.set()
     self._thread.join()
 
 
 @contextlib.contextmanager
 def phase(label: str) -> Iterator[None]:
-  """Shows that work of unknown length is alive, from `PHASE_SECONDS` on: on a terminal a bar with
-  the time, elsewhere lines with the seconds, and how long it took."""
+  """A context that shows work of unknown length after `PHASE_SECONDS`.
+
+  A terminal shows a bar with the time; other outputs get lines with the seconds, and the duration.
+  """
   bars: list[tqdm] = []
   start, is_terminal = time.monotonic(), sys.stderr.isatty()
 
@@ -67,17 +72,21 @@ def phase(label: str) -> Iterator[None]:
 
 
 class Progress:
-  """Counts work done and tells how fast it goes and how long it will take.
+  """Counts work, and shows its rate and the remaining time.
 
-  Draws a bar on a terminal; elsewhere logs a line at most every `LINE_SECONDS`, and at the end.
-  The first step, which compiles, is no part of the rate; lines say how long it has taken so far,
-  and what is done where a later one takes long.
+  It draws a bar on a terminal; elsewhere it logs a line at most every `LINE_SECONDS`, and at the
+  end. The first step, which compiles, does not count for the rate; lines report the time that it
+  takes, and the state of the work if a later step takes long.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
-    """Starts counting `unit`s, such as 'images', of work that is called `label`.
+    """Starts to count `total` units of work.
 
-    Of all the work, `total`, `initial` is found done already and does not count for the rate.
+    Args:
+      total: amount of all work.
+      label: label of the bar or lines.
+      unit: plural of the unit, such as 'images'.
+      initial: amount that is done already, which does not count for the rate.
     """
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = initial
@@ -113,7 +122,7 @@ class Progress:
       self._first = time.monotonic(), self._done
 
   def _show_waiting(self, seconds: float) -> None:
-    """Shows the time where no step has ended for long."""
+    """Shows the time if no step has ended for long."""
     if self._bar is not None:
       if self._first is None:
         self._bar.refresh()
@@ -124,15 +133,15 @@ class Progress:
       logging.info('%s after %.0f s', self._head(), seconds)
 
   def show(self, values: Mapping[str, float]) -> None:
-    """Sets numbers that stand at the end of the line from now on, such as a training's loss."""
-    shown = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
-    self._shown = f'; {shown}' if shown else ''
+    """Sets the numbers at the end of all further lines, such as a training's loss."""
+    numbers = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
+    self._shown = f'; {numbers}' if numbers else ''
     if self._bar is not None:
-      self._bar.set_postfix_str(shown, refresh=False)
+      self._bar.set_postfix_str(numbers, refresh=False)
 
   @property
   def rate(self) -> float:
-    """Units a second from the first `advance` on, when all is compiled; until it from the start."""
+    """Units per second since the first `advance`, or since the start until a second one."""
     start, done = self._first or (self._start, self._initial)
     if done == self._done:
       start, done = self._start, self._initial
@@ -148,10 +157,10 @@ class Progress:
       end = ', done before' if self._done >= self._total else ' when it stopped'
       logging.info('%s%s', self._head(), end)
     else:
-      steady = self._first is not None and self._first[1] < self._done
-      speed = self._speed() + ('' if steady else ' with compilation')
-      known = self._head(), time.monotonic() - self._start, speed, self._shown
-      logging.info('%s in %.1f s, %s%s', *known)
+      is_compiled = self._first is not None and self._first[1] < self._done
+      speed = self._speed() + ('' if is_compiled else ' with compilation')
+      seconds = time.monotonic() - self._start
+      logging.info('%s in %.1f s, %s%s', self._head(), seconds, speed, self._shown)
 
   def _head(self) -> str:
     return f'{self._label}: {self._done}/{self._total} {self._unit}'

@@ -1,7 +1,7 @@
-"""Random numbers for whole images, drawn as one line.
+"""Random numbers for images, drawn as flat arrays.
 
-The numbers are those of `jax.random` in the image's shape; drawn so, they take a third of the time
-on a CPU, where the compiler vectorises over the pixels and not over the three channels.
+They equal the numbers that `jax.random` draws in the shape of the image, in a third of the time on
+a CPU, where the compiler then vectorises over the pixels instead of the three channels.
 """
 
 import math

@@ -1,10 +1,9 @@
-"""Named streams of random keys that depend on (seed, study, example, view) and nothing else.
+"""Named streams of random keys that depend only on (seed, study, example, view).
 
-In training the step takes the view's place, and rows that a batch holds again are told apart.
-
-Batch size, chunk, device count, process count, jit or pmap and a resume therefore never change a
-random number. Nor do JAX's defaults: the implementation is named, and how Threefry turns a key into
-numbers, which JAX lets a flag decide (`jax_threefry_partitionable`), is pinned.
+In training, the step replaces the view, and repeated rows of a batch have different keys. So batch
+size, chunk, numbers of devices and processes, jit or pmap, and a resume never change a random
+number. Nor do JAX's defaults: the implementation is named, and the flag that decides how Threefry
+turns keys into numbers (`jax_threefry_partitionable`) is pinned.
 """
 
 import zlib
@@ -20,11 +19,13 @@ FLAG = 'jax_threefry_partitionable'
 
 
 def pin() -> None:
-  """Makes this process draw by partitionable Threefry, whatever JAX's flag was set to.
+  """Makes this process draw by partitionable Threefry, independent of JAX's flag.
 
   Every evaluation, training and builder of data sets begins with `stream`, which calls this, so
-  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw. A caller inside of
-  `jax.threefry_partitionable(False)`, which outranks it, is refused.
+  that JAX_THREEFRY_PARTITIONABLE=0 in the environment changes no draw.
+
+  Raises:
+    InputError: the caller is in a context `jax.threefry_partitionable(False)`, which has priority.
   """
   if not getattr(jax.config, FLAG):
     jax.config.update(FLAG, True)  # type: ignore[no-untyped-call]
@@ -37,8 +38,10 @@ def pin() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-  """Draws inside of it, in traced code too, from keys of any origin as `pin` has it and in 32 bits:
-  for functions that users call from code with flags of its own."""
+  """A context that draws as after `pin`, and in 32 bits, also in traced code.
+
+  It is for functions that users call from code with other flags.
+  """
   with jax.threefry_partitionable(True), jax.enable_x64(False):
     yield
 
@@ -53,14 +56,14 @@ def from_seed(seed: int | jax.Array) -> jax.Array:
 
 
 def stream(seed: int | jax.Array, name: str) -> jax.Array:
-  """Returns the root key of a stream: that of a seed, with the CRC-32 of its name folded in."""
+  """Returns the root key of a stream: the key of a seed, with the CRC-32 of its name folded in."""
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
 
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:
-  """Returns the key of one row shown in one view: fold_in(fold_in(key, example_id), view_id).
+  """Returns the key of a row in a view, fold_in(fold_in(key, example_id), view_id).
 
-  The integers are scalars and may be traced.
+  The integers are scalars, which may be traced.
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
 
@@ -68,16 +71,16 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
 def for_occurrence(
   key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
 ) -> jax.Array:
-  """Returns the key of a training row; a row that a batch holds again has another.
+  """Returns the key of a training row, which differs for repeated rows of a batch.
 
-  The first occurrence has the key of `for_example`. For those after it −occurrence, which as
-  uint32 no step reaches, is folded in between example and step.
+  The first occurrence has the key of `for_example`. For later ones −occurrence, which as uint32 is
+  larger than any step, is folded in between example and step.
 
   Args:
-    key: a stream's root key.
-    example_id: integer scalar, as the others perhaps traced.
-    step: below 2**31.
-    occurrence: int32: how often the batch holds the row before this place.
+    key: root key of a stream.
+    example_id: integer scalar, which may be traced, as the others.
+    step: the step, below 2**31.
+    occurrence: int32, number of earlier copies of the row in the batch.
   """
   row = jax.random.fold_in(key, example_id)
   again = jax.random.fold_in(row, -occurrence)
@@ -85,15 +88,15 @@ def for_occurrence(
 
 
 def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
-  """Returns how often a batch holds each row before its place, int32 [B]: 0 for the first.
+  """Returns the number of earlier copies of each row in the batch, int32 [B].
 
-  `axis_name` is the axis of pmap where `example_ids` are one device's share of the batch.
+  `axis_name` is the axis of pmap if `example_ids` are one device's share of the batch, else None.
   """
-  whole = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
-  order = jnp.argsort(whole, stable=True)
-  ordered = whole[order]
-  rank = jnp.arange(len(whole), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
-  counted = jnp.zeros(len(whole), jnp.int32).at[order].set(rank)
+  ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
+  order = jnp.argsort(ids, stable=True)
+  ordered = ids[order]
+  rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
+  counted = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)
   if axis_name is None:
     return counted
   return counted.reshape(-1, *example_ids.shape)[jax.lax.axis_index(axis_name)]

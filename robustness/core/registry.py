@@ -1,8 +1,8 @@
-"""Named parts of a run: one file each in a package, or `FILE.py:NAME` in a file of the user's and
+"""Named parts of a run: modules of a package, `FILE.py:NAME` in a user's file, or
 `package.module:NAME` in an installed package.
 
-A part is a frozen dataclass: its fields are its settings, the keys of its section of the config,
-and its methods are what it can do. Its name is that of its module: adding a file adds a part.
+A part is a frozen dataclass. Its fields are its settings, the keys of its section of the config.
+Its name is the name of its module, so that adding a file adds a part.
 """
 
 import abc
@@ -35,7 +35,7 @@ _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 
 
 class FileRefusedError(InputError):
-  """A Python file is named where none is run, see `files_refused`."""
+  """A Python file is named in a context that runs none, see `files_refused`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +43,10 @@ class Part(abc.ABC):
   """Base class of parts that a config names.
 
   Attributes:
-    name: of the module, unless the class sets another one; of a part in a user's file, the class's.
-    section: the config section whose keys are named parts, for messages; set by each kind of part.
-    file: of a part in a user's file, {'file': its name, 'file_sha256': its digest}; else empty.
+    name: name of the module, unless the class sets another one; the name of the class if it is in a
+      user's file.
+    section: config section with named parts as keys, for messages; set by each kind of part.
+    file: {'file': name, 'file_sha256': digest} for a part in a user's file; else empty.
   """
 
   name: ClassVar[str]
@@ -58,19 +59,19 @@ class Part(abc.ABC):
       cls.name = cls.__module__.rpartition('.')[2]
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not as its `setting` says."""
+    """Raises InputError for a setting with an invalid value, see `setting` and `word`."""
     check_fields(self, f'{self.section}.{self.name}')
 
   @property
   def references(self) -> tuple[str, ...]:
-    """Names in its settings that may be those of a user's code, besides those of parts here."""
+    """The names in its settings that may refer to a user's code."""
     return ()
 
   @property
   def files(self) -> dict[str, PlainValue]:
-    """`files`: of the user's code that `references` name, each with its digest; {} without any."""
-    found = {part_name(n): load(n, self.section) for n in self.references if is_reference(n)}
-    files = {n: {'file': own.path.name, 'file_sha256': own.digest} for n, own in found.items()}
+    """{'files': names and digests of the user's code in `references`}; {} without any."""
+    loaded = {part_name(n): load(n, self.section) for n in self.references if is_reference(n)}
+    files = {n: {'file': code.path.name, 'file_sha256': code.digest} for n, code in loaded.items()}
     return {'files': files} if files else {}
 
   def describe(self) -> dict[str, PlainValue]:
@@ -82,10 +83,10 @@ class Part(abc.ABC):
     settings.require(condition, self.key(key), getattr(self, key), valid)
 
   def choose(self, key: str, valid: Iterable[str]) -> None:
-    """Raises InputError unless the word, or each of the words, under a key is a valid one."""
+    """Raises InputError unless the word, or each of the words, under a key is valid."""
     words = getattr(self, key)
-    for given in (words,) if isinstance(words, str) else words:
-      settings.choice(self.key(key), given, valid)
+    for name in (words,) if isinstance(words, str) else words:
+      settings.choice(self.key(key), name, valid)
 
   def key(self, key: str) -> str:
     """Returns the name of a setting in the user's config, for messages."""
@@ -99,27 +100,33 @@ def setting(
   large: bool = False,
   only_with: tuple[str, ...] = (),
 ) -> V:
-  """Returns a field of a part: its default, its valid values in words, and whether one is; a whole
-  number is below 2**31 unless it may be `large`.
+  """Returns a field of a part.
 
-  `only_with` names the key, and values of it, without which the field has no effect; a key alone
-  must be on. Such a field is not recorded at its default.
+  Args:
+    default: default value.
+    valid: valid values, as a phrase.
+    holds: function that returns whether a value is valid.
+    large: whether a whole number may be 2**31 or more.
+    only_with: a key and the values of it that make the field effective; a key without values must
+      be on. An ineffective field is not recorded at its default.
   """
   facts = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
-  """Returns a field of a part that is one of some words; see `setting` for `only_with`."""
+  """Returns a field of a part with a list of valid words; see `setting` for `only_with`."""
   facts = {'words': tuple(words), 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
-def check_fields(parsed: object, where: str) -> None:
-  """Raises InputError for a field of a dataclass, the config's section `where`, that is not as its
-  `setting` or `word` says."""
+def check_fields(parsed: object, section: str) -> None:
+  """Raises InputError for a field of a dataclass with an invalid value, see `setting` and `word`.
+
+  `section` is the name of the section of the config.
+  """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
-    key, value = f'{where}.{field.name}', vars(parsed)[field.name]
+    key, value = f'{section}.{field.name}', vars(parsed)[field.name]
     if valid := field.metadata.get('valid'):
       settings.require(field.metadata['holds'](value), key, value, valid)
     elif words := field.metadata.get('words'):
@@ -134,104 +141,98 @@ class Registry(Generic[P]):
   """The parts of one kind.
 
   Attributes:
-    package: the package whose modules hold the parts, for example 'robustness.augment'; a module
-      may hold several, or none. A single module may take its place.
-    base: the class that the parts derive from.
+    package: package with the modules of the parts, for example 'robustness.augment', or a single
+      module. A module may define any number of parts.
+    base: base class of the parts.
   """
 
   package: str
   base: type[P]
 
   def classes(self) -> Mapping[str, type[P]]:
-    """Returns the parts of the package by name."""
+    """Returns {name: part} of the package."""
     return _classes(self.package, self.base)
 
-  def find(self, name: str, where: str) -> type[P]:
-    """Returns the part called `name`, or that of `FILE.py:NAME`; messages name `where`."""
+  def find(self, name: str, key: str) -> type[P]:
+    """Returns the part of a name or reference, the value of `key` of the config."""
     if isinstance(name, str) and is_reference(name):
-      return self._from_file(name, where)
-    if isinstance(name, str) and (alone := _of_module(self.package, name, self.base)):
-      return alone
-    known = self.classes()
-    if not isinstance(name, str) or name not in known:
+      return self._from_file(name, key)
+    if isinstance(name, str) and (part := _of_module(self.package, name, self.base)):
+      return part
+    parts = self.classes()
+    if not isinstance(name, str) or name not in parts:
       raise InputError(
-        f'{key_name(where)} names {name!r}; {nearest(str(name), known)}. FILE.py:NAME or '
+        f'{key_name(key)} names {name!r}; {nearest(str(name), parts)}. FILE.py:NAME or '
         'package.module:NAME takes one of your own.'
       )
-    return known[name]
+    return parts[name]
 
-  def select(self, name: str, sections: Section, where: str, key: str = 'name') -> P:
-    """Returns the named part with the settings of its own section, or its defaults.
+  def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
+    """Returns the named part with the settings of its section, or its defaults.
 
-    Messages call the sections `where`, such as 'config.classifier.augment'; the key `key`, such as
-    'policy', gave the name.
+    `path` is the name of `sections` in the config, such as 'config.classifier.augment', and `key`
+    the key with the name, such as 'policy'.
     """
-    found = self.find(name, f'{where}.{key}')
-    return settings.parse(found, sections.get(found.name, {}), f'{where}.{found.name}')
+    part = self.find(name, f'{path}.{key}')
+    return settings.parse(part, sections.get(part.name, {}), f'{path}.{part.name}')
 
-  def optional(self, section: Section, where: str) -> P | None:
-    """Returns the part that `section['name']` selects; None where it is ''."""
+  def optional(self, section: Section, path: str) -> P | None:
+    """Returns the part that `section['name']` selects; None if it is ''."""
     name = section.get('name', '')
-    self.check_sections(section, where, 'name', (name,) if name else ())
-    return self.select(name, section, where) if name else None
+    self.check_sections(section, path, 'name', (name,) if name else ())
+    return self.select(name, section, path) if name else None
 
   def check_sections(
-    self, section: Section, where: str, key: str, names: tuple[str, ...] = ()
+    self, section: Section, path: str, key: str, names: tuple[str, ...] = ()
   ) -> None:
     """Raises InputError for a key of a section that is neither `key` nor a part.
 
-    `key` names the selected parts; the sections of others are checked too, so that a misspelt key
-    never passes.
+    `key` selects the parts `names`. The sections of other parts are checked too, so that misspelt
+    keys are always refused.
     """
-    selected = [self.find(name, f'{where}.{key}') for name in names]
-    known = {**self.classes(), **{part.name: part for part in selected}}
+    selected = [self.find(name, f'{path}.{key}') for name in names]
+    parts = {**self.classes(), **{part.name: part for part in selected}}
     for name, values in section.items():
       if name == key:
         continue
-      if name not in known:
-        choices = nearest(str(name), [key, *known])
-        raise InputError(f'unknown key {key_name(where)}.{name}: {choices}.')
-      settings.parse(known[name], values, f'{where}.{name}')
+      if name not in parts:
+        choices = nearest(str(name), [key, *parts])
+        raise InputError(f'unknown key {key_name(path)}.{name}: {choices}.')
+      settings.parse(parts[name], values, f'{path}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:
-    """Returns {name: its settings by default}, the sections of a config."""
+    """Returns {name of a part: its default settings}, the sections of a config."""
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
-  def _from_file(self, reference: str, where: str) -> type[P]:
-    found = load(reference, where)
-    value = found.value
-    if not (inspect.isclass(value) and issubclass(value, self.base)):
-      raise InputError(
-        f'{key_name(where)} names {reference!r}, which is no subclass of {self.base.__module__}.'
-        f'{self.base.__name__}.'
-      )
-    fields = {field.name for field in dataclasses.fields(value)}
-    for name, kind in inspect.get_annotations(value).items():
+  def _from_file(self, reference: str, key: str) -> type[P]:
+    code, subject = load(reference, key), f'{key_name(key)} names {reference!r}'
+    part, base = code.value, f'{self.base.__module__}.{self.base.__name__}'
+    if not (inspect.isclass(part) and issubclass(part, self.base)):
+      raise InputError(f'{subject}, which is no subclass of {base}.')
+    fields = {field.name for field in dataclasses.fields(part)}
+    for name, kind in inspect.get_annotations(part).items():
       if name not in fields and 'ClassVar' not in str(kind):
         raise InputError(
-          f'{key_name(where)} names {reference!r}, whose {name} is no setting: write '
-          '@dataclasses.dataclass(frozen=True) above the class.'
+          f'{subject}, and its {name} is no setting: write @dataclasses.dataclass(frozen=True) '
+          'above the class.'
         )
-    if inspect.isabstract(value):
-      lacks = ', '.join(sorted(value.__abstractmethods__))
+    if inspect.isabstract(part):
+      methods = ', '.join(sorted(part.__abstractmethods__))
+      raise InputError(f'{subject}, which does not define {methods}: see {base}.')
+    parts = self.classes()
+    if code.name in parts or part in parts.values():
       raise InputError(
-        f'{key_name(where)} names {reference!r}, which does not define {lacks}: see '
-        f'{self.base.__module__}.{self.base.__name__}.'
+        f'{subject}, but {part.name!r} is a part that is here already: name it alone, or give '
+        'yours another name.'
       )
-    known = self.classes()
-    if found.name in known or value in known.values():
-      raise InputError(
-        f'{key_name(where)} names {reference!r}, but {value.name!r} is a part that is here '
-        'already: name it alone, or give yours another name.'
-      )
-    value.name = found.name
-    value.file = {'file': found.path.name, 'file_sha256': found.digest}
-    return value
+    part.name = code.name
+    part.file = {'file': code.path.name, 'file_sha256': code.digest}
+    return part
 
 
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the part in the module of its name, for which no other module is imported."""
+  """Returns the part in the module of the same name, without importing other modules; or None."""
   is_package = '__path__' in vars(importlib.import_module(package))
   if not is_package or not name.isidentifier():
     return None
@@ -248,8 +249,7 @@ def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
 
 @functools.cache
 def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
-  """Returns the subclasses of `base` that can be made, of the modules of a package or of a single
-  module."""
+  """Returns the concrete subclasses of `base` in the modules of a package, or in one module."""
   parent = importlib.import_module(package)
   modules = [
     importlib.import_module(f'{package}.{entry.name}')
@@ -259,16 +259,16 @@ def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
 
 
 def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
-  """Yields the subclasses of `base` that a module defines and that can be made."""
+  """Yields the concrete subclasses of `base` that a module defines."""
   for value in vars(module).values():
-    own = inspect.isclass(value) and value is not base and value.__module__ == module.__name__
-    if own and issubclass(value, base) and not inspect.isabstract(value):
-      yield value
+    is_defined = inspect.isclass(value) and value.__module__ == module.__name__
+    if is_defined and issubclass(value, base) and value is not base:
+      yield from () if inspect.isabstract(value) else (value,)
 
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """What a reference to code names: the object, with the path of its file and the SHA-256."""
+  """The object of a reference to code, its name, and the path and SHA-256 of its file."""
 
   value: object
   name: str
@@ -278,7 +278,7 @@ class FromFile:
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
-  """A context in which `load` raises `FileRefusedError`, as names come from data."""
+  """A context in which `load` raises `FileRefusedError`, because names come from data."""
   token = _RUNS_FILES.set(False)
   try:
     yield
@@ -287,31 +287,32 @@ def files_refused() -> Iterator[None]:
 
 
 def is_reference(name: str) -> bool:
-  """Whether a name in a config means an object in a Python file or in an installed package."""
+  """Returns whether a name in a config refers to a Python file or an installed package."""
   return SEPARATOR in name or name.endswith('.py') or _IN_MODULE.fullmatch(name) is not None
 
 
 def part_name(name: str) -> str:
-  """Returns what a part that a config names is called: NAME of `FILE.py:NAME`, else the name."""
+  """Returns the name of a part from a name in a config: NAME for `FILE.py:NAME`, else the name."""
   return name.rpartition(':')[2] if is_reference(name) else name
 
 
-def load(reference: str, where: str) -> FromFile:
-  """Returns what `FILE.py:NAME` or `package.module:NAME` is.
+def load(reference: str, key: str) -> FromFile:
+  """Returns the object of `FILE.py:NAME` or `package.module:NAME`, the value of `key`.
 
-  A file is run as any script would be, once as long as its bytes are the same (see `forget`). A
-  missing file, module or name, and an error or a `sys.exit` while it runs, are InputErrors; `where`
-  is the key that gives it.
+  A file is run like a script, once while its bytes are the same (see `forget`).
+
+  Raises:
+    InputError: the file, module or name is missing, or running it raises an error or exits.
   """
   if not _RUNS_FILES.get():
-    raise FileRefusedError(f'{key_name(where)} names {reference!r}: files of results are not run.')
+    raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
   in_module = SEPARATOR not in reference and path
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
   if not in_module and not file.is_file():
-    raise InputError(f'{key_name(where)} names {reference!r}: there is no file {file}.')
+    raise InputError(f'{key_name(key)} names {reference!r}: there is no file {file}.')
   try:
     imported = importlib.import_module(path) if in_module else None
     file = pathlib.Path(inspect.getfile(imported)) if imported else file
@@ -322,7 +323,7 @@ def load(reference: str, where: str) -> FromFile:
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
     if isinstance(error, ModuleNotFoundError) and f'{path}.'.startswith(f'{error.name}.'):
       raise InputError(
-        f'{key_name(where)} names {reference!r}: no module {error.name!r} is installed.'
+        f'{key_name(key)} names {reference!r}: no module {error.name!r} is installed.'
       ) from error
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   held = vars(module)
@@ -333,7 +334,7 @@ def load(reference: str, where: str) -> FromFile:
 
 
 def forget() -> None:
-  """Lets every file be run again: files that it reads, such as weights, may have changed."""
+  """Makes `load` run every file again, because files that it reads may have changed."""
   _run.cache_clear()
 
 
@@ -342,6 +343,6 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
   spec = importlib.util.spec_from_file_location(f'{file.stem}_{digest[:8]}', file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module  # where dataclasses look up the names in annotations
+  sys.modules[spec.name] = module  # dataclasses look up the names in annotations there
   spec.loader.exec_module(module)
   return module

@@ -1,7 +1,8 @@
 """Rows: stored images with their columns, read in fixed order, padded and masked.
 
-`input_pipeline` implements the protocol with tf.data; `ArrayRows` implements it on numpy arrays, so
-that a machine without TensorFlow can run any study. `with_column` and `with_labels` change rows.
+`input_pipeline` implements the protocol with tf.data. `ArrayRows` implements it with numpy arrays,
+so that a machine without TensorFlow can run any study. `with_column`, `with_facts` and
+`with_labels` return changed rows.
 """
 
 from __future__ import annotations
@@ -22,21 +23,20 @@ from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
 UNKNOWN_CLASSES = 'of no known class'
-"""What the description of such rows says of their `labels`."""
+"""Value of `labels` in the description of rows without labels."""
 LEFT_OUT = 'left_out'
-"""What the description of rows calls the number of stored files that are not read, by reason."""
-MOST_KEPT = 2**31
-"""Bytes of images and columns that rows keep in the host's memory."""
+"""Key of the description of rows with the numbers of unread files by reason."""
+MAX_CACHED_BYTES = 2**31
+"""Most bytes of images and columns that `Rows.cached` stores in the host's memory."""
 
-MOST_NUMBERED = 2**20
-"""Classes that need no names."""
+MAX_UNNAMED_CLASSES = 2**20
 
 
-def refuse_unknown_classes(description: Facts, whose: str) -> None:
-  """Raises InputError where rows have no labels and `whose` needs them."""
+def refuse_unknown_classes(description: Facts, user: str) -> None:
+  """Raises InputError if rows have no labels; `user` names what needs them."""
   if description.get('labels') == UNKNOWN_CLASSES:
     raise InputError(
-      f'{whose} counts what is right, and images of no known class '
+      f'{user} counts what is right, and images of no known class '
       f'({KEYS.data.known_classes}=False) have no label: leave that key at True.'
     )
 
@@ -46,11 +46,11 @@ class Rows(Protocol):
 
   @property
   def description(self) -> Facts:
-    """Where the rows come from."""
+    """Facts about the source of the rows."""
 
   @property
   def num_examples(self) -> int:
-    """How many rows there are."""
+    """Number of rows."""
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
@@ -61,27 +61,34 @@ class Rows(Protocol):
     """Names of the classes, in label order."""
 
   def at(self, positions: np.ndarray) -> Rows:
-    """Returns the rows at some positions, ascending, with the example ids they have here."""
+    """Returns the rows at ascending positions, with their example ids."""
 
   def with_channels(self, channels: int) -> Rows:
-    """Returns the same rows with grey images repeated to `channels`; refuses images in colour."""
+    """Returns the same rows with grey images repeated to `channels`.
 
-  def kept(self) -> Rows:
-    """Returns the same rows, whose images are decoded once, when most of them are first asked for.
-
-    A few rows, such as samples for a figure, are read as ever, and so are all if `in_memory` gives
-    none of at most `MOST_KEPT` bytes.
+    Raises:
+      InputError: the images have another number of channels than 1 and `channels`.
     """
 
-  def in_memory(self, most: int) -> ArrayRows | None:
-    """Returns these rows as arrays, images as they are stored, if they have at most `most` bytes.
+  def cached(self) -> Rows:
+    """Returns the same rows with images that are decoded once, when most of them are first read.
 
-    None if they have more, or if a training cuts them at random or streams them.
+    A few rows, such as samples for a figure, are read directly, and so are all rows if `in_memory`
+    returns none for `MAX_CACHED_BYTES`.
+    """
+
+  def in_memory(self, max_bytes: int) -> ArrayRows | None:
+    """Returns the rows as arrays, with stored images, if they have at most `max_bytes` bytes.
+
+    It is None for more bytes, and for rows that are cropped at random or streamed in training.
     """
 
   def without_images(self) -> Batch:
-    """Returns `label`, `example_id` and all further columns of every row, [N, ...]; refuses so many
-    streamed rows that to look for their labels would take long."""
+    """Returns `label`, `example_id` and all further columns of every row, [N, ...].
+
+    Raises:
+      InputError: the rows are streamed, and too many to read their labels.
+    """
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -89,21 +96,21 @@ class Rows(Protocol):
     """Yields blocks of rows in order.
 
     Args:
-      batch_size: rows a block; block b holds rows [b * batch_size, (b + 1) * batch_size).
-      blocks: which blocks to read, ascending; None reads all of them.
-      stored: leaves images of 8 bits as they are stored, uint8 x for x / 255, which
+      batch_size: rows per block; block b holds rows [b * batch_size, (b + 1) * batch_size).
+      blocks: the blocks to read, ascending; None reads all blocks.
+      stored: whether images of 8 bits stay as stored, uint8 x for x / 255, which
         `robustness.core.pixels` scales on the devices.
 
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
-      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Further columns
-      are what a study needs of each row: numbers [B] or [B, L], such as `severity`, or words [B],
-      such as the path of a file, both of which records keep, or images [B, ...], such as the object
-      of a scene. Views are given all but words.
+      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Studies need
+      further columns: numbers [B] or [B, L], such as `severity`, or words [B], such as the path of
+      a file, which records store, or images [B, ...], such as the object of a scene. Views receive
+      all columns except words.
 
     Raises:
-      InputError: names a block that does not exist or, when it is reached, an image that cannot be
-        decoded or has another size.
+      InputError: a block does not exist, or an image, when it is reached, cannot be decoded or has
+        another size.
     """
 
   def training_batches(
@@ -114,27 +121,27 @@ class Rows(Protocol):
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless shuffled batches; the same arguments give the same batches.
+    """Returns endless shuffled batches, which depend only on the arguments.
 
-    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence. Nothing
-    before `start_step` and no row of another process is read. Images too large for memory are
-    streamed, shuffled in a buffer.
+    Step s holds positions [s * batch_size, (s + 1) * batch_size) of the sampler's sequence. Rows
+    before `start_step` and of other processes are not read. Images that exceed the memory are
+    streamed and shuffled in a buffer.
 
     Args:
-      batch_size: the global batch, over all processes.
-      seed: with the epoch's number it fixes the epoch's order.
-      start_step: the first step to deliver.
-      share: (k, n) delivers the k-th of n contiguous slices of every global batch.
-      sampler: decides the order; None takes `Epochs`.
+      batch_size: size of the global batch, over all processes.
+      seed: seed that, with the epoch's number, determines the order of an epoch.
+      start_step: the first step.
+      share: (k, n) selects the k-th of n contiguous slices of every global batch.
+      sampler: order of the rows; None takes `Epochs`.
 
     Returns:
-      `image` [b, H, W, C], uint8 where it is stored so and not resized, else float32 in [0, 1],
+      `image` [b, H, W, C], uint8 if it is stored so and not resized, else float32 in [0, 1],
       `label` int32 [b] or [b, L], `example_id` int32 [b],
       and the columns of the rows and the sampler [b, ...], with b = batch_size / n.
 
     Raises:
-      InputError: see `share_of_batch`, what an image that cannot be read is called, or an order
-        of rows that are streamed.
+      InputError: see `share_of_batch`; also an image that cannot be read, or a sampler for rows
+        that are streamed.
     """
 
 
@@ -142,30 +149,30 @@ _ORDER = 0x5B5E7  # the random stream of `random_order`
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns the positions of all rows in a random order, int64 [N]; rounds of designs follow it."""
+  """Returns the positions of all rows in random order, int64 [N], for the rounds of designs."""
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
 def num_blocks(num_examples: int, batch_size: int) -> int:
-  """Returns how many blocks of `batch_size` rows hold `num_examples` rows."""
+  """Returns the number of blocks of `batch_size` rows that hold `num_examples` rows."""
   return -(-num_examples // batch_size)
 
 
 def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | None) -> list[int]:
-  """Returns which blocks to read, ascending: those asked for, or all; refuses others."""
+  """Returns the blocks to read, ascending; None selects all. Raises InputError for other blocks."""
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   count = num_blocks(num_examples, batch_size)
-  chosen = list(range(count)) if blocks is None else sorted(set(blocks))
-  if chosen and not 0 <= chosen[0] <= chosen[-1] < count:
+  numbers = list(range(count)) if blocks is None else sorted(set(blocks))
+  if numbers and not 0 <= numbers[0] <= numbers[-1] < count:
     raise InputError(
-      f'blocks {chosen[0]}..{chosen[-1]} asked for; there are {count} blocks of {batch_size} rows, '
-      f'0..{count - 1}.'
+      f'blocks {numbers[0]}..{numbers[-1]} asked for; there are {count} blocks of {batch_size} '
+      f'rows, 0..{count - 1}.'
     )
-  return chosen
+  return numbers
 
 
 def pad_batch(batch: Batch, batch_size: int) -> Batch:
-  """Pads every array of a batch with zeros to `batch_size` rows; `mask` is True on those before."""
+  """Returns a batch padded with zeros to `batch_size` rows; `mask` is False on padding."""
   size = len(batch['image'])
 
   def pad(value: object) -> object:
@@ -178,7 +185,7 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:
-  """Returns images in [0, 1]: x / 255 of uint8 x, others as they are."""
+  """Returns images in [0, 1]: x / 255 for uint8 x; float images are unchanged."""
   if images.dtype != np.uint8:
     return images
   scaled: np.ndarray = np.divide(images, np.float32(255), dtype=np.float32)
@@ -186,7 +193,7 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
-  """Returns what a step is given of a batch: all arrays but words, such as paths of files."""
+  """Returns the arrays of a batch that a step takes: all except words, such as paths of files."""
   return {
     name: value
     for name, value in batch.items()
@@ -194,77 +201,80 @@ def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
   }
 
 
-def check_label_array(labels: np.ndarray, where: str, whole: bool = True) -> None:
-  """Refuses what are no labels of images, integers [N], or [N, L] padded with -1, naming the first.
+def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -> None:
+  """Raises InputError, naming the first image, for invalid labels.
 
   Args:
-    labels: in which each image should have one, none below 0 or beyond int32 and none twice.
-    where: what messages call them.
-    whole: whether these are all of the labels: of 2 classes, only all rows together tell one-hot
-      rows from images that have both.
+    labels: integers [N], or [N, L] padded with -1. Every image needs a label; labels are at least
+      0, fit int32, and differ within an image.
+    name: name of the labels in messages.
+    is_complete: whether these are all labels of a data set. For 2 classes, only all rows together
+      distinguish one-hot rows from images of both classes.
   """
   if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
     raise InputError(
-      f'{where} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
+      f'{name} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
       'or [N, L] padded with -1.'
     )
   if not labels.size:
     return
-  several = labels if labels.ndim == 2 else labels[:, None]
-  most, least = np.iinfo(np.int32).max, 1 - labels.ndim
+  table = labels if labels.ndim == 2 else labels[:, None]
+  largest, smallest = np.iinfo(np.int32).max, 1 - labels.ndim
   low, high = labels.min(), labels.max()
-  if low < least or high > most:
-    value, limit = (low, 'start at 0') if low < least else (high, f'end at {most}')
-    row = int(np.argwhere(several == value)[0][0])
-    raise InputError(f'{where} has {value} (example {row}); labels {limit}.')
-  twice, ordered = have_one_twice(several), np.sort(several, axis=1)
-  if twice.any() or (whole and several.shape[1] == 2 and (ordered == [0, 1]).all()):
-    row = int(twice.argmax())
+  if low < smallest or high > largest:
+    value, limit = (low, 'start at 0') if low < smallest else (high, f'end at {largest}')
+    row = int(np.argwhere(table == value)[0][0])
+    raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
+  is_repeated, ordered = have_one_twice(table), np.sort(table, axis=1)
+  is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
+  if is_repeated.any() or is_one_hot:
+    row = int(is_repeated.argmax())
     raise InputError(
-      f'{where} has {labels[row].tolist()} (example {row}); the labels of an image are different '
+      f'{name} has {labels[row].tolist()} (example {row}); the labels of an image are different '
       'classes, padded with -1, and not one-hot, which labels.argmax(1) makes classes of.'
     )
   if (ordered[:, -1] < 0).any():
-    raise InputError(f'{where} has no label for example {int((ordered[:, -1] < 0).argmax())}.')
+    raise InputError(f'{name} has no label for example {int((ordered[:, -1] < 0).argmax())}.')
 
 
 def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-  """Returns several labels a row as int32 [N, L], L at least 1, padded with −1."""
+  """Returns lists of labels as int32 [N, L], L at least 1, padded with −1."""
   table = np.full((len(labels), max([1, *map(len, labels)])), -1, np.int32)
-  for row, own in zip(table, labels, strict=True):
-    row[: len(own)] = own
+  for row, values in zip(table, labels, strict=True):
+    row[: len(values)] = values
   return table
 
 
 def have_one_twice(labels: np.ndarray) -> np.ndarray:
-  """Returns whether rows of labels, [N, L] padded with -1, have a label twice, bool [N]."""
+  """Returns whether rows of labels, [N, L] padded with -1, repeat a label, bool [N]."""
   ordered = np.sort(labels, axis=1)
   twice: np.ndarray = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
   return twice
 
 
-def check_class_names(names: Sequence[str], where: str) -> None:
-  """Refuses two classes of one name, and one without a name, with their numbers."""
+def check_class_names(names: Sequence[str], title: str) -> None:
+  """Raises InputError, with the numbers of classes, for empty and repeated names of classes."""
   if '' in names:
-    raise InputError(f"{where} call the class {names.index('')} '': give each class a name.")
+    raise InputError(f"{title} call the class {names.index('')} '': give each class a name.")
   if len(set(names)) < len(names):
-    twice = next(name for name in names if names.count(name) > 1)
-    numbers = [number for number, name in enumerate(names) if name == twice]
+    repeated = next(name for name in names if names.count(name) > 1)
+    numbers = [number for number, name in enumerate(names) if name == repeated]
     raise InputError(
-      f'{where} call the classes {" and ".join(map(str, numbers))} all {twice!r}; classes are '
-      'matched by name: give each a name of its own.'
+      f'{title} call the classes {" and ".join(map(str, numbers))} all {repeated!r}; classes are '
+      'matched by name: give each another name.'
     )
 
 
 def identity_of(rows: Rows) -> Facts:
-  """Returns the description by which records and checkpoints of rows are found again: without what
-  was left out, which changes with every file that somebody puts beside the images."""
+  """Returns the description that identifies records and checkpoints of rows.
+
+  It omits the numbers of unread files, which change with every file that is added to the folder.
+  """
   return {key: value for key, value in rows.description.items() if key != LEFT_OUT}
 
 
 def in_class_order(names: Iterable[str]) -> list[str]:
-  """Returns names of classes in the order of their labels: as numbers where all are numbers (0, 1,
-  2, 10), else as texts."""
+  """Returns names of classes in label order: numerical if all are numbers, else alphabetical."""
   ascending = sorted(names)
   if all(name.isdecimal() and name.isascii() for name in ascending):
     return sorted(ascending, key=int)
@@ -272,15 +282,17 @@ def in_class_order(names: Iterable[str]) -> list[str]:
 
 
 def composed(name: str) -> str:
-  """Returns a name in Unicode's composed form (NFC), in which names are compared: file systems and
-  archives of a Mac write é as e and a combining accent."""
+  """Returns a name in Unicode's composed form (NFC), for comparisons.
+
+  File systems and archives of a Mac decompose é into e and a combining accent.
+  """
   return unicodedata.normalize('NFC', name)
 
 
-def numbered_classes(largest: int, where: str) -> tuple[str, ...]:
-  """Returns names of classes that have none: '0', '1', ... up to the largest label."""
-  valid = f'below {MOST_NUMBERED}, or the classes must have names'
-  require(largest < MOST_NUMBERED, f'the largest label of {where}', largest, valid)
+def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
+  """Returns the names '0', '1', ... of unnamed classes up to the largest label."""
+  valid = f'below {MAX_UNNAMED_CLASSES}, or the classes must have names'
+  require(largest < MAX_UNNAMED_CLASSES, f'the largest label of {title}', largest, valid)
   return tuple(map(str, range(largest + 1)))
 
 
@@ -289,14 +301,14 @@ class ArrayRows:
   """Rows from numpy arrays, in memory or memory-mapped.
 
   Attributes:
-    images: [N, H, W, C], uint8 or float32 in [0, 1]; may be mapped from a file, of which only the
-      rows of a batch are then read (`at` reads its rows at once).
+    images: [N, H, W, C], uint8 or float32 in [0, 1]; a memory-mapped array is read batch by batch
+      (and at once by `at`).
     labels: integers [N], or [N, L] padded with -1; see `check_label_array`.
-    class_names: names of the classes, in label order, no two equal.
-    example_ids: int32 [N]; the position in the arrays by default.
-    source: what `results.json` calls the data.
+    class_names: distinct names of the classes, in label order.
+    example_ids: int32 [N]; positions in the arrays by default.
+    source: name of the data in `results.json`.
     columns: further columns [N, ...]; see `Rows.batches`.
-    facts: what else `results.json` tells of the data.
+    facts: further facts about the data for `results.json`.
   """
 
   images: np.ndarray
@@ -324,8 +336,8 @@ class ArrayRows:
       )
     if ids is not None and (ids.min() < int32.min or ids.max() > int32.max):
       raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
-    # rows that were chosen among others have ids
-    check_label_array(self.labels, 'labels', whole=self.example_ids is None)
+    # a selection of rows has example ids
+    check_label_array(self.labels, 'labels', is_complete=self.example_ids is None)
     check_class_names(self.class_names, 'class_names')
     for name, column in self.columns.items():
       if len(column) != len(self.images):
@@ -340,8 +352,8 @@ class ArrayRows:
 
   @property
   def description(self) -> Facts:
-    known = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
-    return {'source': self.source, **self.facts, **known}
+    shape = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
+    return {'source': self.source, **self.facts, **shape}
 
   @property
   def num_examples(self) -> int:
@@ -361,13 +373,12 @@ class ArrayRows:
       columns={name: column[positions] for name, column in self.columns.items()},
     )
 
-  def kept(self) -> ArrayRows:
-    """See `Rows`; these rows are kept."""
+  def cached(self) -> ArrayRows:
     return self
 
-  def in_memory(self, most: int) -> ArrayRows | None:
+  def in_memory(self, max_bytes: int) -> ArrayRows | None:
     arrays = (self.images, self.labels, *self.columns.values())
-    return self if sum(array.nbytes for array in arrays) <= most else None
+    return self if sum(array.nbytes for array in arrays) <= max_bytes else None
 
   def with_channels(self, channels: int) -> ArrayRows:
     """See `Rows`; images are not copied."""
@@ -391,7 +402,7 @@ class ArrayRows:
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
     order = sampler or Epochs(self.num_examples, seed)
-    share_of_batch(start_step, batch_size, share)  # refuses what cannot divide
+    share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
     return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
@@ -407,15 +418,15 @@ class ArrayRows:
         batch['image'] = as_float32(batch['image'])
       yield {**pad_batch(batch, batch_size), 'block': block}
 
-  def _columns_at(self, chosen: np.ndarray | slice) -> Batch:
+  def _columns_at(self, positions: np.ndarray | slice) -> Batch:
     return {
-      'label': self.labels[chosen].astype(np.int32),
-      'example_id': self._ids[chosen].astype(np.int32),
-      **{name: column[chosen] for name, column in self.columns.items()},
+      'label': self.labels[positions].astype(np.int32),
+      'example_id': self._ids[positions].astype(np.int32),
+      **{name: column[positions] for name, column in self.columns.items()},
     }
 
-  def _batch(self, chosen: np.ndarray | slice) -> Batch:
-    return {'image': np.asarray(self.images[chosen]), **self._columns_at(chosen)}
+  def _batch(self, positions: np.ndarray | slice) -> Batch:
+    return {'image': np.asarray(self.images[positions]), **self._columns_at(positions)}
 
   @functools.cached_property
   def _ids(self) -> np.ndarray:
@@ -425,23 +436,23 @@ class ArrayRows:
 def with_column(
   rows: Rows, name: str, of_batch: Callable[[Batch], np.ndarray], facts: Facts
 ) -> Rows:
-  """Returns the rows with a further column, which `of_batch` makes of the others: [B, ...].
+  """Returns the rows with a further column [B, ...], computed by `of_batch` from a batch.
 
-  The description says `facts` of it.
+  `facts` are added to the description of the rows.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: of_batch(batch)}, rows.class_names, facts)
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:
-  """Returns the rows with facts in place of those of the same names in their description."""
+  """Returns the rows with facts that are added to their description, or replace facts in it."""
   return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
-  """Returns the rows with labels that are positions among other class names.
+  """Returns the rows with labels that are positions in other class names.
 
   `positions`, int32 [classes of the rows], are the new labels of the old ones; `class_names` are ()
-  where none of them is known.
+  for rows without known classes.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
@@ -456,7 +467,7 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
         f'example {batch["example_id"][row]} has label {label[row]}; the data name '
         f'{len(positions)} classes.'
       )
-    # -1, which fills up several labels, stays, and takes the place of a class that is there twice
+    # padding, -1, stays, and replaces a label that becomes equal to an earlier one
     label = np.where(label >= 0, positions[label], label).astype(np.int32)
     if label.ndim == 2:
       label[np.tril(label[:, :, None] == label[:, None], -1).any(2)] = -1
@@ -467,7 +478,7 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
-  """Rows of which every batch is changed, but not its images."""
+  """Rows with a change of every batch that leaves the images."""
 
   rows: Rows
   change: Callable[[Batch], Batch]
@@ -492,11 +503,11 @@ class _ChangedRows:
   def with_channels(self, channels: int) -> Rows:
     return dataclasses.replace(self, rows=self.rows.with_channels(channels))
 
-  def kept(self) -> Rows:
-    return dataclasses.replace(self, rows=self.rows.kept())
+  def cached(self) -> Rows:
+    return dataclasses.replace(self, rows=self.rows.cached())
 
-  def in_memory(self, most: int) -> ArrayRows | None:
-    arrays = self.rows.in_memory(most)
+  def in_memory(self, max_bytes: int) -> ArrayRows | None:
+    arrays = self.rows.in_memory(max_bytes)
     if arrays is None:
       return None
     columns = self.change(arrays.without_images())

@@ -1,7 +1,7 @@
-"""Which rows a training reads, and in which order.
+"""The order of training rows, and the split into rows to train on and to validate on.
 
-Position p of the endless sequence of rows is a pure function of (seed, p), so that any step, of any
-process, can be reached at once, and tf.data, arrays and a device read the same order.
+Position p of the endless sequence of rows is a pure function of (seed, p), so that any step of any
+process is reached directly, and tf.data, arrays and devices read the same order.
 """
 
 import abc
@@ -13,29 +13,30 @@ import numpy as np
 from robustness.core.settings import require
 
 EPOCH = 'epoch'
-"""The column of training rows that counts the epochs before."""
+"""Column of training rows with the number of completed epochs."""
 _HELD_OUT = 0x4E1D  # the random stream of `held_out`
 _BALANCED = 0xBA1A  # the random stream of `Balanced`
-_BLOCKS = 1024  # of `Balanced`, whose orders are drawn together
+_BLOCKS = 1024  # blocks of `Balanced` with orders that are drawn together
 
 
 class Sampler(abc.ABC):
-  """The endless sequence of rows."""
+  """An endless sequence of rows."""
 
   @abc.abstractmethod
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns what the sampler says of positions [begin, end), [end − begin] each."""
+    """Returns columns of the sampler for positions [begin, end), each [end − begin]."""
     del begin, end
     return {}
 
 
 def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
-  """Returns the positions [begin, end) of the k-th of n contiguous shares (k, n) of a step's batch.
+  """Returns the positions [begin, end) of the k-th of n contiguous parts of a step's batch.
 
-  Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may span two epochs.
+  `share` is (k, n). Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may
+  span two epochs.
   """
   process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
@@ -48,15 +49,15 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
 
 
 class Epochs(Sampler):
-  """Epochs laid end to end, each a permutation of all rows: every row once an epoch.
+  """A sequence of epochs; every epoch is a random permutation of all rows.
 
   Attributes:
-    num_examples: rows N of an epoch.
-    seed: with the epoch's number it fixes the epoch's order.
+    num_examples: number N of rows.
+    seed: seed that, with the epoch's number, determines the permutation.
   """
 
   def __init__(self, num_examples: int, seed: int, stream: tuple[int, ...] = ()):
-    """Checks the arguments; `stream` tells sequences of one seed apart."""
+    """Checks the arguments; sequences of one seed and different `stream` are independent."""
     require(num_examples >= 1, 'num_examples', num_examples, 'at least 1')
     require(seed >= 0, 'seed', seed, 'at least 0')
     self.num_examples, self.seed = num_examples, seed
@@ -75,21 +76,21 @@ class Epochs(Sampler):
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """See `Sampler`; how many epochs are over before each position, int32."""
+    """See `Sampler`; the column is the number of completed epochs, int32."""
     return {EPOCH: (np.arange(begin, end) // self.num_examples).astype(np.int32)}
 
 
 class Balanced(Sampler):
-  """Every group of rows equally often: each G positions in a row hold each of G groups once.
+  """A sequence in which every block of G positions has one row of each of G groups.
 
-  Their order is drawn again every G positions. The rows of a group follow one another in epochs of
-  the group, so that rows of small groups come more often.
+  The order of the groups is random in every block. The rows of a group are drawn in epochs of the
+  group, so that rows of small groups are more frequent.
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
-    """Takes the rows of each of G groups, int64 positions, in which a row may be in several.
+    """Stores the rows of each of G groups, int64 positions; groups may overlap.
 
-    `columns` says under the name `column`, if any, for which group a row was drawn.
+    `columns` returns the group that each row was drawn for, as the column `column` unless it is ''.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
     self._rows = [Epochs(len(g), seed, (_BALANCED, k)) for k, g in enumerate(groups)]
@@ -101,7 +102,7 @@ class Balanced(Sampler):
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
 
   def _blocks(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, slice]:
-    """Returns the blocks that hold positions [begin, end), their orders, and where these lie."""
+    """Returns the blocks of positions [begin, end), their orders, and the slice of positions."""
     count = len(self._groups)
     first, last = begin // count, -(-end // count)
     drawn = [self._orders(k) for k in range(first // _BLOCKS, -(-last // _BLOCKS))]
@@ -111,39 +112,46 @@ class Balanced(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """See `Sampler`."""
-    blocks, orders, own = self._blocks(begin, end)
+    blocks, orders, part = self._blocks(begin, end)
     if not len(blocks):
       return np.zeros(0, np.int64)
     span = int(blocks[0]), int(blocks[-1]) + 1
     rows = [
       group[epochs.positions(*span)] for group, epochs in zip(self._groups, self._rows, strict=True)
     ]
-    return np.take_along_axis(np.stack(rows, 1), orders, 1).ravel()[own]
+    return np.take_along_axis(np.stack(rows, 1), orders, 1).ravel()[part]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """See `Sampler`; the group of each position, int32."""
+    """See `Sampler`; the column is the group of each position, int32."""
     if not self._column:
       return {}
-    _, orders, own = self._blocks(begin, end)
-    return {self._column: orders.ravel()[own].astype(np.int32)}
+    _, orders, part = self._blocks(begin, end)
+    return {self._column: orders.ravel()[part].astype(np.int32)}
 
 
 def held_out(
   num_examples: int, share: float, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows to train on and those to validate on, each ascending int64 positions.
+  """Returns the rows to train on and the rows to validate on, each as ascending int64 positions.
 
-  The choice depends on the arguments alone, so that trainings with several seeds are validated on
-  the same rows. The share is rounded to rows, or to whole units: integers [N], equal for rows that
-  stay on one side, such as the frames of a clip.
+  The choice depends only on the arguments, so that trainings with different seeds are validated on
+  the same rows.
+
+  Args:
+    num_examples: number N of rows.
+    share: fraction of the rows to validate on, rounded to rows or units.
+    units: integers [N], equal for rows that stay together, such as the frames of a clip; or None.
+
+  Raises:
+    InputError: one side would be empty although `share` is not 0.
   """
   count = round(share * num_examples)
   of_row = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
   sizes = np.bincount(of_row, minlength=1)
   together = '' if units is None else f' in {len(sizes)} units, such as clips,'
-  possible = not share or (0 < count < num_examples and len(sizes) > 1)
-  some = f'a share of the {num_examples} training rows{together} that leaves at least one on'
-  require(possible, 'config.training.validation', share, f'0, or {some} either side')
+  is_possible = not share or (0 < count < num_examples and len(sizes) > 1)
+  valid = f'0, or a share of the {num_examples} training rows{together} that leaves at least one on'
+  require(is_possible, 'config.training.validation', share, f'{valid} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
   ends = np.cumsum(sizes[order])
   taken = 1 + int(np.argmin(np.abs(ends[:-1] - count))) if share else 0

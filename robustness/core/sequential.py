@@ -1,6 +1,7 @@
-"""Rows that take branches of their own: one after another, or sorted by branch.
+"""Functions of rows in sequence or sorted by branch, so that each row computes only one branch.
 
-Under `vmap` a `lax.switch` whose index differs between rows computes all branches for every row.
+Under `vmap`, a `lax.switch` with different indices in different rows computes all branches for
+every row.
 """
 
 import dataclasses
@@ -18,13 +19,13 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
-  """The columns of one row, cut out of the block's when they are looked at.
+  """The columns of one row, sliced from a block when they are accessed.
 
-  A large column, of which a view needs little, is better reached by `located`: nothing is copied.
+  A view that needs a small part of a large column should use `located`, which copies nothing.
 
   Attributes:
-    columns: with the rows as leading axis.
-    index: of the row, may be traced.
+    columns: columns of the block, [N, ...].
+    index: position of the row, which may be traced.
   """
 
   columns: Mapping[str, jax.Array]
@@ -42,24 +43,24 @@ class SequentialRow(Mapping[str, jax.Array]):
 
 
 def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
-  """Returns a column of one or more rows, [N, ...], and which of them is this row's."""
+  """Returns a column of N rows, [N, ...], and the position of this row in it."""
   if isinstance(row, SequentialRow):
     return row.columns[name], row.index
   return row[name][None], 0
 
 
 def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree) -> T:
-  """Returns `function(row, view)` of one `SequentialRow` after the other, stacked."""
+  """Returns the stacked results of `function(row, view)` for every `SequentialRow`, in sequence."""
   count = len(next(iter(rows.values())))
-  shown: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(count))
-  return shown
+  stacked: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(count))
+  return stacked
 
 
 def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
-  """Applies a function to every entry of trees of arrays [N, ...], as is quick on the device.
+  """Applies a function to every entry of trees of arrays [N, ...].
 
-  On a CPU entries follow one another, so that each stays in the cache and choices that depend on it
-  stay choices; accelerators take them all at once.
+  A CPU takes the entries in sequence, so that each stays in the cache and computes only its branch;
+  accelerators take all at once.
   """
   if jax.default_backend() == 'cpu':
     applied: T = jax.lax.map(lambda entries: function(*entries), trees)
@@ -68,23 +69,23 @@ def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
 
 
 TILE = 16
-"""Rows of one branch that are computed at once."""
+"""Number of rows of one branch that are computed at once."""
 
 
 def by_branch(
   function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: PyTree
 ) -> jax.Array:
-  """Returns `function(branch, *entries)` of every row, each branch computed for its rows alone.
+  """Returns `function(branch, *entries)` for every row, computing for each row only its branch.
 
-  Rows are sorted by branch and taken in tiles of one branch, whose number is then the same for all
-  of a tile: a `lax.switch` over it stays a choice. Tiles follow one another, rows of a tile are
-  computed at once; at most `branches` tiles more are computed than the rows would fill.
+  Rows are sorted by branch and divided into tiles of one branch, so that a `lax.switch` over the
+  branch computes one branch per tile. Tiles are computed in sequence, and the rows of a tile at
+  once; incomplete tiles add at most `branches` tiles.
 
   Args:
-    function: of the branch, int32 scalar, and one entry of each tree; gives an array.
-    branches: how many there are.
+    function: function from a branch, int32 scalar, and one entry of each tree to an array.
+    branches: number of branches.
     branch: int32 [N] in [0, branches).
-    *trees: of arrays [N, ...].
+    *trees: trees of arrays [N, ...].
   """
   count = len(branch)
   order = jnp.argsort(branch, stable=True)
@@ -105,6 +106,6 @@ def by_branch(
 
   first = jax.tree.map(lambda x: x[0], trees)
   shape = jax.eval_shape(function, branch[0], *first)
-  nothing = jnp.zeros((count, *shape.shape), shape.dtype)
-  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add, nothing)
+  zeros = jnp.zeros((count, *shape.shape), shape.dtype)
+  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add, zeros)
   return results

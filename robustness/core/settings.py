@@ -1,4 +1,4 @@
-"""Sections of a config as frozen dataclasses, which list their keys, types and defaults."""
+"""Conversion of config sections to frozen dataclasses, which define keys, types and defaults."""
 
 import dataclasses
 import math
@@ -14,43 +14,46 @@ Section = Facts
 """Keys of a config with their values."""
 
 
-def parse(cls: type[T], section: Section, where: str) -> T:
-  """Builds a dataclass from a config section; refuses a key that is unknown, missing or of another
-  type, and numbers that are not finite.
+def parse(cls: type[T], section: Section, path: str) -> T:
+  """Returns a dataclass with the values of a config section.
 
   Args:
-    cls: with fields that are bool, int, float, str, tuple[str, ...] or tuple[int, ...], dataclasses
-      of these, or sections that are read elsewhere.
-    section: the values given, which may be parsed already; a field left out keeps its default.
-    where: the section's name in messages, for example 'config.study'.
+    cls: class with fields of the types bool, int, float, str, tuple[str, ...] or tuple[int, ...],
+      dataclasses of these, or sections that are read elsewhere.
+    section: values by key, which may be parsed already; missing keys keep their defaults.
+    path: name of the section in messages, for example 'config.study'.
+
+  Raises:
+    InputError: a key is unknown, required and missing, or of another type, or a number is not
+      finite or too large.
   """
-  _check_section(section, where)
+  _check_section(section, path)
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-  refuse_unknown(section, fields, where)
+  refuse_unknown(section, fields, path)
   for name, f in fields.items():
     if name not in section and f.default is f.default_factory is dataclasses.MISSING:
-      raise InputError(f'{key_name(where)}.{name} is not given.')
-  values = {k: _convert(types[k], value, f'{where}.{k}') for k, value in section.items()}
+      raise InputError(f'{key_name(path)}.{name} is not given.')
+  values = {k: _convert(types[k], value, f'{path}.{k}') for k, value in section.items()}
   parsed = cls(**values)
   for k, value in values.items():
     numbers = value if isinstance(value, tuple) else (value,)
-    finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
-    require(finite, f'{where}.{k}', value, 'finite')
-    whole = all(abs(x) < 2**31 for x in numbers if isinstance(x, int))
-    require(whole or fields[k].metadata.get('large', False), f'{where}.{k}', value, 'below 2**31')
+    is_finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
+    require(is_finite, f'{path}.{k}', value, 'finite')
+    is_small = all(abs(x) < 2**31 for x in numbers if isinstance(x, int))
+    require(is_small or fields[k].metadata.get('large', False), f'{path}.{k}', value, 'below 2**31')
   return parsed
 
 
-def refuse_unknown(section: Section, valid: Iterable[str], where: str) -> None:
-  """Raises InputError for the first key of a section that is not valid, with the nearest ones."""
+def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
+  """Raises InputError, with the nearest valid keys, for the first key that is not valid."""
   for key in section:
     if key not in valid:
-      raise InputError(f'unknown key {key_name(where)}.{key}: {nearest(str(key), valid)}.')
+      raise InputError(f'unknown key {key_name(path)}.{key}: {nearest(str(key), valid)}.')
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns nested values without those that are None, which stand for what a section inherits."""
+  """Returns nested values without None, which stands for an inherited value."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
     for key, value in section.items()
@@ -59,9 +62,11 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section of the settings `cls` without those at their default that have no effect:
-  what is off (0, '', (), False), and a setting that needs another value of some key (`only_with` of
-  `robustness.core.registry.setting`)."""
+  """Returns a section of the settings `cls` without defaults that have no effect.
+
+  These are settings that are off (0, '', (), False), and settings that need another value of a key
+  (`only_with` of `robustness.core.registry.setting`).
+  """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def has_effect(key: str, value: PlainValue) -> bool:
@@ -75,32 +80,32 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
 
 
 def _tupled(value: PlainValue) -> PlainValue:
-  """Returns a list as the tuple that it is in a config."""
+  """Returns a list as a tuple, and other values unchanged."""
   return tuple(value) if isinstance(value, list) else value
 
 
-def _convert(kind: type, value: object, where: str) -> object:
+def _convert(kind: type, value: object, key: str) -> object:
   if dataclasses.is_dataclass(value):
     return value  # parsed already
   if dataclasses.is_dataclass(kind):
-    return parse(kind, value, where)  # type: ignore[arg-type]
+    return parse(kind, value, key)  # type: ignore[arg-type]
   if typing.get_origin(kind) is Mapping:
-    _check_section(value, where)
+    _check_section(value, key)
     return value
   if typing.get_origin(kind) is tuple:
     element = typing.get_args(kind)[0]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
-      raise SettingError(where, value, f'a tuple of {element.__name__}')
+      raise SettingError(key, value, f'a tuple of {element.__name__}')
     if element is str and (plain := [v for v in value if type(v) is int]):
       fix = f'Write the number in quotes: "(\'{plain[0]}\',)".'
-      raise SettingError(where, value, 'a tuple of words', fix)
-    return tuple(_convert(element, v, where) for v in value)
+      raise SettingError(key, value, 'a tuple of words', fix)
+    return tuple(_convert(element, v, key) for v in value)
   if isinstance(value, int) and abs(value) >= 2**63:
-    raise SettingError(where, value, 'a number that 64 bits hold')
+    raise SettingError(key, value, 'a number that 64 bits hold')
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-    raise SettingError(where, value, type_name(kind))
+    raise SettingError(key, value, type_name(kind))
   return value
 
 
@@ -109,55 +114,60 @@ def type_name(kind: type) -> str:
   return {int: 'an int', bool: 'True or False'}.get(kind, f'a {kind.__name__}')
 
 
-def check_sections(section: Section, names: Iterable[str], where: str) -> None:
-  """Raises InputError unless each of these keys is a section of keys or left out."""
+def check_sections(section: Section, names: Iterable[str], path: str) -> None:
+  """Raises InputError unless each of the keys `names` is missing or a section."""
   for name in names:
-    _check_section(section.get(name, {}), f'{where}.{name}')
+    _check_section(section.get(name, {}), f'{path}.{name}')
 
 
-def _check_section(section: object, where: str) -> None:
+def _check_section(section: object, path: str) -> None:
   if not isinstance(section, Mapping):
-    raise SettingError(where, section, 'a section of keys')
+    raise SettingError(path, section, 'a section of keys')
 
 
-NAME_BYTES = 100  # of a name; names of files, which may have 255, are made of it
+MAX_NAME_BYTES = 100  # names of files, which have at most 255 bytes, contain it
 
 
-def check_name(where: str, name: object, is_key: bool = True, max_bytes: int = NAME_BYTES) -> None:
-  """Raises InputError unless a name that a user or a file gives can be that of a folder, and of a
-  key of the config, which has no dots, where it is one."""
+def check_name(
+  key: str, name: object, is_key: bool = True, max_bytes: int = MAX_NAME_BYTES
+) -> None:
+  """Raises InputError unless a name can be the name of a folder and, if `is_key`, of a key.
+
+  Keys of the config have no dots.
+  """
   text = name if isinstance(name, str) else ''
   valid = text.isprintable() and text.strip() == text != ''
   valid = valid and not set(text) & set('/\\') and len(text.encode()) <= max_bytes
   if not valid or text.startswith('.') or (is_key and '.' in text):
-    shown = repr(name) if len(repr(name)) <= NAME_BYTES else f'{name!r:.40}...'
+    printed = repr(name) if len(repr(name)) <= MAX_NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(
-      f'{key_name(where)} names {shown}; a folder is named so, and it must have 1 to '
-      f'{max_bytes} bytes, no slash, {dots}, no space at its ends and nothing that cannot be '
+      f'{key_name(key)} names {printed}; a folder is named so, and it must have 1 to '
+      f'{max_bytes} bytes, no slash, {dots}, no space at its ends and no character that cannot be '
       'printed.'
     )
 
 
-def require(condition: bool, where: str, value: object, valid: str) -> None:
-  """Raises SettingError for a value of the key `where` unless `condition` holds."""
+def require(condition: bool, key: str, value: object, valid: str) -> None:
+  """Raises SettingError for the value of a key unless `condition` holds."""
   if not condition:
-    raise SettingError(where, value, valid)
+    raise SettingError(key, value, valid)
 
 
-def choice(where: str, value: str, valid: Iterable[str]) -> None:
-  """Raises SettingError for the value of the key `where` unless it is one of the valid words."""
+def choice(key: str, value: str, valid: Iterable[str]) -> None:
+  """Raises SettingError for the value of a key unless it is one of the valid words."""
   words = tuple(valid)
   if value not in words:
-    raise SettingError(where, value, words)
+    raise SettingError(key, value, words)
 
 
 def differing_keys(
   old: object, new: object, prefix: str = '', tolerances: Mapping[str, float] | None = None
 ) -> list[str]:
-  """Lists where two nested mappings of plain values differ, as `key: old → new`.
+  """Returns the differences of two nested mappings of plain values as lines `key: old → new`.
 
-  Numbers in a list may differ by a share of the largest, `tolerances` by the last word of a key.
+  `tolerances` has, by the last word of a key, the admitted difference of numbers in its lists, as a
+  fraction of the largest number.
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''

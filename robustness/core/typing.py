@@ -1,4 +1,4 @@
-"""Types of values whose structure only a run knows."""
+"""Names for types with a structure that is only known at run time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,4 +10,4 @@ Variables = dict[str, PyTree]
 PlainValue = Any
 """A value that JSON can hold: a text, number, bool or None, or a list or object of these."""
 Facts = Mapping[str, PlainValue]
-"""Plain values by name: what is known of data, weights and settings."""
+"""{name: plain value} about data, weights or settings."""

@@ -18,7 +18,7 @@ from absl import logging
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import word
-from robustness.core.rows import MOST_KEPT, Batch, Rows, with_column, with_facts
+from robustness.core.rows import MAX_CACHED_BYTES, Batch, Rows, with_column, with_facts
 from robustness.core.settings import require
 from robustness.corruptions.names import CLEAN_PART, NAMED, NUMBERS, SEVERITIES, StoredPart
 from robustness.corruptions.released import SOURCES
@@ -304,7 +304,7 @@ def with_clean_images(rows: Rows) -> Rows:
     return rows
   clean = rows.at(np.arange(rows.num_examples // rows.description['parts']))
   base_ids = clean.without_images()['base_id']
-  arrays = functools.cache(lambda: clean.in_memory(MOST_KEPT))
+  arrays = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
   def clean_image(batch: Batch) -> np.ndarray:
     places, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)

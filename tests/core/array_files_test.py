@@ -1,4 +1,4 @@
-"""Archives of arrays: whatever is wrong with one is one line; digests tell arrays apart."""
+"""Archives of arrays, errors about them in one line, and digests of arrays."""
 
 import io
 import zipfile
@@ -25,8 +25,10 @@ def test_flags_and_methods_of_the_archive_are_one_line(tmp_path, flag, method):
     content[place] |= 1 << flag
     content[place + 2] = method
   path.write_bytes(content)
-  told = refused(r'a\.npz is truncated or is no .*Make it anew\.', read_npz, path, 'Make it anew.')
-  assert '\n' not in told
+  message = refused(
+    r'a\.npz is truncated or is no .*Make it anew\.', read_npz, path, 'Make it anew.'
+  )
+  assert '\n' not in message
 
 
 def test_arrays_come_back_and_no_flipped_bit_is_read_as_other_values(tmp_path):
@@ -41,10 +43,10 @@ def test_arrays_come_back_and_no_flipped_bit_is_read_as_other_values(tmp_path):
     damaged[place] ^= 1 << int(random.integers(8))
     path.write_bytes(damaged)
     try:
-      found = read_npz(path)
+      arrays = read_npz(path)
     except InputError:
       continue
-    assert digest_of(found) == digest or found.keys() != ARRAYS.keys()
+    assert digest_of(arrays) == digest or arrays.keys() != ARRAYS.keys()
 
 
 def test_a_digest_tells_names_types_shapes_and_values_apart():

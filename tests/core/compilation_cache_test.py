@@ -1,4 +1,4 @@
-"""Where compiled programs are kept, and what happens where they cannot be."""
+"""The folder of compiled programs, and folders that cannot be written."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ def own_cache(monkeypatch, tmp_path):
 
 
 def compiled(x):
-  """Compiles a program anew and runs it."""
+  """Compiles a program again and runs it."""
   jax.clear_caches()
   return float(jax.jit(lambda x: jnp.sin(x) + 2)(jnp.float32(x)))
 
@@ -83,8 +83,8 @@ def test_entries_that_cannot_be_written_are_told_once(tmp_path, monkeypatch, cap
     (tmp_path / 'kept').touch()
     assert [compiled(x) for x in (0.0, 0.0)] == [2.0, 2.0]
     warnings.warn('of something else', stacklevel=1)
-  told = [record.getMessage() for record in caplog.records if 'compiled' in record.getMessage()]
-  assert len(told) == 1 and 'cannot all be' in told[0]
+  messages = [record.getMessage() for record in caplog.records if 'compiled' in record.getMessage()]
+  assert len(messages) == 1 and 'cannot all be' in messages[0]
   assert [str(call.args[0]) for call in show.call_args_list] == ['of something else']
 
 

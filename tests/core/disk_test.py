@@ -34,8 +34,8 @@ def test_faults_of_a_disk_alone_have_advice(error, message):
 
 def test_a_command_without_a_workdir_is_not_told_to_give_one():
   assert disk.advice(OSError(errno.ENOSPC, 'No space'), '').startswith('no space left on disk. ')
-  told = disk.advice(PermissionError(errno.EACCES, 'Permission denied', 'c'), '')
-  assert told.startswith('c: permission denied. Give a folder that can be written to')
+  advice = disk.advice(PermissionError(errno.EACCES, 'Permission denied', 'c'), '')
+  assert advice.startswith('c: permission denied. Give a folder that can be written to')
 
 
 def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_path):
@@ -44,8 +44,8 @@ def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_pa
   for name, at_fault in (('records/net/header.json', 'records'), ('results.json', 'results.json')):
     with pytest.raises(OSError) as raised:
       write_atomically(tmp_path / name, b'')
-    told = disk.advice(raised.value, tmp_path)
-    assert told is not None and told.startswith(f'{tmp_path / at_fault} is in the way')
+    advice = disk.advice(raised.value, tmp_path)
+    assert advice is not None and advice.startswith(f'{tmp_path / at_fault} is in the way')
     assert disk.advice(raised.value, tmp_path / 'elsewhere') is None
 
 

@@ -35,9 +35,9 @@ print(faults())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='the settings are those of glibc')
 def test_freed_memory_is_kept():
-  commands = [[sys.executable, '-c', COUNT_PAGE_FAULTS, how] for how in ('kept', 'returned')]
-  kept, returned = (int(subprocess.check_output(command)) for command in commands)
-  assert kept < returned / 10
+  commands = [[sys.executable, '-c', COUNT_PAGE_FAULTS, mode] for mode in ('kept', 'returned')]
+  with_setting, without = (int(subprocess.check_output(command)) for command in commands)
+  assert with_setting < without / 10
 
 
 def test_affinity_counts_where_the_system_has_it_and_elsewhere_all_cores(monkeypatch):

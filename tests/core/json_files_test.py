@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file of JSON is one line that names the file and the place."""
+"""Errors about a file of JSON are one line that names the file and the place."""
 
 import re
 
@@ -28,10 +28,10 @@ GOOD = {'numbers': {'accuracy': {'value': 0.5, 'n': 3}}, 'names': ['a'], 'more':
 def test_content_that_is_no_object_is_one_line(tmp_path, content):
   file, damaged = tmp_path / 'config.json', content in DAMAGED.values()
   file.write_bytes(content)
-  what = r' is truncated or no JSON \(.*\)' if damaged else ' holds .*; expected an object'
-  message = rf'config\.json{what}\. Write it anew\.'
-  told = refused(message, json_files.read, file, advice='Write it anew.')
-  assert '\n' not in told and len(told) < 400
+  problem = r' is truncated or no JSON \(.*\)' if damaged else ' holds .*; expected an object'
+  message = rf'config\.json{problem}\. Write it anew\.'
+  error = refused(message, json_files.read, file, advice='Write it anew.')
+  assert '\n' not in error and len(error) < 400
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
@@ -47,7 +47,7 @@ def test_a_value_of_its_form_passes_and_further_keys_do():
 
 
 @cases(
-  'changes, told',
+  'changes, expected',
   ({'numbers': []}, 'results: numbers is a list; expected an object.'),
   ({'numbers': {'accuracy': 5}}, 'results: numbers.accuracy is 5; expected an object.'),
   ({'numbers': {'accuracy': {'n': 1}}}, 'numbers.accuracy.value is missing; expected a number'),
@@ -63,6 +63,6 @@ def test_a_value_of_its_form_passes_and_further_keys_do():
   ({'names': 'ab'}, "results: names is 'ab'; expected a list."),
   ({'names': 'x' * 10_000}, 'xxx'),
 )
-def test_the_place_of_another_form_is_named(changes, told):
-  said = refused(re.escape(told), json_files.check, {**GOOD, **changes}, 'results', FORM)
-  assert len(said) < 100
+def test_the_place_of_another_form_is_named(changes, expected):
+  error = refused(re.escape(expected), json_files.check, {**GOOD, **changes}, 'results', FORM)
+  assert len(error) < 100

@@ -1,4 +1,4 @@
-"""Paths as users write them are those of files, or are refused in one line."""
+"""Paths that users write: home folders, invalid names, and ignored folders."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ def test_folders_of_systems_and_pipes_are_passed_over_and_counted(tmp_path):
     (tmp_path / name).touch()
   os.mkfifo(tmp_path / 'x/pipe')
   left_out = Counter()
-  found = files_in(tmp_path, left_out=left_out)
-  assert [file.name for file in found] == ['a.png', 'b.png']
+  files = files_in(tmp_path, left_out=left_out)
+  assert [file.name for file in files] == ['a.png', 'b.png']
   assert left_out == {HIDDEN: 1, HIDDEN_FOLDERS: 1, SYSTEM: 2, NOT_REGULAR: 1}
   assert files_in(tmp_path, deep=False) == [tmp_path / 'a.png']

@@ -47,8 +47,8 @@ def ghostscript(tmp_path, monkeypatch):
 def test_postscript_in_a_picture_starts_no_program(tmp_path, ghostscript):
   file = tmp_path / 'e.png'
   file.write_bytes(EPS)
-  for given in (file, str(file), EPS, io.BytesIO(EPS)):
-    refused('its content is none of JPEG, PNG', open_whole, given)
+  for picture in (file, str(file), EPS, io.BytesIO(EPS)):
+    refused('its content is none of JPEG, PNG', open_whole, picture)
   assert not ghostscript.exists()
   with Image.open(file) as picture, pytest.raises(OSError, match='cannot identify'):
     picture.load()  # of all that Pillow reads, the script's output is no picture
@@ -107,10 +107,10 @@ def code_of(path: pathlib.Path) -> str:
 
 
 def test_nothing_else_in_the_project_opens_pictures():
-  found = set()
+  modules = set()
   for folder in PROJECT:
     for path in (ROOT / folder).rglob('*'):
       is_code = path.suffix in ('.py', '.ipynb', '.md')
       if is_code and re.search(r'\bImage\.open\(|\bimread\(', code_of(path)):
-        found.add(path.relative_to(ROOT).as_posix())
-  assert found == {'robustness/core/pictures.py'}
+        modules.add(path.relative_to(ROOT).as_posix())
+  assert modules == {'robustness/core/pictures.py'}

@@ -12,9 +12,9 @@ LEVELS = np.arange(256, dtype=np.uint8)
 NEAREST = (np.arange(256) / 255.0).astype(np.float32)
 
 
-@pytest.mark.parametrize('way', [scaled, jax.jit(scaled), jax.vmap(scaled), as_float32])
-def test_every_level_is_the_nearest_float_to_a_255th(way):
-  np.testing.assert_array_equal(way(LEVELS), NEAREST)
+@pytest.mark.parametrize('convert', [scaled, jax.jit(scaled), jax.vmap(scaled), as_float32])
+def test_every_level_is_the_nearest_float_to_a_255th(convert):
+  np.testing.assert_array_equal(convert(LEVELS), NEAREST)
 
 
 def test_a_fused_multiply_add_gives_the_same_and_the_compilers_own_division_would_not():
@@ -29,6 +29,6 @@ def test_a_fused_multiply_add_gives_the_same_and_the_compilers_own_division_woul
 
 def test_floats_and_other_columns_stay():
   rows = {'image': NEAREST, 'label': LEVELS}
-  kept = with_scaled_image(rows)
-  assert kept['image'] is NEAREST and kept['label'] is LEVELS
+  converted = with_scaled_image(rows)
+  assert converted['image'] is NEAREST and converted['label'] is LEVELS
   assert 'image' not in with_scaled_image({'label': LEVELS})

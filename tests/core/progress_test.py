@@ -26,17 +26,20 @@ def test_lines_tell_rate_and_time_left(clock, caplog):
   with Progress(1000, 'natural', 'images', initial=200) as work:
     clock.now += 25
     work.advance(100)
-    begun = ['natural: compiling …', 'natural: 300/1000 images (30 %), the first step took 25 s']
-    assert caplog.messages == begun
+    first_lines = [
+      'natural: compiling …',
+      'natural: 300/1000 images (30 %), the first step took 25 s',
+    ]
+    assert caplog.messages == first_lines
     work.advance(100)
     assert len(caplog.messages) == 2, 'lines keep their distance'
     clock.now += 25
     work.show({'loss': 0.5, 'accuracy': 0.96875})
     work.advance(600)
-  told = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
-  assert caplog.messages[2] == told, 'compiling, before the first advance, is no rate of the work'
-  told = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
-  assert caplog.messages[3] == told
+  line = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
+  assert caplog.messages[2] == line, 'compiling, before the first advance, is no rate of the work'
+  line = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
+  assert caplog.messages[3] == line
   work = Progress(10, 'x', 'images', initial=8)  # which does not count for the rate
   clock.now += 2
   work.advance(1)
@@ -99,12 +102,12 @@ def test_a_phase_is_shown_once_it_takes_long(is_terminal, fast, caplog, monkeypa
   screen.isatty = lambda: is_terminal
   monkeypatch.setattr(sys, 'stderr', screen)
 
-  def shown():
+  def output():
     return screen.getvalue() if is_terminal else ''.join(caplog.messages)
 
   with phase('net: figures'):
-    assert not shown()
-    wait_for(lambda: 'net: figures …' in shown())
+    assert not output()
+    wait_for(lambda: 'net: figures …' in output())
   assert is_terminal or caplog.messages[-1] == 'net: figures in 0.0 s'
 
 

@@ -44,10 +44,12 @@ def test_streams_keep_their_names():
   assert {'auto_pgd', 'fgsm', 'pgd'} <= set(ATTACKS.classes())
   drawn = policy.row_keys({'example_id': jnp.array([3])}, 0, 'flip', jnp.int32(7))
   assert int(jax.random.bits(drawn[0])) == bits(0, 'training/flip', 3, 7) == 2100468367
-  own = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
-  own += ' fourier_preview si_score systematic video_pm_k'
+  named = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
+  named += ' fourier_preview si_score systematic video_pm_k'
   shared = 'all_but_one calibration corruption_error corruption_spectrum flip_rate tradeoff'
-  streams = {name: name for name in own.split()} | dict.fromkeys(shared.split(), 'corruption_error')
+  streams = {name: name for name in named.split()} | dict.fromkeys(
+    shared.split(), 'corruption_error'
+  )
   assert {name: studies.from_config({'name': name}).stream for name in streams} == streams
 
 
@@ -81,7 +83,7 @@ def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_i
   assert [drawn[k] for k in (0, 1, 4)] == [bits(0, 'training/crop', e, 5) for e in (7, 3, 0)]
   assert drawn[2:4] == [44410394, 1388325365], 'trainings rest on them'
   shared = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)  # by the devices of a pmap
-  count = jax.pmap(lambda own: random_keys.occurrences(own, 'data'), 'data')
+  count = jax.pmap(lambda ids: random_keys.occurrences(ids, 'data'), 'data')
   assert count(shared).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
 
 

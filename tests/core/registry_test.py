@@ -45,20 +45,20 @@ def file(tmp_path):
 
 
 @cases(
-  'name, own, message',
+  'name, sections, message',
   ('{file}:Invert', {'Invert': {'strength': 2.0}}, 'strength is 2.0; it must be in [0, 1]'),
   ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
   ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
   ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
   ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
   ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
-  ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'whose strength is no setting: write @dataclasses'),
+  ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'its strength is no setting: write @dataclasses'),
   ('{file}:Unfinished', {}, 'does not define strength_of: see robustness.core.registry.Part'),
   ('none.py:Invert', {}, 'there is no file'),
   ('invert', {}, 'FILE.py:NAME or package.module:NAME takes one of your own'),
 )
-def test_bad_names_and_keys(file, name, own, message):
-  refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **own}, WHERE)
+def test_bad_names_and_keys(file, name, sections, message):
+  refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **sections}, WHERE)
 
 
 def test_no_name_is_no_part_and_a_file_that_raises_or_takes_a_name_is_refused(tmp_path):

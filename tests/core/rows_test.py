@@ -19,8 +19,8 @@ def test_every_example_once_in_order_whatever_the_block_and_a_block_alone():
     batches = list(ROWS.batches(size))
     assert [b['block'] for b in batches] == list(range(rows.num_blocks(7, size)))
     assert all(len(b['image']) == size for b in batches)
-    for name, whole in (('image', IMAGES), ('label', LABELS), ('example_id', np.arange(7))):
-      np.testing.assert_array_equal(np.concatenate([b[name][b['mask']] for b in batches]), whole)
+    for name, expected in (('image', IMAGES), ('label', LABELS), ('example_id', np.arange(7))):
+      np.testing.assert_array_equal(np.concatenate([b[name][b['mask']] for b in batches]), expected)
   (alone,) = ROWS.batches(3, [2])
   jax.tree.map(np.testing.assert_array_equal, alone, list(ROWS.batches(3))[2])
   np.testing.assert_array_equal(alone['mask'], [True, False, False])
@@ -32,16 +32,16 @@ def test_dtypes_own_example_ids_and_several_labels():
   dtypes = {'image': 'float32', 'label': 'int32', 'example_id': 'int32', 'mask': 'bool'}
   assert {name: str(batch[name].dtype) for name in dtypes} == dtypes
   np.testing.assert_array_equal(batch['example_id'], np.arange(7) * 10)
-  several = np.array([[0, -1], [1, 0], [1, -1]])
-  (batch,) = ArrayRows(IMAGES[:3], several, NAMES).batches(4)
-  np.testing.assert_array_equal(batch['label'][:3], several)
+  table = np.array([[0, -1], [1, 0], [1, -1]])
+  (batch,) = ArrayRows(IMAGES[:3], table, NAMES).batches(4)
+  np.testing.assert_array_equal(batch['label'][:3], table)
   assert batch['label'].shape == (4, 2)
   (merged,) = rows.with_labels(
-    ArrayRows(IMAGES[:3], several, NAMES), np.zeros(2, np.int32), ('any',)
+    ArrayRows(IMAGES[:3], table, NAMES), np.zeros(2, np.int32), ('any',)
   ).batches(3)
   assert merged['label'].tolist() == [[0, -1]] * 3  # a class that both become is there once
-  both = np.array([[0, 1], [1, 0], [1, -1]])  # of two classes, which are no one-hot rows
-  assert ArrayRows(IMAGES[:3], both, NAMES).at(np.arange(2)).labels.tolist() == [[0, 1], [1, 0]]
+  table = np.array([[0, 1], [1, 0], [1, -1]])  # labels of two classes, not one-hot rows
+  assert ArrayRows(IMAGES[:3], table, NAMES).at(np.arange(2)).labels.tolist() == [[0, 1], [1, 0]]
 
 
 @cases(
@@ -127,8 +127,8 @@ def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path
   floats = ArrayRows(images.astype(np.float32) / np.float32(255), LABELS, NAMES)
   for array_rows in (ArrayRows(images, LABELS, NAMES), ArrayRows(mapped, LABELS, NAMES)):
     for size in (3, 7):
-      both = array_rows.batches(size), array_rows.batches(size, stored=True)
-      for expected, ours, stored in zip(floats.batches(size), *both, strict=True):
+      iterators = array_rows.batches(size), array_rows.batches(size, stored=True)
+      for expected, ours, stored in zip(floats.batches(size), *iterators, strict=True):
         np.testing.assert_array_equal(ours['image'], expected['image'])
         assert ours['image'].dtype == np.float32 and type(stored['image']) is np.ndarray
         part = stored['image'][stored['mask']]

@@ -20,9 +20,9 @@ def test_epochs_are_different_permutations_that_depend_on_the_seed():
 @cases('create', lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group'))
 @cases('begin, end', (0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007))
 def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
-  whole, part = create(), create()
-  np.testing.assert_array_equal(part.positions(begin, end), whole.positions(0, 9999)[begin:end])
-  for name, values in whole.columns(0, 9999).items():
+  reference, part = create(), create()
+  np.testing.assert_array_equal(part.positions(begin, end), reference.positions(0, 9999)[begin:end])
+  for name, values in reference.columns(0, 9999).items():
     np.testing.assert_array_equal(part.columns(begin, end)[name], values[begin:end])
 
 
@@ -33,9 +33,9 @@ def test_processes_read_contiguous_shares_of_the_batch():
 
 
 def test_held_out_rows_are_the_same_for_all_and_never_trained_on():
-  kept, held = held_out(100, 0.2)
-  assert len(held) == 20 and sorted([*kept, *held]) == list(range(100))
-  assert (np.diff(kept) > 0).all() and (np.diff(held) > 0).all()
+  trained, held = held_out(100, 0.2)
+  assert len(held) == 20 and sorted([*trained, *held]) == list(range(100))
+  assert (np.diff(trained) > 0).all() and (np.diff(held) > 0).all()
   np.testing.assert_array_equal(held_out(100, 0.2)[1], held)
   assert len(held_out(100, 0.0)[1]) == 0
   for share in (0.001, 0.999):
@@ -44,9 +44,9 @@ def test_held_out_rows_are_the_same_for_all_and_never_trained_on():
 
 def test_rows_of_a_unit_are_held_out_together():
   units = np.repeat([7, 2, 30, 4, 5], [10, 30, 5, 15, 40])[::-1]
-  kept, held = held_out(100, 0.2, units)
-  assert sorted([*kept, *held]) == list(range(100)) and 10 <= len(held) <= 30
-  assert not {*units[kept]} & {*units[held]}
+  trained, held = held_out(100, 0.2, units)
+  assert sorted([*trained, *held]) == list(range(100)) and 10 <= len(held) <= 30
+  assert not {*units[trained]} & {*units[held]}
   message = '100 training rows in 1 units, such as clips, that leaves at least'
   refused(message, held_out, 100, 0.2, np.zeros(100, int))
 
@@ -56,7 +56,9 @@ def test_each_group_comes_once_in_as_many_positions_as_there_are():
   order = Balanced(groups, 5, 'group')
   rows, group = order.positions(0, 3 * 2000), order.columns(0, 3 * 2000)['group']
   np.testing.assert_array_equal(np.sort(group.reshape(-1, 3)), np.tile(np.arange(3), (2000, 1)))
-  assert all((np.sort(np.unique(rows[group == k])) == own).all() for k, own in enumerate(groups))
+  assert all(
+    (np.sort(np.unique(rows[group == k])) == members).all() for k, members in enumerate(groups)
+  )
   epochs = rows[group == 0].reshape(-1, 10)
   np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(10), (200, 1)))
   orders = {tuple(block) for block in group.reshape(-1, 3)}

@@ -1,4 +1,4 @@
-"""What a run prints: own lines bare, own warnings always, chatter of others not."""
+"""Printed records: this project's lines and warnings, and selected ones of other packages."""
 
 import logging
 import os
@@ -28,8 +28,8 @@ def record(path, level, message='said'):
 )
 def test_who_is_shown_from_which_level_on(path, least):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-  shown = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
-  assert shown == [level for level in levels if level >= least]
+  printed = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
+  assert printed == [level for level in levels if level >= least]
 
 
 def test_lines_are_bare_and_warnings_say_that_they_are_one():
@@ -49,8 +49,10 @@ warnings.warn('Some donated buffers were not usable: f32[3]')
 """
   command = [sys.executable, '-c', code]
   answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-  shown = [line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line]
-  assert shown == ['robustness.run', 'jax.interpreters', 'kerasy']
+  printed = [
+    line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line
+  ]
+  assert printed == ['robustness.run', 'jax.interpreters', 'kerasy']
   assert 'donated' not in answer.stderr
 
 

@@ -125,7 +125,7 @@ def counted(make_rows):
 
 def test_rows_that_are_kept_are_decoded_once(counted, make_rows):
   (rows, decoded), plain = counted, make_rows(21)
-  kept = rows.kept()
+  kept = rows.cached()
   for batch_size in (8, 5):
     assert_equal(kept.batches(batch_size), plain.batches(batch_size))
   first = len(decoded)
@@ -138,10 +138,10 @@ def test_rows_that_are_kept_are_decoded_once(counted, make_rows):
 
 def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted, monkeypatch):
   rows, decoded = counted
-  list(rows.kept().batches(1, [0]))
+  list(rows.cached().batches(1, [0]))
   assert len(decoded) == 1
-  monkeypatch.setattr('input_pipeline.rows.MOST_KEPT', 100)
-  large = rows.kept()
+  monkeypatch.setattr('input_pipeline.rows.MAX_CACHED_BYTES', 100)
+  large = rows.cached()
   for _ in range(2):
     list(large.batches(8))
   assert len(decoded) >= 1 + 2 * 21

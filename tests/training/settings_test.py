@@ -11,7 +11,7 @@ from robustness.training.settings import TrainingSettings
 from tests.cases import cases
 from tests.refusals import bad_setting, refused
 
-parse = functools.partial(settings.parse, TrainingSettings, where='config.training')
+parse = functools.partial(settings.parse, TrainingSettings, path='config.training')
 OUT_OF_RANGE = (
   'epochs=0.0 epochs=-1 steps=2147483648 steps=-5 batch_size=0 accumulate=0 learning_rate=0.0 '
   'momentum=1.0 weight_decay=-0.0001 warmup_epochs=-1.0 epsilon=0.0 '
