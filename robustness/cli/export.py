@@ -35,7 +35,7 @@ from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import choice as choices
 from robustness.present import methods, side_by_side, tables
-from robustness.present.notation import place_of
+from robustness.present.notation import MINUS, place_of, value_text
 from robustness.present.page import data_words
 from robustness.results import TASK, Results
 
@@ -142,7 +142,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     if facet not in facets_of(table):
       raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
     present = list(table[facet].dropna().unique())
-    values = {side_by_side.written(value): value for value in present}
+    described = declared[name].facet(facet)
+    values = {value_text(described, value).replace(MINUS, '-'): value for value in present}
     by_text = {**values, **{str(value): value for value in present}}
     if text not in by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')

@@ -1,6 +1,7 @@
 """`robustness table`: finished runs as one table for a paper, a README or a spreadsheet.
 
 robustness table WORKDIR --format=latex
+robustness table WORKDIR WORKDIR --show=clean,mCE,heat_map,attack
 robustness table first=WORKDIR second=WORKDIR --quantity=error --columns=corruption --intervals
 
   Rows and columns are `classifier`, `quantity`, or facets of results.csv such as corruption and
@@ -38,8 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     tuple(filter(None, names.split(',')))
     for names in (options.quantity, options.rows, options.columns)
   )
+  shown = tuple(filter(None, options.show.split(',')))
+  if shown and (quantities or rows or columns):
+    raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs)
-  table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals)
+  table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals, shown)
   print(FORMATS[options.format](table, best), end='')
   return 0
 
@@ -135,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
   add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')
+  add('--show', default='', metavar='NAME,NAME', help='columns with short heads: clean, mCE, tasks')
   add('--quantity', default='', metavar='NAME,NAME', help='of results.csv (the headlines)')
   add('--rows', default='', metavar='NAME,NAME', help='what rows are of (classifier)')
   add('--columns', default='', metavar='NAME,NAME', help='what columns are of (quantity)')

@@ -31,10 +31,10 @@ from robustness.present.notation import (
   is_axis,
   joined_words,
   name_of,
-  number,
   place_of,
   says_nothing,
   sentence,
+  value_text,
   value_words,
 )
 from robustness.results import SEED, Results
@@ -88,7 +88,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     return some.set_index('classifier')
 
   panels = [
-    forms.NamedPoints((str(value).replace('_', ' '),), at(x, value), at(y, value))
+    forms.NamedPoints((value_text(up.facet(by), value) if by else '',), at(x, value), at(y, value))
     for value in (y[by].unique() if by else [''])
   ]
   heads = Notation(across).head, Notation(up).head
@@ -267,7 +267,8 @@ def _named_points(
 
 
 def _named(facet: Facet, value: Any) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else f'{facet.words} {number(value)}'
+  text = value_text(facet, value)
+  return text if isinstance(value, str) else f'{facet.words} {text}'
 
 
 def _caption(

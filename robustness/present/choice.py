@@ -8,6 +8,7 @@ methods are renderings of choices.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import re
@@ -17,17 +18,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from robustness.estimates.facets import EPSILON
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, for_all, significant
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select, told_once
-from robustness.present.notation import is_axis, place_of, places_of, plural, says_nothing
+from robustness.present.notation import (
+  is_axis,
+  place_of,
+  places_of,
+  plural,
+  says_nothing,
+  value_text,
+)
 from robustness.results import Results
 
 FEW = 7
 """Most names of a facet with a level each, where a quantity has none over everything."""
 CLASS = 'class'
 _ERROR = re.compile(r'\b(error|accuracy)\b')
+_ATTACK = re.compile(
+  r'.* under (?:(?P<ball>ℓ\S+) (?P<attack>\S+)|the worst (?P<of>ℓ\S+) attack .*)'
+)
+_QUALIFIED = re.compile(r',| (?:under|over|on|of|by|in|at) ')
+SHORT_WORDS = {
+  'clean_accuracy': 'clean accuracy',
+  'clean_error': 'clean error',
+  'ece': 'ECE',
+  'mCE': 'mCE',
+  'relative_mCE': 'relative mCE',
+  'AutoAttack': 'AA',
+  'Auto-PGD': 'APGD',
+}
+"""The short names of quantities and attacks in the heads of papers' tables."""
 _SAME = ('classifier', 'versus', 'value', 'low', 'high')
 
 
@@ -74,6 +98,24 @@ class Choice:
     if self.beside is not None:
       return f'{self.quantity.words}, clearest of {self.of_places}'
     return f'{self.quantity.end} {self.quantity.words} of {self.of_places}'
+
+  @property
+  def attack_words(self) -> str:
+    """The head of a level under an attack in papers' tables, such as 'AA 8/255'; else ''."""
+    attack = _ATTACK.fullmatch(self.quantity.words) if 'epsilon' in self.facets else None
+    if not attack or self.extremes is not None:
+      return ''
+    named, ball = attack['attack'] or 'worst attack', attack['ball'] or attack['of']
+    radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
+    return ' '.join((SHORT_WORDS.get(named, named), *([] if ball == 'ℓ∞' else [ball]), radius))
+
+  @property
+  def short_words(self) -> str:
+    """The words for a narrow column: 'mCE', 'AA 8/255', 'lowest accuracy'."""
+    plain = _QUALIFIED.split(self.quantity.words)[0].replace('top-1 ', '')
+    end = self.quantity.end if self.extremes is not None else ''
+    words = SHORT_WORDS.get(self.quantity.name, plain)
+    return self.attack_words or ' '.join(filter(None, (end, words)))
 
   @property
   def name(self) -> str:
@@ -297,6 +339,34 @@ def heads(
   for choice in () if found else extremes(table, quantity, quantities, task):
     return [choice, choice.beside] if choice.beside else [choice]
   return found
+
+
+def short_names(chosen: Sequence[Choice]) -> list[str]:
+  """Returns the short words of choices after the names of their tasks, with the place, or all
+  words, where several of a task would have one name."""
+  names = [choice.short_words for choice in chosen]
+  for longer in ('place', 'words'):
+    tasks = [choice.task for choice in chosen]
+    counts = collections.Counter(zip(tasks, names, strict=True))
+    for index, choice in enumerate(chosen):
+      if counts[choice.task, names[index]] > 1:
+        place = f'{choice.short_words} {choice.place}'.rstrip()
+        names[index] = place if longer == 'place' else choice.words
+  return [
+    ': '.join(filter(None, (choice.task.replace('_', ' '), name)))
+    for choice, name in zip(chosen, names, strict=True)
+  ]
+
+
+def foremost(found: Sequence[Choice], most: int) -> list[Choice]:
+  """Returns at most so many of the headlines, in their order: the first of each task, then second
+  ones, and so on. Ratios of classifiers to themselves are left out."""
+  told = [choice for choice in found if not choice.stated.note.str.startswith(ITSELF).all()]
+  counts, ranks = collections.Counter[str](), []
+  for choice in told:
+    counts[choice.task] += 1
+    ranks.append(counts[choice.task])
+  return [told[place] for place in sorted(np.argsort(ranks, kind='stable')[:most])]
 
 
 def labels_of(tasks: Mapping[str, Results]) -> list[str]:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
-from robustness.present.notation import Notation, says_nothing
+from robustness.present.notation import Notation, says_nothing, value_text
 from robustness.present.style import panels
 
 MOST_IN_A_ROW = 5
@@ -40,7 +40,8 @@ def rows_of_points(
   dashed line for all names at that at ''.
   """
   shown = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
-  written = [style.wrapped(text.replace('_', ' '), 30) for text in names]
+  facet = columns[0][0].quantity.facet(name)
+  written = [style.wrapped(value_text(facet, text), 30) for text in names]
   lines = max(text.count('\n') + 1 for text in written)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
   beside = style.LETTER * max(len(line) for text in written for line in text.split('\n'))

@@ -21,12 +21,15 @@ class HeadlineText(NamedTuple):
   notes: dict[tuple[str, str], str]
 
 
-def cells(tasks: Mapping[str, Results]) -> list[HeadlineText]:
-  """Returns the headlines as text, extremes with their places."""
-  texts = []
-  for chosen in choice.headlines(tasks):
+def cells(tasks: Mapping[str, Results], most: int = 0) -> list[HeadlineText]:
+  """Returns the headlines as text, extremes with their places; with `most` that many of them at
+  most, see `choice.foremost`, under short names."""
+  texts, found = [], choice.headlines(tasks)
+  found = choice.foremost(found, most) if most else found
+  names = choice.short_names(found) if most else [chosen.name for chosen in found]
+  for name, chosen in zip(names, found, strict=True):
     unit = Notation(chosen.quantity).unit
-    line = HeadlineText(chosen.name + (f' ({unit})' if unit else ''), {}, {})
+    line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {})
     for _, row in chosen.stated.iterrows():
       key = row.classifier, row.versus
       text = Notation(chosen.quantity, difference=bool(row.versus)).bare(row)
@@ -52,9 +55,10 @@ def joined_notes(row: HeadlineText) -> str:
   )
 
 
-def table(tasks: Mapping[str, Results]) -> Table:
-  """Returns a row a headline; columns of classifiers, differences, and notes if there are some."""
-  rows = cells(tasks)
+def table(tasks: Mapping[str, Results], most: int = 0) -> Table:
+  """Returns a row a headline; columns of classifiers, differences, and notes if there are some.
+  For `most` see `cells`."""
+  rows = cells(tasks, most)
   there = dict.fromkeys(key for row in rows for key in row.values)
   known = dict.fromkeys((label, '') for label in choice.labels_of(tasks) if (label, '') in there)
   columns = sorted(known | there, key=lambda column: bool(column[1]))
@@ -71,7 +75,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for chosen in choice.headlines(tasks):
     quantity = chosen.quantity
-    rated = f' ({quantity.better} is better)' if quantity.better else ''
+    rated = f', {quantity.better} is better' if quantity.better else ''
     shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
     rows = chosen.stated.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
     kinds.setdefault(shown, []).append(rows.assign(headline=chosen.name))

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
-from robustness.present.notation import FREQUENCIES, Notation, number
+from robustness.present.notation import FREQUENCIES, Notation, value_text
 from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
@@ -61,7 +61,7 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
   lines = places[-1] // columns + 1
   width = style.COLUMN_WIDTH if len(shown) == 1 else style.PAGE_WIDTH
   cell = (width - _BESIDE - _BAR * (len(counts) if lines == 1 else 1)) / columns
-  tables = [_table(panel.rows, y, x) for panel in shown]
+  tables = [cells_of(panel.rows, y, x) for panel in shown]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
   titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in shown]
@@ -75,10 +75,10 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
     axes = grid[place]
     difference = panel.notation.difference
     of_kind = [p for p in (*shown, *beside) if p.notation.difference == difference]
-    image = _image(axes, table, panel.notation, _limits(of_kind))
+    image = cell_image(axes, table, panel.notation, limits_of(of_kind))
     drawn[difference] = image, [*drawn.get(difference, (image, []))[1], place]
     if difference:
-      marked = _table(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
+      marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
       rows, cells = np.nonzero(marked.to_numpy())
       size = min(2.0, 14 * cell / max(len(marked.columns), 1))
       style.mark_significant(axes, marked.columns[cells], marked.index[rows], size)
@@ -117,7 +117,7 @@ def _in_lines(text: str, inches: float) -> str:
   return style.wrapped(text, max(LEAST, int(inches / style.LETTER)))
 
 
-def _table(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
+def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   """Returns the values as [y, x]; those of a Fourier map with their mirrors through 0."""
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
@@ -138,7 +138,7 @@ def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
   return (-frequencies).where(~(at_lowest & nyquist), frequencies)
 
 
-def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
   """Returns the ends of the colour scale; equal values are on the scale of the quantity's range."""
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]
@@ -163,9 +163,10 @@ def _colours(notation: Notation) -> Colormap:
   return colours if notation.quantity.better == 'higher' else colours.reversed()
 
 
-def _image(
+def cell_image(
   axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
 ) -> ScalarMappable:
+  """Draws a table of values, see `cells_of`, as coloured cells between two limits."""
   values = notation.scale * table.to_numpy(float)
   across, down = _edges(table.columns), _edges(table.index)
   scale: dict[str, Any] = {
@@ -206,7 +207,13 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   columns = 1 if len(across) > 6 or len(shown) == 1 else 2 if len(shown) <= MOST_MAPS else 3
   lines = math.ceil(len(shown) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in shown]
-  beside, below = ([_name(value) for value in values] for values in (down, across))
+  beside, below = (
+    [
+      style.wrapped(value_text(shown[0].notation.quantity.facet(name), value), 30)
+      for value in values
+    ]
+    for name, values in ((y, down), (x, across))
+  )
   wide = columns > 1 or len(across) > 5 or _longest(beside) > 20
   width = style.PAGE_WIDTH if wide else style.COLUMN_WIDTH
   tall = 0.35 + _LINE * max(title.count('\n') for title in titles)
@@ -214,7 +221,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
   slanted = 0.03 * max(0, _longest(below) - 12)
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * tall))
   figure, grid = panels(len(shown), columns, (width, height))
-  limits, notation = _limits(shown), shown[0].notation
+  limits, notation = limits_of(shown), shown[0].notation
   cell = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(down))
   room = max(1.0, 0.8 * 72 * cell)  # points
   size = min(7.0 if len(across) <= 6 and len(down) <= 20 else SMALLEST_NUMBER, room)
@@ -243,7 +250,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
       colour = 'w' if dark else 'k'
       if notes[index]:
         corner = place[1] - 0.46, place[0] - 0.46
-        axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor='k', linewidth=1.4))
+        axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
     axes.set_title(title, fontsize=7)
     turned: dict[str, Any] = (
@@ -265,10 +272,6 @@ def cell_notes(rows: pd.DataFrame) -> pd.Series:
 
 def _longest(names: Sequence[str]) -> int:
   return max(len(line) for name in names for line in name.split('\n'))
-
-
-def _name(value: object) -> str:
-  return style.wrapped(value.replace('_', ' '), 30) if isinstance(value, str) else number(value)
 
 
 @style.styled

@@ -16,6 +16,15 @@ from robustness.estimates.systematic import DEGENERATE
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
 FREQUENCIES = ('frequency_y', 'frequency_x')
 """Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
+ATTACKS = {
+  'auto_attack': 'AutoAttack',
+  'auto_pgd': 'Auto-PGD',
+  'fab': 'FAB',
+  'fgsm': 'FGSM',
+  'pgd': 'PGD',
+  'square': 'Square',
+}
+"""The names of attacks in papers."""
 MOST_NAMED = 3
 """Places that are named one by one."""
 
@@ -131,8 +140,11 @@ def rounded(facet: Facet, value: float) -> str:
   return number(value if float(value).is_integer() else float(next(near, value)))
 
 
-def _value_text(facet: Facet, value: Any) -> str:
-  return value.replace('_', ' ') if isinstance(value, str) else rounded(facet, value)
+def value_text(facet: Facet, value: Any) -> str:
+  """Returns the value of a facet as authors write it: 'AutoAttack', '8/255', 'gaussian noise'."""
+  if not isinstance(value, str):
+    return rounded(facet, value)
+  return ATTACKS.get(value if facet.name == 'attack' else '', value.replace('_', ' '))
 
 
 def _place_form(facet: Facet, value: Any) -> str:
@@ -144,7 +156,7 @@ def _place_form(facet: Facet, value: Any) -> str:
 def value_words(facet: Facet, value: Any) -> str:
   """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
   form = facet.places.get(value) or _place_form(facet, value)
-  return form.replace('{}', _value_text(facet, value))
+  return form.replace('{}', value_text(facet, value))
 
 
 def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
@@ -177,7 +189,7 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
     form = '{}'
   else:
     facet, first = quantity.facet(varying[0]), rows.iloc[0]
-    texts = [_value_text(facet, value) for value in named[facet.name]]
+    texts = [value_text(facet, value) for value in named[facet.name]]
     singular, plural_form = f'{facet.words} {{}}', f'{facet.plural} {{}}'
     form = ' '.join(
       _place_form(facet, first[name]).replace(singular, plural_form)

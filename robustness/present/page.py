@@ -1,7 +1,8 @@
 """The report of a run: one HTML file with its figures inside, which needs nothing else.
 
-The first screen has what was run, one table of classifiers and the main figure; then come findings,
-figures, and an appendix with every table, the settings, how to repeat the run and to cite it.
+The first screen has what was run, one table of classifiers and the main figure, of a battery the
+foremost headlines and the profile; then come findings, figures, and an appendix with every table,
+the settings, how to repeat the run and to cite it.
 """
 
 import base64
@@ -63,6 +64,15 @@ _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
 _ROWS_FIRST = re.compile('<table>.*?</table>', re.DOTALL)
 _ROWS = re.compile('<h3 id="rows-([^"]*)">.*?</table>', re.DOTALL)
 _MOST_DATA = 3  # data of a battery that are written out
+MAX_NAMED = 3  # classifiers and sets of images in a title
+MAX_ROWS_OF_FIRST_TABLE = 10
+DATA_SETS = {
+  'cifar10': 'CIFAR-10',
+  'cifar100': 'CIFAR-100',
+  'imagenet2012': 'ImageNet',
+  'mnist': 'MNIST',
+}
+"""Sets of TFDS as papers name them."""
 _LONG = 28  # letters of a cell from which it is broken into lines
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
 
@@ -109,7 +119,7 @@ def lost(folder: pathlib.Path, results: Results) -> list[str]:
   text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
   before = {'headlines': _ROWS_FIRST.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
   now = {quote(of.name): len(of.table.rows) for of in tables.tables(results)}
-  now['headlines'] = len(headlines.table(results.by_task).rows)
+  now['headlines'] = len(_first_table(results).rows)
   # a table has one row more, its head
   counts = {name: found[0].count('<tr>') - 1 for name, found in before.items() if found}
   return [unquote(name) for name, count in counts.items() if count > now.get(name, 0)]
@@ -117,7 +127,7 @@ def lost(folder: pathlib.Path, results: Results) -> list[str]:
 
 def render(folder: pathlib.Path, results: Results, figures: Figures, context: Context) -> str:
   """Returns the page as text, for a folder that links lead out from; see `write_report`."""
-  title = escape(context.title or words(results.study).capitalize())
+  title = escape(context.title or _title(results))
   drawn = {pathlib.Path(path): caption for path, caption in figures}
   own = {path: text for path, text in drawn.items() if not _task(folder, path)}
   main, others = (list(own)[:1], list(own)[1:])
@@ -131,6 +141,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     'Findings': _findings(results, context.findings, anchors, set(tabled)),
     'Figures': ''.join(_figure(folder, path, own[path]) for path in others),
     **_tasks(folder, results, drawn),
+    'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
     'Tables': _estimates(results, tabled),
     **{
       words(name).capitalize(): _table(entry, words)
@@ -146,7 +157,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   }
   shown = {name: content for name, content in sections.items() if content}
   links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in shown)
-  first = _table(headlines.table(results.by_task))
+  first = _table(_first_table(results))
   body = '\n'.join(
     (
       f'<header><h1>{title}</h1>{_card(results, context)}</header>',
@@ -168,13 +179,32 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   )
 
 
+def _title(results: Results) -> str:
+  """Returns the name of a page: of a battery the classifiers and the images, else the study."""
+  if not results.tasks:
+    return words(results.study).capitalize()
+  labels = [*results.labels[:MAX_NAMED], *(['others'] if results.labels[MAX_NAMED:] else [])]
+  named = f'{", ".join(labels[:-1])} and {labels[-1]}' if labels[1:] else ''.join(labels)
+  sources = dict.fromkeys(source_words(data) for data in results.data.values())
+  shown = f' on {", ".join([*sources][:MAX_NAMED])}' if sources else ''
+  return f'Robustness of {named}{shown}'
+
+
+def _first_table(results: Results) -> Table:
+  """Returns the table above the main figure: all headlines, of a battery the foremost."""
+  return headlines.table(results.by_task, MAX_ROWS_OF_FIRST_TABLE if results.tasks else 0)
+
+
 def _card(results: Results, context: Context) -> str:
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   when = environment.get('started', '')[:10], taken(environment), counted_devices(environment)
   lines = {
     'data': data_words(results.data),
-    **{f'classifier {own["label"]}': classifier_words(own) for own in results.classifiers},
+    **{
+      f'classifier {each["label"]}': ', '.join((classifier_words(each), *classifier_facts(each)))
+      for each in results.classifiers
+    },
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
     'run': ', '.join(filter(None, when)),
     'commit': str(environment.get('git_commit') or ''),
@@ -406,15 +436,35 @@ def data_words(data: Facts) -> str:
     parts = list(dict.fromkeys(data_words(of) for of in data.values() if isinstance(of, Mapping)))
     more = f'; {len(parts) - _MOST_DATA} further' if len(parts) > _MOST_DATA else ''
     return '; '.join(parts[:_MOST_DATA]) + more
-  source = words(' '.join(str(data[key]) for key in ('source', 'name') if data.get(key)))
-  source = str(data.get('dataset', source))
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  unit = 'frame' if data.get('perturbations') else 'image'
+  unit, source = 'frame' if data.get('perturbations') else 'image', source_words(data)
   if data.get('num_backgrounds'):  # each is a scene at every level of the study
     unit, source = 'pair', 'an object and a background'
   return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
+
+
+def source_words(data: Facts) -> str:
+  """Returns the name of a set of images: 'CIFAR-10', 'folder photos'."""
+  name = str(data.get('name') or '')
+  if data.get('source') == 'tfds' and name.partition('/')[0] in DATA_SETS:
+    return DATA_SETS[name.partition('/')[0]]
+  source = words(' '.join(str(data[key]) for key in ('source', 'name') if data.get(key)))
+  return str(data.get('dataset', source))
+
+
+def classifier_facts(classifier: Facts) -> list[str]:
+  """Returns what identifies a classifier: the file that it comes from, parameters and digest."""
+  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
+  facts = []
+  if file := classifier.get('file'):
+    facts.append(f'{classifier.get("object", "")} of {file}'.removeprefix(' of '))
+  if count := classifier.get('parameters'):
+    facts.append(f'{count:,} parameters')
+  if digest := classifier.get('sha256') or classifier.get('file_sha256'):
+    facts.append(f'SHA-256 {digest[:12]}')
+  return facts
 
 
 def classifier_words(classifier: Facts) -> str:

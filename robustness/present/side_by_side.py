@@ -1,29 +1,34 @@
 """A table of classifiers for a paper: rows and columns by classifier, quantity and facets."""
 
 import collections
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from robustness.core.errors import InputError, nearest
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import choice
-from robustness.present.notation import MINUS, Notation, number
+from robustness.present.notation import MINUS, Notation, value_text
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
 
 CLASSIFIER, QUANTITY = 'classifier', 'quantity'
+CLEAN_ACCURACIES = 'top1_accuracy', CLEAN_ACCURACY.name
+CLEAN = *CLEAN_ACCURACIES, CLEAN_ERROR.name
+MAX_COLUMNS = 7
+"""Headlines side by side; more are rows."""
 ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
 
 
 class Formatted(NamedTuple):
-  """An estimate: the values of what rows and columns are of, its quantity, value and text."""
+  """An estimate: the values of what rows and columns are of as text, its quantity, value and text;
+  `order` has the numbers among these values."""
 
   at: Mapping[str, str]
   quantity: Quantity
   value: float
   text: str
+  order: Mapping[str, float] = {}
 
 
 def arranged(
@@ -32,6 +37,7 @@ def arranged(
   rows: Sequence[str] = (),
   columns: Sequence[str] = (),
   intervals: bool = False,
+  shown: Sequence[str] = (),
 ) -> tuple[Table, frozenset[Cell]]:
   """Returns a table of classifiers' own estimates, and which cells are the best of several
   classifiers, ties as written included; none where neither end of a quantity is better, or all are
@@ -44,14 +50,20 @@ def arranged(
       have and no others; with no facet they are those that head a report. Classifiers that are in
       neither are rows, and several quantities columns.
     intervals: whether they are written behind values.
+    shown: columns with short heads in place of quantities, see `_columns`.
 
   Raises:
     InputError: a quantity or facet that the results do not have, or no estimate by them.
   """
   named = [*rows, *columns]
   facets = [name for name in named if name not in (CLASSIFIER, QUANTITY, TASK)]
-  _check_names(tasks, quantities, named)
-  entries = list(_entries(tasks, quantities, facets, intervals, TASK in named))
+  if shown:
+    entries = [
+      entry for name in shown for entry in _formatted(_columns(tasks, name), (), intervals, False)
+    ]
+  else:
+    _check_names(tasks, quantities, named)
+    entries = list(_entries(tasks, quantities, facets, intervals, TASK in named))
   if not entries:
     of = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
@@ -64,7 +76,11 @@ def arranged(
   def keys(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(entry.at[name] for name in names) for entry in entries]
 
-  ranks = {name: _ranks(name, [entry.at[name] for entry in entries]) for name in entries[0].at}
+  if not (named or shown) and len(heads) > MAX_COLUMNS >= len(
+    {entry.at[CLASSIFIER] for entry in entries}
+  ):
+    rows, columns = [QUANTITY], [CLASSIFIER]  # so that the table is no wider than a page
+  ranks = {name: _ranks(name, entries) for name in entries[0].at}
 
   def rank(names: Sequence[str]) -> Callable[[tuple[str, ...]], list[int]]:
     return lambda key: [ranks[name][text] for name, text in zip(names, key, strict=True)]
@@ -90,6 +106,7 @@ def _check_names(
 ) -> None:
   known = {quantity.name for of in tasks.values() for quantity in of.quantities}
   known &= {name for of in tasks.values() for name in of.table['quantity']}
+  known |= {ACCURACY.name} if known & {*CLEAN_ACCURACIES} else set()
   facets = {name for of in tasks.values() for name in facets_of(of.table)}
   facets |= set() if SINGLE in tasks else {TASK}
   for what, names, valid in (
@@ -120,38 +137,86 @@ def _entries(
         for quantity in named or [q for q in of.quantities if q.headline] or of.quantities
       ]
     elif quantities:
-      found = [c for q in named for c in choice.heads(of.table, q, of.quantities, task)]
+      clean = _measured(of, CLEAN_ACCURACIES)[:1] if ACCURACY.name in quantities else []
+      found = [
+        chosen
+        for quantity in [*clean, *named]
+        if not (quantity.name == ACCURACY.name and (clean or not quantity.headline))
+        for chosen in choice.heads(of.table, quantity, of.quantities, task)
+      ]
     else:
       found = choice.headlines({task: of})
-    for chosen in found:
-      notation = Notation(chosen.quantity)
-      unit = f' ({notation.unit})' if notation.unit else ''
-      words = chosen.words if by_task else chosen.name
-      words += f', {chosen.together}' if intervals and chosen.extremes is not None else ''
-      head = f'{words}{unit}{ARROWS[chosen.quantity.better]}'
-      rows = chosen.stated[chosen.stated.versus == '']
-      digits = notation.plain_digits(float(rows['value'].abs().max()))
-      for _, row in rows.iterrows():
-        text = notation.bare(row) if intervals else notation.number(row.value, digits)
-        at = {name: written(row[name]) for name in facets}
-        at |= {TASK: written(task)} if by_task else {}
-        yield Formatted(
-          {CLASSIFIER: row.classifier, QUANTITY: head, **at}, chosen.quantity, row.value, text
-        )
+    heads = [chosen.words if by_task else chosen.name for chosen in found]
+    yield from _formatted(zip(heads, found, strict=True), facets, intervals, by_task)
 
 
-def _ranks(name: str, texts: Sequence[str]) -> dict[str, int]:
+def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
+  """Returns the quantities of some names that results have estimates of, in the order of names."""
+  measured = {*results.table['quantity']}
+  declared = {q.name: q for q in results.quantities if q.name in measured}
+  return [declared[name] for name in names if name in declared]
+
+
+def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, choice.Choice]]:
+  """Yields a short head and the estimates of each column that a name stands for: a task's first
+  headline, a quantity, or `clean` for accuracy or error on clean images.
+
+  Raises:
+    InputError: a name of none of these.
+  """
+  quantities = {q.name.lower(): q.name for of in tasks.values() for q in of.quantities}
+  quantity = quantities.get(name.lower(), '')
+  names = CLEAN if name.lower() in ('clean', ACCURACY.name) else (quantity,)
+  if name in tasks and name != SINGLE:
+    found = choice.headlines({name: tasks[name]})
+    found = [chosen for chosen in found if chosen.quantity == found[0].quantity]
+  else:
+    found = []
+    for task, results in tasks.items():
+      for measured in () if found else _measured(results, names):
+        heads = choice.heads(results.table, measured, results.quantities, task)
+        found = found or [c for c in heads if names != CLEAN or not c.facets]
+  if not found:
+    known = dict.fromkeys(['clean', *filter(None, tasks), *quantities.values()])
+    raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, known)}.')
+  is_written = quantity != quantity.lower()  # as mCE is
+  head = quantity if is_written else name.replace('_', ' ').capitalize()
+  head = 'Clean error' if found[0].quantity.name == CLEAN_ERROR.name else head
+  for chosen in found:
+    place = f' {chosen.place}' if len(found) > 1 else ''
+    yield chosen.attack_words or f'{head}{place}', chosen
+
+
+def _formatted(
+  columns: Iterable[tuple[str, choice.Choice]],
+  facets: Sequence[str],
+  intervals: bool,
+  by_task: bool,
+) -> Iterator[Formatted]:
+  """Yields the classifiers' own estimates of each column, a head and a choice."""
+  for words, chosen in columns:
+    notation = Notation(chosen.quantity)
+    unit = f' ({notation.unit})' if notation.unit else ''
+    together = f', {chosen.together}' if intervals and chosen.extremes is not None else ''
+    head = f'{words}{together}{unit}{ARROWS[chosen.quantity.better]}'
+    rows = chosen.stated[chosen.stated.versus == '']
+    digits = notation.plain_digits(float(rows['value'].abs().max()))
+    for _, row in rows.iterrows():
+      text = notation.bare(row) if intervals else notation.number(row.value, digits)
+      at = {
+        name: value_text(chosen.quantity.facet(name), row[name]).replace(MINUS, '-')
+        for name in facets
+      }
+      at |= {TASK: chosen.task.replace('_', ' ')} if by_task else {}
+      order = {name: row[name] for name in facets if not isinstance(row[name], str)}
+      at = {CLASSIFIER: row.classifier, QUANTITY: head, **at}
+      yield Formatted(at, chosen.quantity, row.value, text, order)
+
+
+def _ranks(name: str, entries: Sequence[Formatted]) -> dict[str, int]:
   """Returns the order of names: numbers of a facet ascending, all else as the results have it."""
-  order = list(dict.fromkeys(texts))
-  if name not in (CLASSIFIER, QUANTITY):
-    with contextlib.suppress(ValueError):
-      order.sort(key=float)
-  return {text: place for place, text in enumerate(order)}
-
-
-def written(value: object) -> str:
-  """Returns the value of a facet as text."""
-  return value.replace('_', ' ') if isinstance(value, str) else number(value).replace(MINUS, '-')
+  numbers = {entry.at[name]: entry.order.get(name, 0) for entry in entries}
+  return {text: place for place, text in enumerate(sorted(numbers, key=lambda k: numbers[k]))}
 
 
 def _best(several: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:

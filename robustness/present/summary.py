@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
-from robustness.present import charts, fourier_table, headlines, style
+from robustness.present import charts, fourier_table, headlines, profile, style
 from robustness.present.choice import Choice, labels_of, worst_tasks
 from robustness.present.choice import headlines as headline_choices
 from robustness.present.notation import Notation, place_of
@@ -24,12 +24,19 @@ MOST_WORST = 3
 
 def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns what presents the joined results of a battery: the tables of Yin et al. (2019) for the
-  summary 'fourier_table', else the headlines of all tasks."""
+  summary 'fourier_table', else the profile and the headlines of all tasks; the report is then named
+  by classifiers and data."""
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   is_fourier_table = summary == FOURIER_TABLE
-  title = fourier_table.TITLE if is_fourier_table else 'Several studies of the same classifiers'
-  draw = fourier_table.draw if is_fourier_table else headlines.draw
-  return Presentation(title, papers, lambda of: draw(of.by_task), lambda of: tell(of.by_task))
+
+  def draw(results: Results) -> Mapping[str, charts.Picture]:
+    tasks = results.by_task
+    if is_fourier_table:
+      return fourier_table.draw(tasks)
+    return {**profile.draw(tasks), **headlines.draw(tasks)}
+
+  title = fourier_table.TITLE if is_fourier_table else ''
+  return Presentation(title, papers, draw, lambda results: tell(results.by_task))
 
 
 def tell(tasks: Mapping[str, Results]) -> list[Finding]:

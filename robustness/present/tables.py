@@ -11,9 +11,18 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from robustness.core.plain_characters import escaped
+from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.systematic import DEGENERATE
-from robustness.present.notation import MINUS, Notation, column_name, is_axis, joined_words, name_of
+from robustness.present.notation import (
+  MINUS,
+  Notation,
+  column_name,
+  is_axis,
+  joined_words,
+  name_of,
+  value_text,
+)
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
@@ -94,7 +103,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
     (*heads, *itertools.starmap(column_name, ordered)),
     [
       [
-        *(map(_facet_text, key) if key else (quantity.words,)),
+        *(map(_facet_text, map(quantity.facet, facets), key) if key else (quantity.words,)),
         *(lines[key].get(k, '') for k in ordered),
       ]
       for key in in_order
@@ -102,7 +111,9 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   )
 
 
-def _facet_text(value: Any) -> str:
+def _facet_text(facet: Facet, value: Any) -> str:
+  if facet.name in ('attack', 'epsilon'):
+    return value_text(facet, value)
   return value if isinstance(value, str) else cell_text(value).replace('-', MINUS)
 
 

@@ -23,7 +23,7 @@ from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import Part, part_name, setting
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
-from robustness.estimates.facets import Facet
+from robustness.estimates.facets import ATTACK, EPSILON, Facet
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
@@ -44,6 +44,7 @@ from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
 from robustness.present.maps import spectrum_panels
+from robustness.present.notation import value_text
 from robustness.results import Results, Table
 
 ATTACK_ERROR = Quantity(
@@ -56,7 +57,7 @@ ATTACK_ERROR = Quantity(
 )
 ERROR_AFTER = Quantity(
   'error_after',
-  'top-1 error under an attack of auto_attack or one before it',
+  'top-1 error under an attack of AutoAttack or one before it',
   better='lower',
   drawn=True,
   reference='clean_error',
@@ -211,8 +212,10 @@ class AttackError(Study):
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names the views 'clean' and, for example, 'pgd 0.03137'."""
-    attacked = (f'{name} {epsilon:.4g}' for epsilon in self.radii for name in self.runs)
+    """Names the views 'clean' and, for example, 'PGD 8/255'."""
+    radii = [value_text(EPSILON, epsilon) for epsilon in self.radii]
+    names = [value_text(ATTACK, name) for name in self.runs]
+    attacked = (f'{name} {radius}' for radius in radii for name in names)
     return ViewTable.of(['clean', *attacked])
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -275,16 +278,23 @@ class AttackError(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    radii = ', '.join(f'{epsilon:.4g}' for epsilon in self.radii)
+    radii = ', '.join(value_text(EPSILON, epsilon) for epsilon in self.radii)
     words = {
-      label: ', '.join(filter(None, (own.words, f'{own.loss} loss' * (own.loss != Attack.loss))))
-      for label, own in self.runs.items()
+      label: ', '.join(filter(None, (run.words, f'{run.loss} loss' * (run.loss != Attack.loss))))
+      for label, run in self.runs.items()
     }
-    shown = ', '.join(f'{label} ({own})' if own else label for label, own in words.items())
-    drawn = [name for name, attack in self.runs.items() if attack.draws and not attack.stages]
+    shown = ', '.join(
+      value_text(ATTACK, label) + (f' ({settings})' if settings else '')
+      for label, settings in words.items()
+    )
+    drawn = [
+      value_text(ATTACK, name)
+      for name, attack in self.runs.items()
+      if attack.draws and not attack.stages
+    ]
     of = f' of {" and ".join(drawn)}' if len(drawn) < len(words) else ''
     worst = f'; the worst of {self.restarts} random starts{of}' if self.restarts > 1 else ''
-    return {'attacks': f'{shown} in the {self.norm} ball of {radii}{worst}'}
+    return {'attacks': f'{shown} in the {self.ball} ball of {radii}{worst}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     differences = super().differences(records, image_shape)
@@ -304,8 +314,9 @@ class AttackError(Study):
     of_stages = (ERROR_AFTER,) if self._ensembles else ()
     of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
     of_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
-    under = 'the worst attack on each image' if len(self.runs) > 1 else ''.join(self.runs)
-    words = f'top-1 error under {under} in {self.ball}'
+    alone = value_text(ATTACK, next(iter(self.runs)))
+    under = f'the worst {self.ball} attack on each image'
+    words = f'top-1 error under {under if len(self.runs) > 1 else f"{self.ball} {alone}"}'
     worst = dataclasses.replace(ATTACK_ERROR, words=words)
     return (worst, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
 
@@ -364,11 +375,12 @@ class AttackError(Study):
           for label in outcomes.labels:
             sums = outcomes.sums(label, group)
             count, epsilon = int(sums.total.sum()), group.facets['epsilon']
-            rows.append([label, epsilon, words, count, sums.n])
+            radius = value_text(EPSILON, epsilon)
+            rows.append([label, radius, words, count, sums.n])
             if count > flag.tolerated * sums.n:
-              shown = label, epsilon, count, sums.n, words
-              logging.warning('%s, ε = %.4g: %d of %d images %s', *shown)
-    return {'flags of auto_attack': Table(FLAG_COLUMNS, rows)} if rows else {}
+              shown = label, radius, count, sums.n, words
+              logging.warning('%s, ε = %s: %d of %d images %s', *shown)
+    return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
@@ -411,15 +423,16 @@ class AttackError(Study):
     n = counted.set_index(['classifier', 'attack'])['n']
     at = self.radii.index(self.epsilon)
     maps = {
-      f'{label}, {attack} ({n[label, attack]})': results.arrays[f'{label}/spectrum'][at, place]
+      f'{label}, {value_text(ATTACK, attack)} ({n[label, attack]})': spectra[at, place]
       for label in results.labels
+      for spectra in [results.arrays[f'{label}/spectrum']]
       for place, attack in enumerate(self.runs)
     }
     figure = spectrum_panels([*maps], [*maps.values()], decades=0, quantity='mean |F(δ)|')
+    radius = value_text(EPSILON, self.epsilon)
     caption = (
-      f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {self.epsilon:.4g} '
-      f'in {self.ball}, zero frequency in the centre, one logarithmic scale; in brackets, of how '
-      'many.'
+      f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {radius} in {self.ball}, '
+      'zero frequency in the centre, one logarithmic scale; in brackets, of how many.'
     )
     return {**figures, 'spectra': (figure, caption)}
 

@@ -189,6 +189,8 @@ class CorruptionError(StoredOrMade):
       for part in super().reduce(evaluations, image_shape).estimates
     ]
     note = self._incomparable(image_shape)
+    if len(evaluations) == 1 and not self.published:
+      note = self._to_set(image_shape)
     for part in estimates if note else ():
       own = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
       part.loc[own, 'note'] = ['; '.join(filter(None, (known, note))) for known in part.note[own]]
@@ -209,6 +211,18 @@ class CorruptionError(StoredOrMade):
       differs |= self.settings_differ(released, image_shape)
     reasons = [reason for reason, holds in differs.items() if holds]
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
+
+  def _to_set(self, image_shape: ImageShape) -> str:
+    """Says which baselines make mCE of a single classifier more than 1 by definition."""
+    side = min(table_for(*image_shape[:2]).side, 224)
+    fitting = [
+      repr(name)
+      for name, errors in BASELINES.items()
+      if (errors.side, 3) == (side, image_shape[2]) and {*errors.corrupted} <= {*self.names}
+    ]
+    if not fitting:
+      return 'for mCE give two classifiers'
+    return f'for mCE set {self.key("baseline")} to {" or ".join(fitting)}'
 
   def figures(self, results: Results) -> Figures:
     """Returns those of the table, and one image under every corruption and severity."""

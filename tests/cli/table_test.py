@@ -15,8 +15,9 @@ from robustness.estimates import means
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
-from robustness.present import methods
+from robustness.present import methods, side_by_side
 from robustness.results import Results, joined
+from robustness.studies.attack_error import AttackError
 from tests import finished_runs
 from tests.cases import cases
 from tests.refusals import refused
@@ -67,6 +68,62 @@ def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
   assert main(['table', str(runs / 'one'), '--format=csv', '--quantity=clean_error,error']) == 0
   lines = list(csv.reader(io.StringIO(capsys.readouterr().out)))
   assert [line[0] for line in lines] == ['classifier', 'half', 'most'] and lines[2][1] == '10.0'
+
+
+@pytest.fixture
+def battery(runs):
+  """A finished battery of `half` and `most` with the tasks clean, corruptions and attack."""
+  clean = finished_runs.write(runs / 'clean', {'half': HALF, 'most': MOST})
+  tasks = {'clean': clean, 'corruptions': runs / 'one'}
+  data = {'num_examples': 40}
+  results = {
+    name: dataclasses.replace(Results.read(folder), data=data) for name, folder in tasks.items()
+  }
+  value = means.Estimate(0.5, 0.4, 0.6, 40, 40, 'clopper-pearson')
+  quantities = AttackError(attacks=('auto_attack',)).quantities
+  rows = [
+    means.row(label, '', quantities[0], {'epsilon': 8 / 255}, value, 0.95)
+    for label in ('half', 'most')
+  ]
+  attack = dataclasses.replace(
+    results['clean'], table=assemble([means.part(rows)]), quantities=quantities
+  )
+  joined({**results, 'attack': attack}, {}).write(runs / 'battery')
+  return str(runs / 'battery')
+
+
+def test_a_table_for_a_paper_has_short_heads(battery, runs, capsys):
+  assert main(['table', battery, '--show=clean,mce,attack']) == 0
+  assert capsys.readouterr().out.splitlines() == [
+    '| classifier | Clean (%) ↑ | mCE ↓ | AA 8/255 (%) ↓ |',
+    '| --- | --- | --- | --- |',
+    '| half | 50.0 | 1.000 | 50.0 |',
+    '| most | **90.0** | 1.000 | 50.0 |',
+  ]
+  assert main(['table', str(runs / 'one'), '--show=clean,error']) == 0
+  assert '| classifier | Clean error (%) ↓ | Error (%) ↓ |' in capsys.readouterr().out
+  assert main(['table', battery, '--show=cleen']) == 2
+  assert "--show has 'cleen', which is no task or quantity; did you mean 'clean'" in (
+    capsys.readouterr().err
+  )
+  assert main(['table', battery, '--show=clean', '--rows=classifier']) == 2
+  assert 'leave out --quantity, --rows and --columns' in capsys.readouterr().err
+
+
+def test_accuracy_is_that_on_clean_images_and_radii_and_attacks_have_their_names(battery, capsys):
+  assert main(['table', battery, '--quantity=accuracy']) == 0
+  assert capsys.readouterr().out.splitlines()[0] == '| classifier | clean: top-1 accuracy (%) ↑ |'
+  assert main(['table', battery, '--quantity=attack_error', '--columns=epsilon']) == 0
+  head = capsys.readouterr().out.splitlines()[0]
+  assert head == '| attack: top-1 error under ℓ∞ AutoAttack (%) ↓: classifier | 8/255 |'
+
+
+def test_many_headlines_are_rows_and_a_table_no_wider_than_a_page(battery, capsys, monkeypatch):
+  monkeypatch.setattr(side_by_side, 'MAX_COLUMNS', 2)
+  assert main(['table', battery]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0] == '| quantity | half | most |'
+  assert lines[2] == '| clean: top-1 accuracy (%) ↑ | 50.0 | **90.0** |'
 
 
 def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):

@@ -22,7 +22,7 @@ from robustness.evaluation.study import Study
 from robustness.fourier.filters import high_pass
 from robustness.present import text
 from robustness.results import Results
-from robustness.studies.attack_error import ATTACK_ERROR, AttackError
+from robustness.studies.attack_error import AttackError
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.networks import SHAPE
@@ -233,7 +233,7 @@ def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate,
   np.testing.assert_allclose(after.value, [(stage <= number).mean() for number in range(1, 5)])
   assert after.value.iloc[0] > 0 and after.value.iloc[-1] == (rank > 0).mean() < 1
   by_square = int((stage == 4).sum())
-  assert results.tables['flags of auto_attack'].rows[1][2:4] == [BY_SQUARE, by_square]
+  assert results.tables['flags of AutoAttack'].rows[1][2:4] == [BY_SQUARE, by_square]
   assert ('fall to Square' in caplog.text) == (by_square > 0)
   pmap = parallel.create('pmap')
   other = recorded(tmp_path / 'pmap', study, classifier('first', 0), rows(), pmap, (40, 3))
@@ -243,31 +243,34 @@ def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate,
 def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
   given = {'norm': 'linf', 'attacks': ('pgd',)}, {'norm': 'l2', 'attacks': ('pgd', 'fgsm')}
   words = [AttackError(**own).quantities[0].words for own in given]
-  assert words == ['top-1 error under pgd in ℓ∞', f'{ATTACK_ERROR.words} in ℓ2']
+  assert words == [
+    'top-1 error under ℓ∞ PGD',
+    'top-1 error under the worst ℓ2 attack on each image',
+  ]
 
 
 def test_attacks_are_described_by_their_settings():
   def words(*attacks, **given):
     return AttackError(attacks=attacks, **given).shown_as['attacks']
 
-  assert words('pgd') == 'pgd (10 steps of ε/4) in the linf ball of 0.03137'
+  assert words('pgd') == 'PGD (10 steps of ε/4) in the ℓ∞ ball of 8/255'
   given = {'norm': 'l2', 'epsilon': 0.5}
-  assert words('fgsm', 'fab', **given) == 'fgsm, fab (10 steps) in the l2 ball of 0.5'
+  assert words('fgsm', 'fab', **given) == 'FGSM, FAB (10 steps) in the ℓ2 ball of 0.5'
   settings = {'step_size': 0.1, 'random_start': True}
   given = {'epsilon': 0.5, 'epsilons': (1.0,), 'attack': {'pgd': settings}, 'restarts': 3}
   assert words('pgd', **given).endswith(
-    '(10 steps of 0.1 at ε = 0.5) in the linf ball of 0.5, 1; the worst of 3 random starts'
+    '(10 steps of 0.1 at ε = 0.5) in the ℓ∞ ball of 0.5, 1; the worst of 3 random starts'
   )
   settings = {'pgd': {'random_start': False, 'loss': 'dlr'}, 'square': {'queries': 9}}
   assert words('pgd', 'square', 'fgsm', attack=settings).startswith(
-    'pgd (10 steps of ε/4, no random start, dlr loss), square (9 queries), fgsm in'
+    'PGD (10 steps of ε/4, no random start, dlr loss), Square (9 queries), FGSM in'
   )
-  assert words('auto_attack').startswith('auto_attack (standard version) in')
+  assert words('auto_attack').startswith('AutoAttack (standard version) in')
   settings = {'auto_attack': {'version': 'rand', 'iterations': 5}}
   assert words('auto_attack', attack=settings).startswith(
-    'auto_attack (rand version, 5 iterations) in'
+    'AutoAttack (rand version, 5 iterations) in'
   )
-  assert words('pgd', 'fgsm', restarts=2).endswith('; the worst of 2 random starts of pgd')
+  assert words('pgd', 'fgsm', restarts=2).endswith('; the worst of 2 random starts of PGD')
   refused(bad_setting('config.study.restarts', 2), AttackError, attacks=('fgsm',), restarts=2)
   refused(bad_setting('config.study.epsilons', 0.0), AttackError, epsilons=(0.0,))
 
@@ -279,7 +282,7 @@ def test_attacks_are_described_by_their_settings():
   (
     ('auto_attack',),
     {'iterations': 5},
-    ['auto_attack of 5 steps and 5000 queries, not AutoAttack: a lower bound'],
+    ['AutoAttack of 5 steps and 5000 queries, not AutoAttack: a lower bound'],
   ),
   (('auto_attack',), {'version': 'rand', 'queries': 5}, []),
 )
@@ -298,7 +301,7 @@ def test_a_headline_notes_that_auto_attack_was_shortened(evaluate):
   study = AttackError(attacks=('auto_attack',), attack=settings, **ball)
   table = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
   [row] = select(table, 'attack_error', epsilon=...).itertuples()
-  expected = "auto_attack of 2 steps and 20 queries, fewer than its authors': a lower bound"
+  expected = "AutoAttack of 2 steps and 20 queries, fewer than its authors': a lower bound"
   assert row.note == expected
   shown = Results('attack_error', [{'label': 'first'}], {}, {}, table=table)
   shown.quantities = study.quantities

@@ -161,7 +161,7 @@ def attacks(variant: str, results: Results, report: str) -> None:
   if variant == 'autoattack_cifar10':
     after = select(results.table, 'error_after', stage=..., epsilon=...).value.to_numpy()
     assert (np.diff(after) >= 0).all() and after[-1] == worst.value.item()
-    flags = [row[2] for row in results.tables['flags of auto_attack'].rows]
+    flags = [row[2] for row in results.tables['flags of AutoAttack'].rows]
     assert flags == [auto_attack.NO_GRADIENT, auto_attack.BY_SQUARE, auto_attack.RANDOM]
   if variant != 'digits':
     assert worst.value.item() >= select(results.table, 'clean_error').value.item()

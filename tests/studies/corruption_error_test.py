@@ -197,6 +197,16 @@ def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
     assert select(table, 'mCE', None, corruption_set=label).empty, 'not published for all of it'
 
 
+def test_mce_of_a_single_classifier_by_itself_says_what_to_set(tmp_path):
+  study, published = CorruptionError(), {32: "to 'cifar10_standard'", 224: "to 'alexnet'", 28: ''}
+  for side, known in published.items():
+    shape = (side, side, 3 if known else 1)
+    table = table_of(study, [made_records(tmp_path / str(side), study, 'a', 0, shape)], shape=shape)
+    note = estimate(table, 'a', 'mCE', corruption_set='official').note
+    fix = f'set config.study.baseline {known}' if known else 'give two classifiers'
+    assert note == f'the baseline itself; for mCE {fix}'
+
+
 def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path):
   table = table_of(SMALL, [made_records(tmp_path, SMALL, 'only', 1)])
   errors = select(table, 'error', corruption=...).set_index('corruption').value

@@ -1,0 +1,145 @@
+"""The profile of classifiers in a battery, one picture: the heat map of frequencies, errors by
+corruption and severity, and the accuracy under attack by its radius, side by side."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from robustness.estimates.facets import CORRUPTION, EPSILON, SEVERITY
+from robustness.estimates.quantity import Quantity
+from robustness.estimates.table import select
+from robustness.present import charts, maps, style
+from robustness.present.choice import labels_of
+from robustness.present.notation import FREQUENCIES, Notation, value_text
+from robustness.results import Results
+
+MAX_CLASSIFIERS = 3
+_HEIGHT = 2.4  # inches: a line of panels
+
+
+class _Part(NamedTuple):
+  """One column of the picture: its caption, the quantity, its rows, and what draws a classifier."""
+
+  caption: str
+  quantity: Quantity
+  rows: pd.DataFrame
+  draw: Callable[[Axes, pd.DataFrame, Quantity, tuple[float, float]], None]
+
+
+@style.styled
+def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
+  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers, a line each;
+  nothing where no task has any of the three parts."""
+  parts = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
+  labels = labels_of(tasks)[:MAX_CLASSIFIERS]
+  if not parts:
+    return {}
+  size = style.PAGE_WIDTH * max(len(parts), 2) / 3, _HEIGHT * len(labels) + 0.2
+  figure = Figure(figsize=size, layout='constrained')
+  grid = figure.subplots(len(labels), len(parts), squeeze=False)
+  for column, part in zip(grid.T, parts, strict=True):
+    whole = maps.Panel('', part.rows, Notation(part.quantity))
+    limits = maps.limits_of([whole])
+    for axes, label in zip(column, labels, strict=True):
+      rows = part.rows[part.rows.classifier == label]
+      if rows.empty:  # a task may leave out a classifier
+        axes.set_axis_off()
+        continue
+      part.draw(axes, rows, part.quantity, limits)
+      axes.tick_params(labelsize=6)
+      if len(labels) > 1:
+        axes.set_title(label, fontsize=7)
+  captions = '; '.join(f'{part.caption}{charts.sample(part.rows)}' for part in parts)
+  left = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
+  return {'profile': (figure, f'Profile: {captions}.{left}')}
+
+
+def _rows(
+  tasks: Mapping[str, Results], *facets: str, name: str = ''
+) -> tuple[Quantity, pd.DataFrame] | None:
+  """Returns the values of the first quantity that has exactly these facets in any task; shares that
+  are drawn, or the quantity of a name."""
+  by: dict[str, Any] = dict.fromkeys(facets, ...)
+  for results in tasks.values():
+    for quantity in results.drawn:
+      rows = select(results.table, quantity.name, '', **by).dropna(subset=['value'])
+      if len(rows) > 1 and quantity.scale > 1 and name in ('', quantity.name):
+        return quantity, rows
+  return None
+
+
+def _heat_map(tasks: Mapping[str, Results]) -> _Part | None:
+  if not (found := _rows(tasks, *FREQUENCIES)):
+    return None
+
+  def draw_map(
+    axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+  ) -> None:
+    image = maps.cell_image(axes, maps.cells_of(rows, *FREQUENCIES), Notation(quantity), limits)
+    _name_axes(axes, 'horizontal frequency', 'vertical frequency')
+    _add_bar(axes, image, quantity)
+
+  return _Part(f'{found[0].words} by frequency', *found, draw_map)
+
+
+def _corruptions(tasks: Mapping[str, Results]) -> _Part | None:
+  if not (found := _rows(tasks, 'corruption', 'severity')):
+    return None
+
+  def draw_cells(
+    axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+  ) -> None:
+    notation, names = Notation(quantity), list(dict.fromkeys(rows.corruption))
+    table = rows.pivot(index='corruption', columns='severity', values='value').loc[names]
+    table.index = pd.Index(range(len(names)), name='corruption')
+    image = maps.cell_image(axes, table, notation, limits)
+    axes.set_yticks(range(len(names)), [value_text(CORRUPTION, name) for name in names])
+    axes.set_xticks(list(table.columns))
+    _name_axes(axes, SEVERITY.axis, '')
+    _add_bar(axes, image, quantity)
+
+  return _Part(f'{found[0].words} by corruption and severity', *found, draw_cells)
+
+
+def _attack(tasks: Mapping[str, Results]) -> _Part | None:
+  for results in tasks.values():
+    attacked = select(results.table, 'attack_error', '', epsilon=...)
+    if len(attacked):
+      clean = select(results.table, 'clean_error', '').assign(epsilon=0.0)
+      quantity = next(q for q in results.quantities if q.name == 'attack_error')
+      errors = pd.concat([clean, attacked]).dropna(subset=['value'])
+      rows = errors.assign(value=1 - errors.value, low=1 - errors.high, high=1 - errors.low)
+      words = quantity.words.replace('error', 'accuracy')
+      accuracy = Quantity('accuracy', words, better='higher')
+      return _Part(f'{words} by ε', accuracy, rows, _draw_curve)
+  return None
+
+
+def _draw_curve(
+  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+) -> None:
+  del limits  # accuracies are on the scale of all shares
+  rows, scale = rows.sort_values('epsilon'), quantity.scale
+  errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]
+  axes.errorbar(
+    rows.epsilon, scale * rows.value, errors, fmt='o-', color=style.colour(0), markersize=3
+  )
+  axes.set_xticks(list(rows.epsilon), [value_text(EPSILON, value) for value in rows.epsilon])
+  axes.set_ylim(-3, 103)
+  axes.spines[['top', 'right']].set_visible(False)
+  _name_axes(axes, 'radius ε', 'accuracy under attack (%)')
+
+
+def _name_axes(axes: Axes, x: str, y: str) -> None:
+  axes.set_xlabel(x, fontsize=7)
+  axes.set_ylabel(y, fontsize=7)
+
+
+def _add_bar(axes: Axes, image: Any, quantity: Quantity) -> None:
+  bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, aspect=18)
+  bar.ax.tick_params(labelsize=6)
+  name = quantity.words.partition(' under ')[0]
+  bar.set_label(f'{name} ({Notation(quantity).unit})', fontsize=7)

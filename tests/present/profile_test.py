@@ -1,0 +1,109 @@
+"""The first screen of a battery: its name, its table of short names and its profile."""
+
+import numpy as np
+import pytest
+
+from robustness.estimates.corruption_error import MCE
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.of_means import ITSELF
+from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR
+from robustness.estimates.table import assemble
+from robustness.present import headlines, page, profile
+from robustness.present.summary import of_battery
+from robustness.results import Results, joined
+from robustness.studies.attack_error import AttackError
+
+LABELS = 'plain', 'robust'
+DATA = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 40, 'image_shape': [32, 32, 3]}
+ATTACKED = AttackError(attacks=('auto_attack',)).quantities[0]
+OWN = {
+  'label': 'plain',
+  'name': 'net.py:build',
+  'file': 'net.py',
+  'object': 'build',
+  'parameters': 269722,
+  'sha256': 64 * 'a',
+}
+
+
+def task(*measured, classifiers=LABELS):
+  def estimate(value, note):
+    return Estimate(value, value - 0.1, value + 0.1, 40, 40, 'exact', note=note)
+
+  rows = [
+    row(label, '', quantity, facets, estimate(value, note), 0.95)
+    for quantity, facets, value, note in measured
+    for label in classifiers
+  ]
+  quantities = tuple(dict.fromkeys(quantity for quantity, *_ in measured))
+  described = [OWN if label == 'plain' else {'label': label} for label in LABELS]
+  return Results('made', described, DATA, {}, table=assemble([part(rows)]), quantities=quantities)
+
+
+TASKS = {
+  'clean': task((ACCURACY, {}, 0.9, '')),
+  'corruptions': task(
+    *(
+      (ERROR, {'corruption': name, 'severity': severity}, severity / 10, '')
+      for name in ('fog', 'gaussian_noise')
+      for severity in (1, 2)
+    ),
+    (ERROR, {}, 0.2, ''),
+    (MCE, {}, 1.0, ITSELF),
+  ),
+  'heat_map': task(
+    *(
+      (ERROR, {'frequency_y': y, 'frequency_x': x}, (y + x + 4) / 10, '')
+      for y in range(3)
+      for x in range(-1, 3)
+    )
+  ),
+  'attack': task(
+    (CLEAN_ERROR, {}, 0.2, ''), (ATTACKED, {'epsilon': 8 / 255}, 0.7, ''), classifiers=LABELS[:1]
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def whole():
+  return joined(TASKS, {})
+
+
+def test_the_profile_has_map_corruptions_and_attack_side_by_side_a_line_a_classifier(whole):
+  figures = of_battery('', {}).figures(whole)
+  assert next(iter(figures)) == 'profile', 'the first figure of the report'
+  figure, caption = figures['profile']
+  drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']
+  assert len(drawn) == 5, 'the attack leaves out the second classifier'
+  cells, curve = drawn[1], drawn[2]
+  names = [label.get_text() for label in cells.get_yticklabels()]
+  assert names == ['fog', 'gaussian noise']
+  (line,) = (line for line in curve.lines if line.get_linestyle() == '-')
+  np.testing.assert_allclose(line.get_xydata(), [[0, 80], [8 / 255, 30]])
+  assert [tick.get_text() for tick in curve.get_xticklabels()] == ['0', '8/255']
+  assert caption.startswith(
+    'Profile: top-1 error by frequency, n = 40; 95 % intervals; top-1 error'
+  )
+  assert 'top-1 accuracy under ℓ∞ AutoAttack by ε' in caption
+
+
+def test_a_battery_without_any_of_its_parts_has_no_profile():
+  assert not profile.draw({'clean': TASKS['clean']})
+
+
+def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_names(whole):
+  context = page.Context()
+  text = page.render(page.pathlib.Path(), whole, [], context)
+  assert '<h1>Robustness of plain and robust on CIFAR-10</h1>' in text
+  first = headlines.table(whole.by_task, 10)
+  assert [line[0] for line in first.rows] == [
+    *('clean: accuracy (%)', 'corruptions: error (%)', 'heat map: highest error (%)'),
+    *('attack: AA 8/255 (%)', 'attack: clean error (%)'),
+  ]
+  assert len(headlines.table(whole.by_task, 3).rows) == 3
+  assert 'build of net.py, 269,722 parameters, SHA-256 aaaaaaaaaaaa' in text
+
+
+def test_an_axis_of_headlines_says_which_end_is_better_once(whole):
+  figure, _ = headlines.draw(whole.by_task)['overview_share_lower']
+  assert figure.axes[0].get_xlabel().replace('\n', ' ') == 'value, lower is better (%)'
