@@ -80,7 +80,7 @@ def figures_as_saved(request, monkeypatch):
 @pytest.fixture
 def undrawn(monkeypatch):
   """Publishes results without figures and reports, which take most of a small comparison's time."""
-  monkeypatch.setattr('robustness.present.publish.illustrate', lambda *_: [])
+  monkeypatch.setattr('robustness.present.publish.illustrate', lambda *_, **__: [])
 
 
 @pytest.fixture

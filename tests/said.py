@@ -329,8 +329,8 @@ def watched() -> Iterator[list[str]]:
   found: list[str] = []
   save = style.save
 
-  def checked(figure: Figure, path: Any) -> None:
-    save(figure, path)
+  def checked(figure: Figure, path: Any, pdf: bool = False) -> None:
+    save(figure, path, pdf)
     found.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
 
   with mock.patch.object(style, 'save', checked):

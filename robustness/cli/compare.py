@@ -34,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   parser.add_argument('--out', type=expanded, required=True, help='where the comparison goes')
+  parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
   shared = 'compare runs that share a part of their images on that part alone'
   parser.add_argument('--common', action='store_true', help=shared)
   parser.add_argument(
@@ -46,9 +47,10 @@ def main(arguments: Sequence[str]) -> int:
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
+  references, study_file = options.reference, options.study
   with phase('estimates, figures and report'):
     results = run(
-      options.workdirs, options.out, options.common, command, options.reference, options.study
+      options.workdirs, options.out, options.common, command, references, study_file, options.pdf
     )
   for task, results_of_task in results.by_task.items():
     print(*([f'{task}:'] if task else []), *text.summary(_printed(results_of_task)), '', sep='\n')
@@ -63,12 +65,14 @@ def run(
   command: str = '',
   references: Sequence[str] = (),
   study_file: str = '',
+  pdf: bool = False,
 ) -> Results:
   """Compares workdirs (PATH, or LABEL=PATH) and writes the comparison to the folder `out`.
 
   Tasks of batteries are in `tasks/`. With `common` runs that share a part of their images are
   compared on that part; `command` is what was typed; for `references` see
-  `comparison.with_references`, for `study_file` `workdir.read`.
+  `comparison.with_references`, for `study_file` `workdir.read`; with `pdf` figures are written as
+  PDF too.
   """
   workdir.refuse_results(out)
   entries = comparison.read_entries(
@@ -86,15 +90,15 @@ def run(
   if SINGLE in tasks:
     settings = {**tasks[SINGLE].settings, 'baseline': baseline}
     results = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)
-    publish(out, results, _presented(studies[SINGLE]), environment, config)
+    publish(out, results, _presented(studies[SINGLE]), environment, config, pdf=pdf)
     return results
   figures = {}
-  for task, inputs in tasks.items():
-    folder = workdir.task_folder(out, task)
-    figures[task] = publish(folder, inputs, _presented(studies[task]), environment, config)
+  for task, comparison_of_task in tasks.items():
+    folder, presented = workdir.task_folder(out, task), _presented(studies[task])
+    figures[task] = publish(folder, comparison_of_task, presented, environment, config, pdf=pdf)
   results = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
   presented = summary.of_battery('', studies)
-  publish(out, results, presented, environment, config, captioned(figures))
+  publish(out, results, presented, environment, config, captioned(figures), pdf)
   return results
 
 

@@ -1,6 +1,6 @@
 """`robustness report WORKDIR`: figures and reports again, from the results of a finished run.
 
-robustness report WORKDIR [--study=FILE.py:NAME]
+robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
 
   For a stopped run it lists what is missing, and the command that resumes it. No
   Python file that the workdir names is run: a study in such a file is drawn by the default figures,
@@ -29,20 +29,21 @@ def main(arguments: Sequence[str]) -> int:
     'robustness report', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
+  parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   if len(options.workdirs) != 1:
     count = len(options.workdirs)
     raise InputError(f'robustness report takes one workdir; {count} words were given.')
-  print(redraw(options.workdirs[0], options.study))
+  print(redraw(options.workdirs[0], options.study, options.pdf))
   return 0
 
 
-def redraw(directory: str, study_file: str = '') -> pathlib.Path:
+def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.Path:
   """Writes the figures and reports of a finished run again, and returns the report.
 
   For an unfinished run the error names what is missing and how to finish it. `study_file` is the
-  user's FILE.py:NAME for the study NAME.
+  user's FILE.py:NAME for the study NAME. With `pdf` the figures are written as PDF too.
   """
   path, config, environment = workdir.find(directory)
   sections = workdir.study_sections(config, path)
@@ -70,7 +71,9 @@ def redraw(directory: str, study_file: str = '') -> pathlib.Path:
     if isinstance(presented, Study):
       results = results.with_facets(presented.described_facets)
     try:
-      return illustrate(place, results, presented, environment, settings, figures_of_tasks, reason)
+      return illustrate(
+        place, results, presented, environment, settings, figures_of_tasks, reason, pdf
+      )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
       if isinstance(error, InputError):
         raise

@@ -60,8 +60,9 @@ def publish(
   environment: Facts,
   config: Facts,
   further: Drawn = (),
+  pdf: bool = False,
 ) -> Drawn:
-  """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, PDF) and `report.html`.
+  """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, with `pdf` PDF) and `report.html`.
 
   The report shows `further` figures, which are drawn already, after its own. For `environment` see
   `robustness.workdir.environment`. Returns the PNG files of the figures drawn here, with captions.
@@ -69,7 +70,7 @@ def publish(
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _OF_CODE if key in code}
   results.write(folder)
-  return illustrate(folder, results, presented, environment, config, further)
+  return illustrate(folder, results, presented, environment, config, further, pdf=pdf)
 
 
 def illustrate(
@@ -80,6 +81,7 @@ def illustrate(
   config: Facts,
   further: Drawn = (),
   unverified: str = '',
+  pdf: bool = False,
 ) -> Drawn:
   """Writes the figures and the report of results that are there already; see `publish`.
 
@@ -89,7 +91,7 @@ def illustrate(
   figures = {**presented.figures(results), **failures.draw(results)}
   for name, (figure, caption) in figures.items():
     file = folder / 'figures' / f'{name}.png'
-    style.save(figure, file)
+    style.save(figure, file, pdf)
     drawn.append((file, caption))
   of_all = (folder / ENVIRONMENT).is_file()
   stated = {k: v for k, v in environment.items() if of_all or k != 'seconds'}

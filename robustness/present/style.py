@@ -42,8 +42,8 @@ _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
 """Pixels per inch of print, of what is saved."""
-VECTOR_FORMATS = ('svg', 'pdf')
-"""What is written beside the PNG: for papers, and for programs that draw."""
+VECTOR_FORMATS = ('svg',)
+"""Formats that are written with every PNG. PDF takes half of the time of all, so it is optional."""
 
 _SETTINGS: Any = {
   'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
@@ -185,16 +185,18 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 
 
 @styled
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-  """Writes a figure as PNG, and beside it in `VECTOR_FORMATS`, images with `DPI` dots per inch.
+def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
+  """Writes a figure as PNG and in `VECTOR_FORMATS`, with `DPI` dots per inch.
 
+  With `pdf`, or where an earlier PDF of the figure would be out of date, it is written as PDF too.
   Each file is written atomically, and with the same bytes for the same figure. The axes are laid
-  out once, and stand at the same places in all formats. In vector files images and heat maps are
-  pixels, all else is drawn.
+  out once and have the same places in all formats. In vector files images and heat maps are pixels
+  and everything else is drawn.
   """
   png = pathlib.Path(path)
+  needs_pdf = pdf or png.with_suffix('.pdf').is_file()
   _lay_out(figure, DPI)
-  for kind in ('png', *VECTOR_FORMATS):
+  for kind in ('png', *VECTOR_FORMATS, *(['pdf'] if needs_pdf else [])):
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
     write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())

@@ -76,6 +76,9 @@ def test_scored_predictions_are_drawn_again(tmp_path):
   forget_pages(tmp_path / 'run')
   assert redraw(str(tmp_path / 'run')) == tmp_path / 'run/report.html'
   assert len(before) > 1 and pages(tmp_path / 'run') == before
+  assert main(['report', str(tmp_path / 'run'), '--pdf']) == 0
+  figures = tmp_path / 'run' / 'figures'
+  assert {f.stem for f in figures.glob('*.pdf')} == {f.stem for f in figures.glob('*.png')} != set()
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def run(
     overlapping = during.enter_context(said.watched())
     during.enter_context(mock.patch.object(jax, 'local_devices', some))
     if not drawn:
-      during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_: []))
+      during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_, **__: []))
     results = run_module.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
   verification.unverifiable(workdir)  # refuses values that the records do not give

@@ -70,8 +70,8 @@ def address(tmp_path_factory):
   results.tables['of_one_row'] = Table(('corruption',), [['fog']])
   presented = Presentation('Errors under corruptions', ('yin2019fourier',), draw)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(style, 'VECTOR_FORMATS', ('svg', 'pdf'))
-    publish(folder, results, presented, ENVIRONMENT, {'key': 300 * 'x'})
+    patch.setattr(style, 'VECTOR_FORMATS', ('svg',))
+    publish(folder, results, presented, ENVIRONMENT, {'key': 300 * 'x'}, pdf=True)
   handler = functools.partial(Quiet, directory=str(folder))
   with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()

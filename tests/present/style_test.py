@@ -19,7 +19,7 @@ def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
   kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
   for name in 'ab':
     figure = basis(np.ones((2, 2, 4, 4)))
-    save(figure, tmp_path / 'new' / f'{name}.png')
+    save(figure, tmp_path / 'new' / f'{name}.png', pdf=True)
   for kind, beginning in kinds.items():
     first, second = ((tmp_path / 'new' / f'{name}.{kind}').read_bytes() for name in 'ab')
     assert first == second and first.startswith(beginning) and len(first) > 1000
@@ -28,12 +28,23 @@ def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
 
 
 @pytest.mark.figures_as_saved
+def test_a_pdf_is_written_where_there_is_one_already(tmp_path):
+  pdf = tmp_path / 'a.pdf'
+  save(basis(np.ones((2, 2, 4, 4))), tmp_path / 'a.png')
+  assert not pdf.exists()
+  save(basis(np.ones((2, 2, 4, 4))), tmp_path / 'a.png', pdf=True)
+  first = pdf.read_bytes()
+  save(basis(np.zeros((2, 2, 4, 4))), tmp_path / 'a.png')
+  assert pdf.read_bytes() != first
+
+
+@pytest.mark.figures_as_saved
 def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
   pairs = [(y, x) for y in range(-112, 1) for x in range(-112, 112)]
   rows = pd.DataFrame(pairs, columns=FREQUENCIES)
   rows = rows.assign(value=np.random.default_rng(0).random(len(rows)), marked=False)
   large = maps([Panel('net', rows, Notation(ERROR))], *FREQUENCIES)
-  save(large, tmp_path / 'map.png')
+  save(large, tmp_path / 'map.png', pdf=True)
   for kind in ('svg', 'pdf'):
     assert (tmp_path / f'map.{kind}').stat().st_size < 400_000, kind
   assert (tmp_path / 'map.svg').read_text().count('<image') >= 1
