@@ -91,7 +91,7 @@ def config_of(folder: pathlib.Path, args: Any, changes: Sequence[str]) -> dict[s
       'benchmark',
       f'--config={CONFIG}',
       '--config.data.source=npz',
-      f'--config.data.path={data}',
+      f'--config.data.npz.path={data}',
       '--config.data.num_images=0',
       f'--config.battery.heat_map.data.num_images={args.heat_map_images}',
       f'--config.classifier.name={network}',

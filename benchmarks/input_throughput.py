@@ -32,6 +32,8 @@ from PIL import Image
 import input_pipeline
 from benchmarks import subject, timing
 from input_pipeline import DataSettings
+from input_pipeline.sources.folder import Folder
+from input_pipeline.sources.npz import Npy, Npz
 from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.pictures import opened
@@ -57,10 +59,10 @@ def make_photographs(folder: pathlib.Path, count: int) -> None:
 
 def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str, Rows]:
   """Returns the rows of every source, by what the table calls it."""
-  files = {'source': 'folder', 'path': str(folder), 'num_images': count}
+  source = Folder(str(folder))
   folders = {
     f'folder, {by}': input_pipeline.load(
-      DataSettings(**files, resize=RESIZE, crop=SIDE, resized_by=by)
+      DataSettings(source, num_images=count, resize=RESIZE, crop=SIDE, resized_by=by)
     )
     for by in ('tensorflow', 'pillow')
   }
@@ -72,8 +74,8 @@ def sources(folder: pathlib.Path, stored: pathlib.Path, count: int) -> dict[str,
   np.save(stored / 'class_names.npy', names)
   return {
     **folders,
-    'npz': input_pipeline.load(DataSettings(source='npz', path=str(stored / 'all.npz'))),
-    'npy': input_pipeline.load(DataSettings(source='npy', path=str(stored))),
+    'npz': input_pipeline.load(DataSettings(Npz(str(stored / 'all.npz')))),
+    'npy': input_pipeline.load(DataSettings(Npy(str(stored)))),
   }
 
 

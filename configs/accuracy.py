@@ -7,26 +7,28 @@ python main.py --config=configs/accuracy.py --workdir=/tmp/accuracy
 
 python main.py --config=configs/accuracy.py:own --workdir=/tmp/accuracy_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE \
-    --config.data.source=tfds --config.data.name=cifar10 --config.data.split=test
+    --config.data.source=tfds --config.data.tfds.dataset=cifar10 --config.data.split=test
 
   Prints both accuracies with exact intervals; the published ResNet-20 gives .9173 on all 10,000
-  test images of CIFAR-10. Other sources: --config.data.source=folder --config.data.path=DIR (class
-  folders), or source=npz with a path to an archive. --config.data.num_images=1000 takes a seeded
-  random subset.
+  test images of CIFAR-10. Other sources: --config.data.source=folder --config.data.folder.path=DIR
+  (class folders), or source=npz with npz.path=FILE. --config.data.num_images=1000 takes a
+  seeded random subset.
 
 python main.py --config=configs/accuracy.py:own --workdir=/tmp/imagenet_r \
     --config.classifier.name=efficientnet_lite0 --config.classifier.label_space=data \
-    --config.data.source=natural_shifts --config.data.name=imagenet_r --config.data.path=DIR
+    --config.data.source=natural_shifts --config.data.natural_shifts.dataset=imagenet_r \
+    --config.data.natural_shifts.path=DIR
 
   Natural shifts of ImageNet as released: imagenet_v2, imagenet_a, imagenet_r, imagenet_sketch,
-  imagenet_real (ImageNet's validation images, and --config.data.metadata=real.json) and objectnet;
-  all but objectnet by TFDS too, without a path. With label_space=data the network chooses among the
-  classes that the set has, as is usual for imagenet_a, imagenet_r and objectnet; without it, among
-  all 1000.
+  imagenet_real (ImageNet's validation images, and
+  --config.data.natural_shifts.real_labels=real.json) and objectnet; all but objectnet by TFDS too,
+  without a path. With label_space=data the network chooses among the classes that the set has, as
+  is usual for imagenet_a, imagenet_r and objectnet; without it, among all 1000.
 
 python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
     --config.classifiers.among_all.weights=FILE --config.classifiers.among_own.weights=FILE \
-    --config.data.source=natural_shifts --config.data.name=imagenet_r --config.data.path=DIR
+    --config.data.source=natural_shifts --config.data.natural_shifts.dataset=imagenet_r \
+    --config.data.natural_shifts.path=DIR
 
   The same network among all 1000 classes and among those of the data, side by side.
 """

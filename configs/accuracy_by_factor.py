@@ -7,7 +7,7 @@ python main.py --config=configs/accuracy_by_factor.py --workdir=/tmp/by_factor
 
 python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose \
     --config.classifier.name=efficientnet_lite0 --config.data.source=file_list \
-    --config.data.path=DIR --config.data.metadata=TABLE \
+    --config.data.file_list.path=DIR --config.data.file_list.table=TABLE \
     --config.study.factors=pose,background --config.study.pairs=True \
     --config.study.clusters=object
 

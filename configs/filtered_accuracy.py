@@ -23,7 +23,7 @@ python main.py --config=configs/filtered_accuracy.py:cifar10_trained --workdir=/
   An estimated 90 minutes of 2 cores, minutes on an accelerator. The paper says no bandwidths.
 
 python main.py --config=configs/filtered_accuracy.py:imagenet_trained \
-    --workdir=/tmp/filtered_imagenet --config.data.data_dir=DIR
+    --workdir=/tmp/filtered_imagenet --config.data.tfds.data_dir=DIR
 
   The same with ResNet-50 on ImageNet, low pass 7, 23 and 45, high pass 223, 209 and 179. Seven
   trainings of 90 epochs, an estimated 10 hours each at 3000 images a second. Not run.

@@ -1,7 +1,7 @@
 """Fine-tunes a classifier on video frames, from published weights to a new class vocabulary.
 
 python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video \
-    --config.data.path=FRAMES --config.data.metadata=SETS
+    --config.data.video_neighbors.frames=FRAMES --config.data.video_neighbors.metadata=SETS
 
   FRAMES is a folder of frames, SETS holds neighbor sets for training in SETS/train and for the
   accuracy in SETS/test, each as `robustness neighbor_sets build` writes it; a large --k

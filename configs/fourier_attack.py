@@ -14,7 +14,7 @@ python main.py --config=configs/fourier_attack.py:cifar10 --workdir=/tmp/fourier
   CIFAR-10 by TFDS at norm 3.43, which is as much a pixel as the paper's 24 at 224 pixels.
 
 python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourier_attack_imagenet \
-    --config.data.source=folder --config.data.path=DIR --config.data.num_images=1000 \
+    --config.data.source=folder --config.data.folder.path=DIR --config.data.num_images=1000 \
     --config.study.heat_map=WORKDIR
 
   EfficientNet-Lite0 at the paper's norm of 24. WORKDIR is a finished run of

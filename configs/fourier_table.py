@@ -18,7 +18,8 @@ python main.py --config=configs/fourier_table.py:cifar10 --workdir=/tmp/fourier_
   and figure 6 on the released files, all 10,000 images of the paper's 15 corruptions:
 
 python main.py --config=configs/fourier_table.py:cifar10_c --workdir=/tmp/fourier_cifar10_c \
-    --config.battery.errors.data.path=DIR --config.battery.tradeoff.data.path=DIR
+    --config.battery.errors.data.cifar10_c.path=DIR \
+    --config.battery.tradeoff.data.cifar10_c.path=DIR
 
 python main.py --config=configs/fourier_table.py:cifar10_half --workdir=/tmp/fourier_half
 
@@ -138,7 +139,7 @@ def cifar10_c() -> ConfigDict:
     config.battery[task].study.protocol = 'exact'
     config.battery[task].study.source = 'stored'
     config.battery[task].data.source = 'cifar10_c'
-    config.battery[task].data.name = 'cifar10'
+    config.battery[task].data.cifar10_c.clean_dataset = 'cifar10'
     config.battery[task].data.num_images = 0
   return config
 

@@ -6,7 +6,7 @@ python main.py --config=configs/ood_scores.py --workdir=/tmp/known \
   2000 CIFAR-10 test images by TFDS: logits and features are recorded.
 
 python main.py --config=configs/ood_scores.py:unknown --workdir=/tmp/unknown \
-    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.path=DIR
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.folder.path=DIR
 
   The same of images of no class that the network knows: a folder of class folders, whose images are
   resized to 32 pixels.

@@ -7,7 +7,7 @@ python main.py --config=configs/probe.py --workdir=/tmp/probe
 
 python main.py --config=configs/probe.py:own --workdir=/tmp/probe_dinov2 \
     --config.classifiers.linear.name=dinov2_s14 --config.classifiers.linear.weights=FILE \
-    --config.data.source=tfds --config.data.name=cifar10 --config.data.split=test \
+    --config.data.source=tfds --config.data.tfds.dataset=cifar10 --config.data.split=test \
     --config.training.split=train --config.data.resize=224
 
   Any backbone: an architecture with weights (a head is not needed), FILE.py:NAME, timm:NAME or

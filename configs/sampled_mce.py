@@ -30,7 +30,7 @@ def imagenet() -> ConfigDict:
   """One network on ImageNet's validation images, made as ImageNet-C was."""
   config = default_config('sampled_mce')
   config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
+  config.data.tfds.dataset = 'imagenet2012'
   config.data.split = 'validation'
   config.data.num_images = 2571
   config.data.resize = 256

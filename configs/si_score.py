@@ -7,18 +7,20 @@ python main.py --config=configs/si_score.py --workdir=/tmp/si_score
   scenes, less than a minute on 2 cores. --config.study.factor=location or rotation for the others.
 
 python main.py --config=configs/si_score.py:folder --workdir=/tmp/si_score_folder \
-    --config.data.foregrounds=DIR --config.data.backgrounds=DIR --config.study.factor=location
+    --config.data.scenes.foregrounds=DIR --config.data.scenes.backgrounds=DIR \
+    --config.study.factor=location
 
   Cutouts (PNG with alpha, in class folders such as DIR/koala) on backgrounds of your own, each
   cutout on two of them; factor size, location, rotation, grid or cross. Scenes are made on the
   device, none is stored.
 
 python main.py --config=configs/si_score.py:released --workdir=/tmp/si_score_released \
-    --config.data.name=siscore/location --config.data.path=metadata.csv \
+    --config.data.si_score.dataset=siscore/location --config.data.si_score.metadata=metadata.csv \
     --config.study.factor=location
 
   The released scenes by TFDS, joined with the metadata.csv of their archive; or their folder as it
-  unpacks: --config.data.path=area --config.data.metadata=object_size/metadata.csv without a name.
+  unpacks: --config.data.si_score.path=area --config.data.si_score.metadata=object_size/metadata.csv
+  in place of the data set.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants

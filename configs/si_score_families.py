@@ -1,7 +1,8 @@
 r"""Families of networks compared on scenes, as in SI-Score's figures 2 and 3 and 5 to 10.
 
 python main.py --config=configs/si_score_families.py:batch_or_group_norm --workdir=/tmp/norms \
-    --config.data.foregrounds=DIR --config.data.backgrounds=DIR --config.study.factor=size
+    --config.data.scenes.foregrounds=DIR --config.data.scenes.backgrounds=DIR \
+    --config.study.factor=size
 
   Figures 2 and 5: ResNet-50 with BatchNorm and with GroupNorm. DIR are cutouts with alpha in class
   folders, and backgrounds (docs/scenes.md). Run it for size, location and rotation. Expect
@@ -26,7 +27,8 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   edges, and no trace of its patches; CLIP to be lower and flatter.
 
   Scenes as they were released: --config.study.stored=True --config.data.source=si_score
-  --config.data.path=area --config.data.metadata=object_size/metadata.csv, with the folder's factor.
+  --config.data.si_score.path=area --config.data.si_score.metadata=object_size/metadata.csv, with
+  the folder's factor.
 
 Weights whose names `robustness list classifiers` shows are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:

@@ -36,22 +36,22 @@ python main.py --config=configs/systematic_corruptions.py:cifar10_finetuned \
   40 steps on clean images.
 
 python main.py --config=configs/systematic_corruptions.py:imagenet \
-    --workdir=/tmp/systematic_imagenet --config.data.data_dir=DIR
+    --workdir=/tmp/systematic_imagenet --config.data.tfds.data_dir=DIR
 
   ResNet-50 on ImageNet by TFDS, 90 epochs twice, for accelerators. Estimated, not measured: 230
   million images forward and backward (25 GFLOP each), 21 hours at 3000 images a second, which takes
   12 or more cores to decode JPEG files; 2.1 million images forward in the test, some minutes.
 
 python main.py --config=configs/systematic_corruptions.py:imagenet_finetuned \
-    --workdir=/tmp/systematic_imagenet_finetuned --config.data.data_dir=DIR
+    --workdir=/tmp/systematic_imagenet_finetuned --config.data.tfds.data_dir=DIR
 
   The same from a given f0, torchvision's ResNet-50 (flips and crops alone), 5 epochs: b is its
   accuracy after 5 clean epochs. An estimated 1.5 hours.
 
 Every variant can be followed by +methods, such as :cifar10+methods. Balanced batches need rows in
 files or in memory. :imagenet+methods and :imagenet_finetuned+methods read class folders, the same
-1000 in IMAGENET/train and IMAGENET/val: --config.data.source=folder --config.data.name=
---config.data.path=IMAGENET --config.data.split=val.
+1000 in IMAGENET/train and IMAGENET/val: --config.data.source=folder
+--config.data.folder.path=IMAGENET --config.data.split=val.
 """
 
 import copy

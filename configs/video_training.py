@@ -1,7 +1,7 @@
 """A ResNet-50 trained on ImageNet, measured on neighbor sets (Shankar et al. 2021).
 
 python main.py --config=configs/video_training.py:gaussian_noise --workdir=/tmp/gaussian_noise \\
-    --config.data.metadata=SETS --config.data.path=FRAMES
+    --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES
 
   Tables 2, 5 and 6, "+ noise augmentation": training images have one corruption, of a severity
   drawn from 1 to 5; the paper states neither severities nor shares. The variants are the six that
@@ -11,16 +11,16 @@ python main.py --config=configs/video_training.py:gaussian_noise --workdir=/tmp/
   TFDS. On YTBB-Robust write ytbb before: video_training.py:ytbb,brightness.
 
 python main.py --config=configs/video_training.py:ilsvrc30 --workdir=/tmp/ilsvrc30 \\
-    --config.data.metadata=SETS --config.data.path=FRAMES \\
-    --config.classifiers.resnet50_ilsvrc30.data.path=IMAGENET
+    --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES \\
+    --config.classifiers.resnet50_ilsvrc30.data.folder.path=IMAGENET
 
   Table 9: from random weights on the 30 classes of ImageNet-Vid alone, each of which has the
   images of its members among the class folders in IMAGENET/train (288 of 1000).
 
 python main.py --config=configs/video_training.py:ilsvrc30_finetuned --workdir=/tmp/ilsvrc30_ft \\
-    --config.data.metadata=SETS --config.data.path=FRAMES \\
-    --config.classifiers.resnet50_ilsvrc30_finetuned.data.metadata=BUILT \\
-    --config.classifiers.resnet50_ilsvrc30_finetuned.data.path=TRAINING
+    --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES \\
+    --config.classifiers.resnet50_ilsvrc30_finetuned.data.video_neighbors.metadata=BUILT \\
+    --config.classifiers.resnet50_ilsvrc30_finetuned.data.video_neighbors.frames=TRAINING
 
   "+ FT" of table 9: fine-tunes the network of /tmp/ilsvrc30 (another by the key initial_weights of
   the classifier) on the frames in TRAINING of the sets in BUILT/train, with the settings of
@@ -52,11 +52,10 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   train_on_imagenet(config)
   [classifier] = config.classifiers.values()
   classifier.data.source = 'tfds'
-  classifier.data.name = config.data.name
-  config.data.source, config.data.name, config.data.split = 'video_neighbors', '', 'test'
+  config.data.source, config.data.split = 'video_neighbors', 'test'
   if name == COARSE:
-    classifier.data.source, classifier.data.name = 'folder', ''
-    classifier.data.label_space = 'imagenet_vid'
+    classifier.data.source = 'folder'
+    classifier.data.folder.label_space = 'imagenet_vid'
     return config
   classifier.label_space = 'youtube_bb' if variant.startswith(YTBB) else 'imagenet_vid'
   if name != 'regular':

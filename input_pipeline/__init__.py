@@ -33,7 +33,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   Raises:
     InputError: what is wrong with the settings or files; TensorFlow is needed and not installed.
   """
-  purpose = f'{KEYS.data.source} = {settings.source!r}'
+  purpose = f'{KEYS.data.source} = {settings.source.name!r}'
   with _refusals(purpose):
     images = open_images(settings)
     ''.join(images.class_names).encode()
@@ -58,8 +58,8 @@ def _refusals(purpose: str) -> Iterator[None]:
     yield
   except UnicodeEncodeError as error:
     raise InputError(
-      f'the name {error.object[:200]!a} of a file or folder in {KEYS.data.path} is no text in '
-      'UTF-8: rename it.'
+      f'the name {error.object[:200]!a} of a file or folder that {purpose} reads is no '
+      'text in UTF-8: rename it.'
     ) from error
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]

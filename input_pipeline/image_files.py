@@ -49,7 +49,7 @@ _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
-def existing_folder(path: str, advice: str, where: str = 'config.data.path') -> Path:
+def existing_folder(path: str, advice: str, where: str) -> Path:
   """Returns the folder at a path, which the key `where` names; `advice` ends the message."""
   if not path or not expanded(path).is_dir():
     fix = advice[0].upper() + advice[1:]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from absl import logging
 
 from input_pipeline.images import Images
-from robustness.core.errors import KEYS
+from robustness.core.errors import KEYS, naming
 from robustness.core.registry import Part, Registry, check_fields, setting, word
 from robustness.core.rows import LEFT_OUT, composed
-from robustness.core.settings import choice, require
+from robustness.core.settings import Section, choice, parse, refuse_moved, require
+from robustness.core.typing import Facts
 
 RANDOM, FIRST = 'random', 'first'
 INTERPOLATIONS = ('bilinear', 'bicubic')
@@ -27,17 +28,22 @@ LISTED = 8  # classes without images in a message
 class Source(Part, abc.ABC):
   """Where images are stored; `config.data.source` names one.
 
-  A module of `input_pipeline.sources`, or a file of the user's, holds a subclass. It imports no
-  TensorFlow before `open` is called.
+  A module of `input_pipeline.sources`, or a file of the user's, holds a subclass. Its fields are
+  its settings, the keys of `config.data.<name>`. It imports no TensorFlow before `open` is called.
 
   Attributes:
     splits: the valid values of `config.data.split`; () where the stored images decide.
     resized_on_device: whether the step, not the reader, resizes images to each classifier's input.
+    has_environments: whether images are stored in environments, so that the split 'train' has the
+      permitted cells of class groups alone.
+    moved_keys: the settings that were keys of `config.data` under other names, by these.
   """
 
   section: ClassVar[str] = 'config.data'
   splits: ClassVar[tuple[str, ...]] = ()
   resized_on_device: ClassVar[bool] = False
+  has_environments: ClassVar[bool] = False
+  moved_keys: ClassVar[Mapping[str, str]] = {}
 
   @abc.abstractmethod
   def open(self, settings: DataSettings) -> Images:
@@ -47,8 +53,34 @@ class Source(Part, abc.ABC):
       InputError: whatever is wrong with the settings or the files, named.
     """
 
+  def for_study(self, study: Facts) -> Self:
+    """Returns the source for a study, described as plain values, which may choose a setting."""
+    return self
+
 
 SOURCES: Registry[Source] = Registry('input_pipeline.sources', Source)  # type: ignore[type-abstract]
+DEFAULT = 'digits'
+_MOVED = {
+  'name': 'tfds.dataset',
+  'path': 'folder.path',
+  'metadata': 'video_neighbors.metadata',
+  'allow_missing': 'environments.allow_missing',
+  'test_share': 'environments.test_share',
+  'data_dir': 'tfds.data_dir',
+  'label_space': 'folder.label_space',
+  'foregrounds': 'scenes.foregrounds',
+  'backgrounds': 'scenes.backgrounds',
+  'canvas': 'scenes.canvas',
+}
+"""Keys that `config.data` had in earlier versions, and an example of what takes their place."""
+
+
+def moved_keys(source: type[Source]) -> dict[str, str]:
+  """Returns the keys that `config.data` had in earlier versions, and what takes their place for a
+  source."""
+  settings = {field.name for field in dataclasses.fields(source)}
+  names = {key: source.moved_keys.get(key, key) for key in _MOVED}
+  return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
 
 
 def is_count(number: int) -> bool:
@@ -56,32 +88,22 @@ def is_count(number: int) -> bool:
   return number >= 0
 
 
+def _default_source() -> Source:
+  return SOURCES.find(DEFAULT, 'config.data.source')()
+
+
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-  """Which images a run reads.
+  """Which images a run reads: the keys of `config.data` that concern every source.
 
   Attributes:
-    source: one of `robustness list sources`, or FILE.py:NAME of a `Source` of the user's.
-    name: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'; of 'tfds_corrupted' a
-      pattern such as 'corrupted/cifar10_*'; of 'cifar10_1' the version, 'v4' or 'v6'; of
-      'cifar10_c' and 'cifar100_c' the TFDS name of the clean images, or '' for none; of neighbor
-      sets without a class index the label space, 'imagenet_vid' (for '') or 'youtube_bb'; of
-      'environments' the one that all classes are trained in, the first for ''; of 'natural_shifts'
-      the set, such as 'imagenet_r'; of 'file_list', 'parquet' and 'webdataset' the column with the
-      label, '' for the first called as labels usually are.
+    source: where the images are stored, with its settings. `config.data.source` is one of
+      `robustness list sources`, or FILE.py:NAME or package.module:NAME of a `Source` of the user's;
+      `config.data.<name>` has its settings.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    path: the folder of class folders, the `.npz` file, the folder of `.npy` files or of a released
-      set, of scenes of TFDS their metadata.csv, or the folder that the frames of neighbor sets lie
-      under; of 'environments' a folder, a JSON file, or 'tfds:NAME'.
-    metadata: the folder with the metadata of neighbor sets; '' is `path`; of 'imagenet_real' its
-      file real.json; of a folder of scenes its metadata.csv; of 'file_list' the table.
-    allow_missing: whether frames of neighbor sets, cells of environments, classes and images of
-      natural shifts, stored scenes, or numbered shards may be missing.
-    test_share: of 'environments' without splits, the share of every cell that is tested on.
-    data_dir: where TFDS keeps its data; '' is TFDS's own default.
     num_images: 0 reads all; k > 0 a random subset of k, chosen by the seed; a smaller subset of
-      the same seed lies inside a larger one. For neighbor sets k counts anchors; for stored
+      the same seed is part of a larger one. For neighbor sets k counts anchors; for stored
       corrupted images it counts clean images, with all corruptions and severities.
     subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
       them from CIFAR-10-C.
@@ -90,10 +112,6 @@ class DataSettings:
       all.
     known_classes: False for images of no class that classifiers know (out of distribution): their
       classes are left out, and every label is 0.
-    label_space: of class folders of ImageNet, a coarser space, such as 'laion_c', whose
-      classes have the images of their members; other folders are left out. Of 'file_list',
-      'parquet' and 'webdataset' the space, such as 'imagenet', whose classes labels number. ''
-      keeps the classes.
     resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
     squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
     crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
@@ -111,24 +129,14 @@ class DataSettings:
     random_class_groups: M groups of equal size drawn by `class_group_seed`, in place of names.
     classes_per_group: of random groups; 0 makes them as large as they can be.
     class_group_seed: draws them.
-    foregrounds: for 'scenes', the folder of class folders of cutouts with alpha.
-    backgrounds: for 'scenes', the folder of backgrounds.
-    canvas: side of the scenes, pixels; 0 takes what the study was published with.
   """
 
-  source: str = 'digits'
-  name: str = ''
+  source: Source = dataclasses.field(default_factory=_default_source)
   split: str = 'test'
-  path: str = ''
-  metadata: str = ''
-  allow_missing: bool = False
-  test_share: float = setting(0.25, 'in (0, 1)', lambda x: 0 < x < 1)
-  data_dir: str = ''
   num_images: int = setting(0, COUNT, is_count)
   subset: str = word(RANDOM, (RANDOM, FIRST))
   image_list: str = ''
   known_classes: bool = True
-  label_space: str = ''
   resize: int = setting(0, COUNT, is_count)
   squash: bool = False
   crop: int = setting(0, COUNT, is_count)
@@ -140,20 +148,24 @@ class DataSettings:
   random_class_groups: int = setting(0, COUNT, is_count)
   classes_per_group: int = setting(0, COUNT, is_count)
   class_group_seed: int = setting(0, COUNT, is_count)
-  foregrounds: str = ''
-  backgrounds: str = ''
-  canvas: int = setting(0, COUNT, is_count)
 
-  @property
-  def resized_on_device(self) -> bool:
-    """Whether the step, not the reader, resizes images to each classifier's input."""
-    return SOURCES.find(self.source, 'config.data.source').resized_on_device
+  @classmethod
+  def from_section(cls, section: Section, where: str = 'config.data') -> Self:
+    """Returns the checked settings of a section of the config, which `where` names in messages."""
+    keys = [field.name for field in dataclasses.fields(cls)]
+    name = section.get('source', DEFAULT)
+    with naming('config.data', where):
+      refuse_moved(moved_keys(SOURCES.find(name, f'{where}.source')), section, where)
+      SOURCES.check_sections(section, where, 'source', (name,), keys)
+      values = {key: value for key, value in section.items() if key in keys}
+      source = SOURCES.select(name, section, where, 'source')
+      return parse(cls, {**values, 'source': source}, where)
 
   @property
   def is_permitted_cells(self) -> bool:
     """Whether the images are stored environments, each of some classes alone, to train on."""
     grouped = bool(self.class_groups or self.random_class_groups)
-    return self.source == 'environments' and self.split == 'train' and grouped
+    return self.source.has_environments and self.split == 'train' and grouped
 
   @property
   def pillow_resizes(self) -> bool:
@@ -161,13 +173,7 @@ class DataSettings:
     return bool(self.resize) and self.resized_by == 'pillow'
 
   def __post_init__(self) -> None:
-    SOURCES.find(self.source, 'config.data.source')
     check_fields(self, 'config.data')
-    if self.label_space:
-      able = ('folder', 'file_list', 'parquet', 'webdataset')
-      valid = f"'' unless {KEYS.data.source} is one of {', '.join(able)}"
-      known = self.source in able
-      require(known, 'config.data.label_space', self.label_space, valid)
     alone = not (self.class_groups and self.random_class_groups)
     valid = f'0 where {KEYS.data.class_groups} names the classes'
     require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
@@ -206,7 +212,7 @@ class Preparation:
 
 def open_images(settings: DataSettings) -> Images:
   """Returns the images that the settings mean; the description begins with the source's name."""
-  source = SOURCES.find(settings.source, 'config.data.source')()
+  source = settings.source
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)

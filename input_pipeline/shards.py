@@ -4,21 +4,23 @@ A table with a row an image says what else is known of each: its column of the l
 numbers or words, which rows then have beside image and label.
 """
 
+import abc
+import dataclasses
 import functools
 import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from input_pipeline import image_files
 from input_pipeline.images import Images, Store
-from input_pipeline.settings import DataSettings
+from input_pipeline.settings import Source
 from robustness.core import json_files
 from robustness.core.bounded_files import open_regular, read_bounded
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
@@ -37,46 +39,80 @@ _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 
 
-def shards_in(settings: DataSettings, suffix: str, left_out: Counter[str]) -> list[Path]:
-  """Returns the files of a suffix at `config.data.path`, a file or a folder, sorted; counts others
-  in `left_out`.
+@dataclasses.dataclass(frozen=True)
+class Shards(Source, abc.ABC):
+  """Files that hold many encoded images each.
 
-  Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of the split:
-  see `of_split`.
-
-  Raises:
-    InputError: there is none, or none of the split; files are of several data sets, or some are
-      missing.
+  Attributes:
+    path: a file, or a folder of them.
+    label_column: the column with the label; '' is the first called as labels usually are.
+    label_space: the space, such as 'imagenet', whose classes labels number; '' keeps the names that
+      are stored.
+    allow_missing: whether numbered shards may be missing.
   """
-  path, split = settings.path, settings.split
-  root = expanded(path) if path else None
-  if root is not None and root.is_file():
-    return of_split([root], root.parent, split, path)
-  root = image_files.existing_folder(path, f'give a {suffix} file or a folder of them.')
-  files = image_files.images_in(root, (suffix,), left_out=left_out)
-  if not files:
-    raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
-  chosen = of_split(files, root, split, path)
-  _check_one_set(chosen, root, split)
-  if not settings.allow_missing:
-    _check_complete(chosen)
-  return chosen
+
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'label_column'}
+
+  path: str = ''
+  label_column: str = ''
+  label_space: str = ''
+  allow_missing: bool = False
+
+  def description(self, split: str, shards: int) -> Facts:
+    """Returns plain values that describe the images of a split in a number of shards."""
+    facts: Facts = {'path': self.path, 'split': split, 'shards': shards}
+    return {**facts, 'label_column': self.label_column}
+
+  def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
+    """Returns the files of a suffix at `path`, a file or a folder, sorted; counts others in
+    `left_out`.
+
+    Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of the
+    split: see `of_split`.
+
+    Raises:
+      InputError: there is none, or none of the split; files are of several data sets, or some are
+        missing.
+    """
+    root = expanded(self.path) if self.path else None
+    if root is not None and root.is_file():
+      return of_split([root], root.parent, split, self.path)
+    advice = f'give a {suffix} file or a folder of them.'
+    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    files = image_files.images_in(root, (suffix,), left_out=left_out)
+    if not files:
+      raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
+    chosen = of_split(files, root, split, self.path)
+    _check_one_set(chosen, root, split, self.key('path'))
+    if not self.allow_missing:
+      _check_complete(chosen, self.key('allow_missing'))
+    return chosen
+
+  def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
+    """Returns the names of numbered classes: those of `label_space` if it is set, in
+    place of as many `stored` ones, else these."""
+    if not self.label_space:
+      return stored
+    names = label_space.get(self.label_space).class_names
+    valid = f'a label space of {len(stored)} classes, as {title} names'
+    self.require(len(stored) in (0, len(names)), 'label_space', valid)
+    return names
 
 
-def _check_one_set(files: list[Path], root: Path, split: str) -> None:
+def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
   """Refuses shards in several folders, as of several configs, whose images would count twice;
-  folders that numbers name are one."""
+  folders that numbers name are one. `key` names the path."""
   ends = {*SPLITS, split}
   inside = (file.parent.relative_to(root).parts for file in files)
   folders = {'/'.join(p for p in parts if p not in ends and not p.isdecimal()) for parts in inside}
   if len(folders) > 1:
     raise InputError(
       f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(folders))}'
-      f', of several data sets or configs: give one of them as {KEYS.data.path}.'
+      f', of several data sets or configs: give one of them as {key}.'
     )
 
 
-def _check_complete(files: list[Path]) -> None:
+def _check_complete(files: list[Path], key: str) -> None:
   """Refuses shards `x-00002-of-00014.y` without the others, and gaps between `x-000002.y`."""
   numbers: dict[tuple[str, ...], list[int]] = {}
   for file in files:
@@ -92,7 +128,7 @@ def _check_complete(files: list[Path]) -> None:
       first = next(number for number in every if number not in present)
       raise InputError(
         f'{missing} of {every.stop - every.start} shards are missing, first number {first} of '
-        f'{before}*{of}{after}: fetch them, or set {KEYS.data.allow_missing}=True.'
+        f'{before}*{of}{after}: fetch them, or set {key}=True.'
       )
 
 
@@ -215,7 +251,7 @@ def label_column(names: Collection[str], column: str) -> str:
 
 
 def labels_of(
-  table: pd.DataFrame, column: str, class_names: Sequence[str], title: str
+  table: pd.DataFrame, column: str, class_names: Sequence[str], title: str, key: str = ''
 ) -> tuple[np.ndarray, tuple[str, ...]]:
   """Returns the labels, int32 [N], and the names of the classes in their order.
 
@@ -224,6 +260,7 @@ def labels_of(
     column: of the label, numbers from 0 or names; see `label_column`.
     class_names: of numbers; () calls them '0', '1', ... up to the largest.
     title: what messages call the images.
+    key: the setting that names the column.
 
   Raises:
     InputError: there is no row or no such column, or it has no label for an image.
@@ -232,9 +269,9 @@ def labels_of(
     raise InputError(f'{title} has no row.')
   chosen = label_column(table, column)
   if chosen not in table:
-    wanted = f'{KEYS.data.name} is {column!r}' if column else 'no column is called label or class'
+    wanted = f'{key} is {column!r}' if column else 'no column is called label or class'
     columns = ', '.join(table)
-    give = f'give one of {columns} as {KEYS.data.name}.' if columns else 'there is no other column.'
+    give = f'give one of {columns} as {key}.' if columns else 'there is no other column.'
     raise InputError(f'{title}: {wanted}; {give}')
   values = table[chosen]
   if values.isna().any():
@@ -262,17 +299,6 @@ def labels_of(
     )
   number = {name: label for label, name in enumerate(known)}
   return np.array([number[word] for word in words], np.int32), tuple(known)
-
-
-def names_of_space(settings: DataSettings, stored: Sequence[str], title: str) -> Sequence[str]:
-  """Returns the names of numbered classes: those of `config.data.label_space` if it is set, in
-  place of as many `stored` ones, else these."""
-  if not settings.label_space:
-    return stored
-  names = label_space.get(settings.label_space).class_names
-  valid = f'a label space of {len(stored)} classes, as {title} names'
-  require(len(stored) in (0, len(names)), 'config.data.label_space', settings.label_space, valid)
-  return names
 
 
 def columns_of(

@@ -52,18 +52,20 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
   return sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
 
 
-def prepared_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set whose files are there, downloaded if need be."""
-  builder = find_builder(name, data_dir)
+def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
+  """Returns the builder of a data set whose files are there, downloaded if need be; `key` names it
+  in messages."""
+  builder = find_builder(name, data_dir, key)
   check_features(builder)
   download(builder)
   return builder
 
 
-def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
-  """Returns the builder of a TFDS name such as 'cifar10' or 'imagenette/320px-v2:1.*.*'."""
+def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
+  """Returns the builder of a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*', which
+  messages call `key`."""
   if not name:
-    raise InputError(f"{KEYS.data.name} is ''; give a TFDS name, for example 'cifar10'.")
+    raise SettingError(key, name, fix="Give a TFDS name, for example 'cifar10'.")
   register_own(name)
   stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / re.split('[/:]', name)[0]
   for file in sorted(stored.glob('**/features.json')):
@@ -75,14 +77,14 @@ def find_builder(name: str, data_dir: str) -> tfds.core.DatasetBuilder:
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
     raise SettingError(
-      KEYS.data.name,
+      key,
       name,
       problem='which TFDS does not know',
       fix=f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview',
     ) from error
   except Exception as error:  # parsers of what is stored fail in their own ways
     problem = f'which TFDS cannot open: {_first_line(error)}'
-    raise SettingError(KEYS.data.name, name, problem=problem) from error
+    raise SettingError(key, name, problem=problem) from error
 
 
 def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
@@ -139,8 +141,8 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
     raise InputError(
       f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
       f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
-      f'network, and name the folder with --{KEYS.data.data_dir}=DIR, in Python data_dir or the '
-      'base_dir of a config.'
+      f'network, and name the folder with --{KEYS.data.tfds.data_dir}=DIR, in Python data_dir or '
+      'the base_dir of a config.'
     ) from error
 
 

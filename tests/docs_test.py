@@ -1,7 +1,6 @@
 """The documents hold what they say: snippets run, configs, keys and linked files exist."""
 
 import ast
-import dataclasses
 import functools
 import inspect
 import os
@@ -18,6 +17,8 @@ import pytest
 
 import input_pipeline
 from input_pipeline import DataSettings
+from input_pipeline.sources.npz import Npz
+from input_pipeline.sources.tfds import Tfds
 from robustness.__main__ import main
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS
@@ -408,11 +409,9 @@ def test_the_archive_of_the_training_page_has_the_rows_of_tfds(cifar10_dir, tmp_
     assert old in source
     source = source.replace(old, new)
   exec(source, {})
-  settings = DataSettings(data_dir=str(cifar10_dir), name='cifar10', num_images=64)
-  file = str(tmp_path / 'cifar10.npz')
-  archive = dataclasses.replace(settings, source='npz', path=file, split='test')
-  ours = input_pipeline.load(archive)
-  theirs = input_pipeline.load(dataclasses.replace(settings, source='tfds', split='test[:300]'))
+  archive, tfds = Npz(str(tmp_path / 'cifar10.npz')), Tfds('cifar10', str(cifar10_dir))
+  ours = input_pipeline.load(DataSettings(archive, num_images=64))
+  theirs = input_pipeline.load(DataSettings(tfds, 'test[:300]', num_images=64))
   assert ours.class_names == theirs.class_names
   for mine, other in zip(ours.batches(64), theirs.batches(64), strict=True):
     for name in ('image', 'label', 'example_id'):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from robustness import workdir as workdirs
+from robustness.__main__ import main
 from robustness.results import Results, Table
 from robustness.studies.accuracy import Accuracy
 from robustness.workdir import LEFT_OUT, read, read_task
@@ -44,6 +45,16 @@ def test_a_task_of_a_battery_is_found_by_what_it_records(workdir):
   assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
   refused('choose one of its tasks, plain', read_task, battery, '')
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
+
+
+def test_commands_read_workdirs_whose_data_have_keys_of_an_earlier_version(tmp_path, capsys):
+  workdir = finished_runs.write(tmp_path / 'run', CORRECT)
+  rewrite(workdir, data={'source': 'tfds', 'name': 'cifar10', 'path': '', 'canvas': 0})
+  environment = workdirs.environment('python main.py')
+  (workdir / 'environment.json').write_text(json.dumps(environment))
+  assert main(['report', str(workdir)]) == 0
+  assert main(['table', str(workdir)]) == 0 and 'first' in capsys.readouterr().out
+  assert main(['compare', f'a={workdir}', f'b={workdir}', f'--out={tmp_path / "both"}']) == 0
 
 
 @pytest.mark.parametrize('single', [True, False])

@@ -227,11 +227,12 @@ def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, caps
   if 'siscore/' in command.partition('=METADATA')[0] and 'METADATA' in command:
     pytest.skip('TFDS makes this data set of a download')
   if 'imagenet2012' in str(config) or 'CIFAR-10-C' in ' '.join(words):
-    config.data.data_dir = str(data / 'tfds')
-    for task in ('errors', 'tradeoff') if 'battery' in config else ():
-      config.battery[task].data.data_dir = str(data / 'tfds')  # another source inherits none
+    tasks = (config.battery[name] for name in ('errors', 'tradeoff') if 'battery' in config)
+    for holder in (config, *tasks):
+      for source in ('tfds', 'tfds_corrupted', 'cifar10_c', 'natural_shifts'):
+        holder.data[source].data_dir = str(data / 'tfds')
   if 'natural_shifts' in command:
-    config.data.allow_missing = True  # of a few classes
+    config.data.natural_shifts.allow_missing = True  # of a few classes
   for label in [*config.get('classifiers', ())][4:]:
     with config.unlocked():
       del config.classifiers[label]  # of up to 65

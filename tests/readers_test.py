@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from input_pipeline.settings import DataSettings
 from robustness.core.errors import InputError
 from robustness.video import answers, boxes, building, metadata, predictions
 from tests.json_faults import DAMAGE, changed
@@ -40,10 +39,10 @@ def detected(file: pathlib.Path) -> object:
 
 
 def environments_of(file: pathlib.Path) -> object:
-  from input_pipeline.sources import environments
+  from input_pipeline.sources.environments import Environments
 
   file.with_name('1.png').touch()
-  return environments.read(DataSettings(source='environments', path=str(file)))
+  return Environments(str(file)).read()
 
 
 def answered(file: pathlib.Path) -> object:

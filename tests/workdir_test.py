@@ -43,6 +43,15 @@ def test_another_config_is_refused_by_key(tmp_path, work):
   assert (tmp_path / 'config.json').read_bytes() == content
 
 
+def test_a_run_of_an_earlier_version_is_refused_in_one_line(tmp_path):
+  before = {**CONFIG, 'data': {'source': 'tfds', 'path': '', 'name': 'cifar10'}}
+  workdir.prepare(tmp_path, before)
+  (tmp_path / 'results.json').touch()
+  data = {'source': 'tfds', 'tfds': {'dataset': 'cifar10'}}
+  message = 'an earlier version: config.data.name is .cifar10.*It is now config.data.tfds.dataset'
+  assert '\n' not in refused(message, workdir.prepare, tmp_path, {**CONFIG, 'data': data})
+
+
 FINDINGS = (
   ('fourier_heatmap', {'confidence': 0.9, 'false_discovery_rate': 0.1, 'top_k': 2}),
   ('fourier_heatmap', {'classes': ('all',)}),

@@ -22,6 +22,7 @@ from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
+from input_pipeline.sources.tfds import Tfds
 from input_pipeline.tfds_sets import check_features, find_builder
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
@@ -198,7 +199,7 @@ class MadeOfBase(MadeOf):
   @property
   def base(self) -> tfds.core.DatasetBuilder:
     """The builder of the base, which may not be prepared."""
-    return find_builder(self.builder_config.base, self.base_dir)
+    return find_builder(self.builder_config.base, self.base_dir, 'base')
 
   def base_features(self) -> dict[str, Feature]:
     """Returns `image`, whose shape is None where the images tell, and `label`."""
@@ -226,10 +227,8 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
   """Opens a split of a config's base, as a study opens it."""
   return input_pipeline.load(
     DataSettings(
-      source='tfds',
-      name=config.base,
-      split=split,
-      data_dir=base_dir,
+      Tfds(config.base, base_dir),
+      split,
       resize=config.resize,
       crop=config.crop,
       interpolation=config.interpolation,

@@ -1,11 +1,12 @@
 """A folder of a TFDS data set in ArrayRecord files, read in any order.
 
-`config.data.path` is the folder with `dataset_info.json` and `features.json`. The package
+`path` is the folder with `dataset_info.json` and `features.json`. The package
 array-record reads its files, as it does below Grain, whose source is a subclass with tracing. An
 example has the features `image` and `label`; further numbers and words are columns of the rows.
 `example_id` is the place in the files of the split.
 """
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -17,10 +18,17 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
 
 
+@dataclasses.dataclass(frozen=True)
 class ArrayRecord(Source):
-  """A TFDS data set in ArrayRecord files."""
+  """A TFDS data set in ArrayRecord files.
+
+  Attributes:
+    path: the folder of a version, such as NAME/CONFIG/1.0.0.
+  """
 
   name = 'array_record'
+
+  path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; everything but the images is read at once."""
@@ -28,9 +36,8 @@ class ArrayRecord(Source):
 
     from input_pipeline import tfds_sets
 
-    folder = image_files.existing_folder(
-      settings.path, 'give the folder with dataset_info.json and features.json.'
-    )
+    advice = 'give the folder with dataset_info.json and features.json.'
+    folder = image_files.existing_folder(self.path, advice, self.key('path'))
     if not (folder / 'dataset_info.json').is_file():
       raise InputError(
         f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}; give the folder of '
@@ -46,20 +53,20 @@ class ArrayRecord(Source):
     except NotImplementedError as error:
       raise InputError(
         f'{folder} holds {builder.info.file_format.value} files, which are read with '
-        f'{KEYS.data.source}="tfds" and {KEYS.data.name}={builder.info.name!r}.'
+        f'{KEYS.data.source}="tfds" and {KEYS.data.tfds.dataset}={builder.info.name!r}.'
       ) from error
     except ImportError as error:
       raise InputError(
         f'{KEYS.data.source}="array_record" needs array-record: pip install array-record.'
       ) from error
     left_out = Counter[str]()
-    title = f'array_record {settings.path!r}, split {settings.split!r}'
+    title = f'array_record {self.path!r}, split {settings.split!r}'
     labels, _ = shards.labels_of(table, 'label', names, title)
     return shards.encoded_images(
       PartsStore(lambda part, index: examples[index]['image'], labels),
       names,
       title,
-      {'path': settings.path, 'split': settings.split, 'name': builder.info.full_name},
+      {'path': self.path, 'split': settings.split, 'name': builder.info.full_name},
       num_examples=num_examples,
       columns=shards.columns_of(table, (), left_out),
       left_out=left_out,

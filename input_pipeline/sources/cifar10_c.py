@@ -7,13 +7,15 @@ image; `base_id` is the position in CIFAR's test set as its authors released it.
 until a batch needs them.
 
 Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
-[n, 32, 32, 3] in the same order, or from the test split of the TFDS set that `name` gives, whose
+[n, 32, 32, 3] in the same order, or from the test split of the TFDS set `clean_dataset`, whose
 feature `id` tells the order.
 
 CIFAR-10.1 is PATH/cifar10.1_<version>_data.npy and ..._labels.npy, a second test set for CIFAR-10's
 classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the position in the files.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -49,16 +51,28 @@ LABELS, CLEAN_FILE = 'labels', 'clean'
 VERSIONS = ('v4', 'v6')
 
 
+@dataclasses.dataclass(frozen=True)
 class Cifar10C(Source):
-  """CIFAR-10-C as it was released: a .npy file a corruption, and labels.npy."""
+  """CIFAR-10-C as it was released: a .npy file a corruption, and labels.npy.
 
+  Attributes:
+    path: the folder of these files.
+    clean_dataset: the TFDS name of the clean images; '' for none.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+  """
+
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'clean_dataset'}
   splits = ('test',)
   title: ClassVar[str] = 'CIFAR-10-C'
   classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
 
+  path: str = ''
+  clean_dataset: str = ''
+  data_dir: str = ''
+
   def open(self, settings: DataSettings) -> Images:
     advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
-    folder = existing_folder(settings.path, f'{advice}corruption.')
+    folder = existing_folder(self.path, f'{advice}corruption.', self.key('path'))
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     if LABELS not in files:
       inside = [path.parent for path in sorted(folder.glob(f'*/{LABELS}.npy'))]
@@ -70,8 +84,8 @@ class Cifar10C(Source):
     arrays: dict[StoredPart, np.ndarray] = {}
     if clean_file:
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
-    elif settings.name:
-      arrays[CLEAN_PART] = _clean_from_tfds(settings, labels, self.name)
+    elif self.clean_dataset:
+      arrays[CLEAN_PART] = self._clean_from_tfds(labels)
     for name in (name for name in NAMES if name in files):
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       for severity, own in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
@@ -80,14 +94,25 @@ class Cifar10C(Source):
     return of_parts(
       [*arrays],
       len(labels),
-      title=f'{self.title} in {settings.path}',
-      description={'path': settings.path},
+      title=f'{self.title} in {self.path}',
+      description={'path': self.path},
       class_names=self.classes,
       channels=IMAGE_SHAPE[2],
       store=PartsStore(lambda part, i: np.array(images_of[part][i]), labels, IMAGE_SHAPE),
       decode=lambda image: image,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
+
+  def _clean_from_tfds(self, labels: np.ndarray) -> np.ndarray:
+    """Returns the clean images in the released order."""
+    key = self.key('clean_dataset')
+    images, clean_labels = test_set(self.clean_dataset, self.data_dir, key)
+    if clean_labels.tolist() != labels.tolist():
+      raise InputError(
+        f'the test labels of {self.clean_dataset!r} are not those of {self.path}: its '
+        f"images are others. Set {key}='' to read no clean images."
+      )
+    return images
 
 
 class Cifar100C(Cifar10C):
@@ -98,32 +123,41 @@ class Cifar100C(Cifar10C):
   classes = tuple(_CIFAR100_NAMES.split())
 
 
+@dataclasses.dataclass(frozen=True)
 class Cifar101(Source):
-  """CIFAR-10.1 as it was released, a second test set for CIFAR-10's classes."""
+  """CIFAR-10.1 as it was released, a second test set for CIFAR-10's classes.
+
+  Attributes:
+    path: the folder of its files.
+    version: 'v4' or 'v6'; '' takes the only one that is there.
+  """
 
   name = 'cifar10_1'
   splits = ('test',)
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'version'}
+
+  path: str = ''
+  version: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; the version is `settings.name`, or the only one that is there."""
-    folder = expanded(settings.path)
+    folder = expanded(self.path)
     there = [v for v in VERSIONS if (folder / f'cifar10.1_{v}_data.npy').is_file()]
-    there = there if settings.path else []
-    if not settings.name and len(there) != 1:
+    there = there if self.path else []
+    if not self.version and len(there) != 1:
       listed = ' and '.join(there) or 'no cifar10.1_<version>_data.npy'
       raise SettingError(
-        KEYS.data.path,
-        settings.path,
+        self.key('path'),
+        self.path,
         problem=f'which holds {listed}',
-        fix=f'Give the folder of CIFAR-10.1 and choose {KEYS.data.name}, one of '
+        fix=f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of '
         f'{", ".join(VERSIONS)}.',
       )
-    version = settings.name or there[0]
-    choice('config.data.name', version, VERSIONS)
+    version = self.version or there[0]
+    choice(self.key('version'), version, VERSIONS)
     data, file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
     labels = read_labels(file, repeats=1)
     images = np.array(read_images(data, len(labels)))
-    description = {'path': settings.path, 'name': version}
+    description = {'path': self.path, 'name': version}
     return array_images(images, labels, CLASS_NAMES, f'CIFAR-10.1 {version}', description)
 
 
@@ -166,29 +200,18 @@ def read_labels(
   return first.astype(np.int32)
 
 
-def _clean_from_tfds(settings: DataSettings, labels: np.ndarray, source: str) -> np.ndarray:
-  """Returns the clean images in the released order."""
-  images, own = clean_test_set(settings, source)
-  if own.tolist() != labels.tolist():
-    raise InputError(
-      f'the test labels of {settings.name!r} are not those of {settings.path}: its '
-      f"images are others. Set {KEYS.data.name}='' to read no clean images."
-    )
-  return images
-
-
-def clean_test_set(settings: DataSettings, source: str) -> tuple[np.ndarray, np.ndarray]:
+def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns images and labels of a test set of TFDS in the order that its authors released, which
-  TFDS keeps in the feature `id`."""
+  TFDS keeps in the feature `id`; `key` names the set in the config."""
   from input_pipeline.tfds_sets import prepared_builder
 
-  builder = prepared_builder(settings.name, settings.data_dir)
+  builder = prepared_builder(dataset, data_dir, key)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
     raise SettingError(
-      KEYS.data.name,
-      settings.name,
+      key,
+      dataset,
       problem="whose examples have no 'id'",
-      fix=f"Their order is not known. Set {KEYS.data.name}='{source[:-2]}', or '' for none.",
+      fix="Their order is not known. Give the CIFAR set of the same classes, or '' for none.",
     )
   stored = builder.as_dataset(split='test').as_numpy_iterator()
   examples = sorted(stored, key=lambda example: example['id'])

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from input_pipeline.images import Images
-from input_pipeline.settings import DataSettings, Source
-from input_pipeline.sources.scenes import CANVAS, pairs
+from input_pipeline.settings import DataSettings
+from input_pipeline.sources.scenes import SceneParts
 from robustness.core.typing import PlainValue
 from robustness.scenes.classes import imagenet_index
 
@@ -35,19 +35,16 @@ Shape = tuple[str, Sequence[float], Mapping[str, PlainValue]]
 """A method of `ImageDraw`, x and y by turns and other options; lengths are shares of the side."""
 
 
-class DrawnScenes(Source):
+class DrawnScenes(SceneParts):
   """Parts of scenes drawn in code, so that a study runs without any file; rows as of `scenes`."""
 
   name = 'drawn_scenes'
-  resized_on_device = True
-  splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
-    names, side = list(DRAWINGS), settings.canvas or CANVAS
+    names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
-    grounds = [ground(index, side) for index in range(NUM_GROUNDS)]
-    return pairs(
-      settings,
+    grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]
+    return self.pairs(
       'drawn scenes',
       {'cutouts': 'drawn in code, no photographs'},
       labels=[imagenet_index(name) for name in names],

@@ -1,6 +1,6 @@
 """Images in environments, such as rendition styles: a folder, JSON, or configs of a TFDS data set.
 
-`config.data.path` is a folder with images PATH/environment/class/*.jpg, or a file
+`path` is a folder with images PATH/environment/class/*.jpg, or a file
 
   {"photo": {"dog": ["a/1.jpg", ...], "cat": [...]}, "sketch": {...}}
 
@@ -16,12 +16,12 @@ A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/re
 Of examples with the same bytes the first counts, in the order of environments and files, and what
 is in the split `train` of any environment is left out of `test`; results say how many.
 
-`config.data.name` is the environment E_0, which all classes are trained in; the first one by
+`clean_environment` is the environment E_0, which all classes are trained in; the first one by
 default, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
 
 Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of the class group C_k;
 'clean' the training images of E_0 alone. A cell without images is refused, or named in the results
-where `config.data.allow_missing` is set.
+where `allow_missing` is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import pathlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from absl import logging
@@ -51,8 +51,8 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
+from robustness.core.registry import setting
 from robustness.core.rows import in_class_order
-from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.environments.class_groups import ClassGroups, from_settings
 
@@ -67,91 +67,194 @@ _FORM = 'It must hold {environment: {class: [files]}}.'
 CellFiles = dict[str, dict[str, list[str]]]
 
 
+@dataclasses.dataclass(frozen=True)
 class Environments(Source):
-  """Images in environments, such as rendition styles, each with all classes or some."""
+  """Images in environments, such as rendition styles, each with all classes or some.
+
+  Attributes:
+    path: a folder, a JSON file, or 'tfds:NAME'.
+    clean_environment: the environment that all classes are trained in; '' takes the first.
+    test_share: without splits, the share of every cell that is tested on.
+    allow_missing: whether cells may have no images.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+  """
 
   splits = (TRAIN, 'clean', TEST)
+  has_environments = True
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'clean_environment'}
+
+  path: str = ''
+  clean_environment: str = ''
+  test_share: float = setting(0.25, 'in (0, 1)', lambda x: 0 < x < 1)
+  allow_missing: bool = False
+  data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; ordered by environment, class and path, or place in the files of TFDS."""
-    return _of_tfds(settings) if settings.path.startswith(PREFIX) else _of_files(settings)
+    return (self._of_tfds if self.path.startswith(PREFIX) else self._of_files)(settings)
 
+  def _of_files(self, settings: DataSettings) -> Images:
+    left_out = Counter[str]()
+    whole = self.read(left_out)
+    cells = whole[TEST if settings.split == TEST else TRAIN]
+    classes = tuple(in_class_order({n for own in whole.values() for c in own.values() for n in c}))
+    self.require(bool(classes), 'path', 'of environments that have classes')
+    environments = self._ordered([e for own in whole.values() for e in own])
+    groups = from_settings(settings, classes)
+    files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
+    present = np.array([[bool(cell) for cell in own] for own in files])
+    missing = _check_cells(present, environments, groups, self.allow_missing)
+    rows = [
+      (file, label, number)
+      for number, own in enumerate(files)
+      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label))
+      for file in own[label]
+    ]
+    numbers = np.array([number for _, _, number in rows], np.int32)
+    return file_images(
+      [file for file, _, _ in rows],
+      np.array([label for _, label, _ in rows], np.int32),
+      classes,
+      title=f'environments {self.path!r}',
+      description={
+        'path': self.path,
+        'split': settings.split,
+        'environments': list(environments),
+        'images_by_environment': np.bincount(numbers, minlength=len(environments)).tolist(),
+        **missing,
+      },
+      columns={'environment': numbers},
+      left_out=left_out,
+    )
 
-def _of_files(settings: DataSettings) -> Images:
-  left_out = Counter[str]()
-  whole = read(settings, left_out)
-  cells = whole[TEST if settings.split == TEST else TRAIN]
-  classes = tuple(in_class_order({n for own in whole.values() for c in own.values() for n in c}))
-  require(bool(classes), 'config.data.path', settings.path, 'of environments that have classes')
-  environments = _ordered([e for own in whole.values() for e in own], settings)
-  groups = from_settings(settings, classes)
-  files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-  present = np.array([[bool(cell) for cell in own] for own in files])
-  missing = _check_cells(present, environments, groups, settings.allow_missing)
-  rows = [
-    (file, label, number)
-    for number, own in enumerate(files)
-    for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label))
-    for file in own[label]
-  ]
-  numbers = np.array([number for _, _, number in rows], np.int32)
-  return file_images(
-    [file for file, _, _ in rows],
-    np.array([label for _, label, _ in rows], np.int32),
-    classes,
-    title=f'environments {settings.path!r}',
-    description={
-      'path': settings.path,
+  def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
+    """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}; counts
+    in `left_out` what lies in folders and is not read."""
+    path = expanded(self.path)
+    if self.path and path.is_dir():
+      if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
+        return _of_lists(path)
+      left_out = Counter() if left_out is None else left_out
+      cells: CellFiles = {}
+      for environment, folder in folders_in(path).items():
+        count_outside_classes(folder, left_out)
+        cells[environment] = {
+          name: [*map(str, images_in(of_class, left_out=left_out))]
+          for name, of_class in folders_in(folder).items()
+        }
+      if not any(cells.values()):
+        release, layout = looks_like(path), '<environment>/<class>/<image>'
+        raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
+      levels = [{*cells}, *({*own} for own in cells.values())]
+      if any({TRAIN, TEST} <= names for names in levels):
+        raise InputError(
+          f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
+          '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
+          '[files]}}, "test": …}.'
+        )
+      if 'DomainNet' in looks_like(path):
+        logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
+      return _split(cells, self.test_share)
+    if not self.path or not path.is_file():
+      raise InputError(
+        f'{self.key("path")} is {self.path!r}; give a folder of environments with a folder for '
+        'each class, or a JSON file {environment: {class: [files]}}.'
+      )
+    document = json_files.read(path, advice=_FORM)
+    if not document:
+      raise InputError(f'{path} is empty. {_FORM}')
+    whole = document if set(document) == {TRAIN, TEST} else {'': document}
+    splits = {split: _of_document(own, path) for split, own in whole.items()}
+    _check_once(splits, path)
+    return splits if '' not in splits else _split(splits[''], self.test_share)
+
+  def _of_tfds(self, settings: DataSettings) -> Images:
+    from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
+
+    dataset, names = self.config_names()
+    environments = self._ordered(names)
+    key = self.key('path')
+    builders = [prepared_builder(f'{dataset}/{name}', self.data_dir, key) for name in environments]
+    _, classes = check_features(builders[0])
+    for builder in builders[1:]:
+      if check_features(builder)[1] != classes:
+        raise InputError(
+          f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
+          f'configs with the same ones in {self.key("path")}.'
+        )
+    trained = [Split(builder, TRAIN) for builder in builders]
+    splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
+    others = [] if splits is trained else trained
+    scanned = list(_first_of_each(splits, {d for s in others for d in s.labels_and_digests()[1]}))
+    groups = from_settings(settings, classes)
+    present = np.array([np.isin(range(len(classes)), own[new]) for own, new in scanned])
+    missing = _check_cells(present, environments, groups, self.allow_missing)
+    kept = [
+      np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[own]))
+      for number, (own, is_first) in enumerate(scanned)
+    ]
+    counts = [len(places) for places in kept]
+    description = {
+      'path': self.path,
+      'data_sets': [builder.info.full_name for builder in builders],
       'split': settings.split,
       'environments': list(environments),
-      'images_by_environment': np.bincount(numbers, minlength=len(environments)).tolist(),
+      'images_by_environment': counts,
+      'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
       **missing,
-    },
-    columns={'environment': numbers},
-    left_out=left_out,
-  )
-
-
-def read(settings: DataSettings, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
-  """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}; counts
-  in `left_out` what lies in folders and is not read."""
-  path = expanded(settings.path)
-  if settings.path and path.is_dir():
-    if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
-      return _of_lists(path)
-    left_out = Counter() if left_out is None else left_out
-    cells: CellFiles = {}
-    for environment, folder in folders_in(path).items():
-      count_outside_classes(folder, left_out)
-      cells[environment] = {
-        name: [*map(str, images_in(of_class, left_out=left_out))]
-        for name, of_class in folders_in(folder).items()
-      }
-    if not any(cells.values()):
-      release, layout = looks_like(path), '<environment>/<class>/<image>'
-      raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-    levels = [{*cells}, *({*own} for own in cells.values())]
-    if any({TRAIN, TEST} <= names for names in levels):
-      raise InputError(
-        f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
-        '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
-        '[files]}}, "test": …}.'
-      )
-    if 'DomainNet' in looks_like(path):
-      logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
-    return _split(cells, settings.test_share)
-  if not settings.path or not path.is_file():
-    raise InputError(
-      f'{KEYS.data.path} is {settings.path!r}; give a folder of environments with a folder for '
-      'each class, or a JSON file {environment: {class: [files]}}.'
+    }
+    return dataclasses.replace(
+      SplitsStore(splits, kept).images(classes, f'environments {self.path!r}', description),
+      columns={'environment': np.repeat(np.arange(len(kept), dtype=np.int32), counts)},
+      sizes=lambda indices: None,
     )
-  document = json_files.read(path, advice=_FORM)
-  if not document:
-    raise InputError(f'{path} is empty. {_FORM}')
-  whole = document if set(document) == {TRAIN, TEST} else {'': document}
-  splits = {split: _of_document(own, path) for split, own in whole.items()}
-  _check_once(splits, path)
-  return splits if '' not in splits else _split(splits[''], settings.test_share)
+
+  def config_names(self) -> tuple[str, tuple[str, ...]]:
+    """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'."""
+    import tensorflow_datasets as tfds
+
+    from input_pipeline import tfds_sets
+
+    dataset, _, listed = self.path.removeprefix(PREFIX).partition('/')
+    known = tfds_sets.prepared_configs(dataset, self.data_dir)
+    try:
+      tfds_sets.register_own(dataset)
+      known = [*tfds.builder_cls(dataset).builder_configs] or known
+    except tfds.core.DatasetNotFoundError:
+      pass
+    if not known:
+      tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))  # raises an error
+    names = tuple(listed.split(',')) if listed else tuple(known)
+    for name in names:
+      if name not in known:
+        raise SettingError(
+          self.key('path'),
+          self.path,
+          problem=f'which names the config {name!r}',
+          fix=f'{nearest(name, known)}.',
+        )
+    if len(names) < 2 or len(set(names)) < len(names):
+      raise InputError(
+        f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
+        f'data set or more, {dataset!r} has: {", ".join(known) or "none"}.'
+      )
+    return dataset, names
+
+  def _ordered(self, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the environments with E_0 first; the choice of the first one is logged."""
+    every = tuple(dict.fromkeys(names))
+    first = self.clean_environment or every[0]
+    if not self.clean_environment:
+      _log_choice(first, every)
+    if first not in every:
+      folder = expanded(self.path)
+      raise SettingError(
+        self.key('clean_environment'),
+        first,
+        problem='the environment of all classes',
+        fix=f'{nearest(first, every)}{looks_like(folder) if folder.is_dir() else ""}.',
+      )
+    return (first, *(name for name in every if name != first))
 
 
 def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
@@ -244,79 +347,6 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   return parts
 
 
-def _of_tfds(settings: DataSettings) -> Images:
-  from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
-
-  dataset, names = config_names(settings)
-  environments = _ordered(names, settings)
-  builders = [prepared_builder(f'{dataset}/{name}', settings.data_dir) for name in environments]
-  _, classes = check_features(builders[0])
-  for builder in builders[1:]:
-    if check_features(builder)[1] != classes:
-      raise InputError(
-        f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
-        f'configs with the same ones in {KEYS.data.path}.'
-      )
-  trained = [Split(builder, TRAIN) for builder in builders]
-  splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
-  others = [] if splits is trained else trained
-  scanned = list(_first_of_each(splits, {d for s in others for d in s.labels_and_digests()[1]}))
-  groups = from_settings(settings, classes)
-  present = np.array([np.isin(range(len(classes)), own[new]) for own, new in scanned])
-  missing = _check_cells(present, environments, groups, settings.allow_missing)
-  kept = [
-    np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[own]))
-    for number, (own, is_first) in enumerate(scanned)
-  ]
-  counts = [len(places) for places in kept]
-  description = {
-    'path': settings.path,
-    'data_sets': [builder.info.full_name for builder in builders],
-    'split': settings.split,
-    'environments': list(environments),
-    'images_by_environment': counts,
-    'duplicates_left_out': [int((~is_first).sum()) for _, is_first in scanned],
-    **missing,
-  }
-  return dataclasses.replace(
-    SplitsStore(splits, kept).images(classes, f'environments {settings.path!r}', description),
-    columns={'environment': np.repeat(np.arange(len(kept), dtype=np.int32), counts)},
-    sizes=lambda indices: None,
-  )
-
-
-def config_names(settings: DataSettings) -> tuple[str, tuple[str, ...]]:
-  """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'."""
-  import tensorflow_datasets as tfds
-
-  from input_pipeline import tfds_sets
-
-  dataset, _, listed = settings.path.removeprefix(PREFIX).partition('/')
-  known = tfds_sets.prepared_configs(dataset, settings.data_dir)
-  try:
-    tfds_sets.register_own(dataset)
-    known = [*tfds.builder_cls(dataset).builder_configs] or known
-  except tfds.core.DatasetNotFoundError:
-    pass
-  if not known:
-    tfds_sets.find_builder(dataset, settings.data_dir)  # says what is wrong with the name
-  names = tuple(listed.split(',')) if listed else tuple(known)
-  for name in names:
-    if name not in known:
-      raise SettingError(
-        KEYS.data.path,
-        settings.path,
-        problem=f'which names the config {name!r}',
-        fix=f'{nearest(name, known)}.',
-      )
-  if len(names) < 2 or len(set(names)) < len(names):
-    raise InputError(
-      f'{KEYS.data.path} is {settings.path!r}; environments need two different configs of a TFDS '
-      f'data set or more, {dataset!r} has: {", ".join(known) or "none"}.'
-    )
-  return dataset, names
-
-
 def _first_of_each(
   splits: Sequence[Split], seen: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -330,28 +360,11 @@ def _first_of_each(
     yield labels, is_first
 
 
-def _ordered(names: Sequence[str], settings: DataSettings) -> tuple[str, ...]:
-  """Returns the environments with E_0 first: `settings.name`, or the first, which is logged."""
-  every = tuple(dict.fromkeys(names))
-  first = settings.name or every[0]
-  if not settings.name:
-    _log_choice(first, every)
-  if first not in every:
-    folder = expanded(settings.path)
-    raise SettingError(
-      KEYS.data.name,
-      first,
-      problem='the environment of all classes',
-      fix=f'{nearest(first, every)}{looks_like(folder) if folder.is_dir() else ""}.',
-    )
-  return (first, *(name for name in every if name != first))
-
-
 @functools.cache  # once, though rows are opened for the test and for every training
 def _log_choice(first: str, names: tuple[str, ...]) -> None:
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
-    f'{KEYS.data.name} chooses another of %s',
+    f'{KEYS.data.environments.clean_environment} chooses another of %s',
     *(first, ', '.join(map(repr, names))),
   )
 
@@ -377,7 +390,7 @@ def _check_cells(
   if missing and not allow_missing:
     raise InputError(
       f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
-      f'Add images, leave these classes out, or set {KEYS.data.allow_missing}=True.'
+      f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
   for number in range(1, min(len(groups) + 1, len(environments))):
     if not present[number, groups.of_label == number].any():

@@ -1,10 +1,10 @@
 """Image files that a table names: CSV, JSON, JSON lines or Parquet, with any columns beside.
 
-`config.data.metadata` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in
-`config.data.path`, as in the Hub's image folders. Its column `file_name` (or `filename`, `file`,
-`path`, `image`) has paths below `config.data.path`, or bare names of files that lie anywhere below.
-The label is the column `config.data.name`, else the first called as labels usually are, else the
-name of the file's folder; numbers are of the classes of `config.data.label_space`, if it names one.
+`table` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in `path`, as in the
+Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `image`) has paths below
+`path`, or bare names of files that are anywhere below.
+The label is the column `label_column`, else the first called as labels usually are, else the
+name of the file's folder; numbers are of the classes of `label_space`, if it names one.
 Of a column `split` the rows of `config.data.split` are read; a table without one is for '' and
 'test' alone.
 
@@ -12,9 +12,12 @@ All further columns of numbers and words are columns of the rows, by which
 `config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
 """
 
+import dataclasses
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 
@@ -31,14 +34,28 @@ FILES = ('file_name', 'filename', 'file', 'path', 'image')
 TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
 
 
+@dataclasses.dataclass(frozen=True)
 class FileList(Source):
-  """Image files that a table names."""
+  """Image files that a table names.
+
+  Attributes:
+    path: the folder of the images; '' is that of the table.
+    table: the table; '' is the only one in `path` that is called as tables usually are.
+    label_column: the column with the label; '' is the first called as labels usually are.
+    label_space: the space, such as 'imagenet', that numbers are classes of; '' names none.
+  """
 
   name = 'file_list'
+  moved_keys: ClassVar[Mapping[str, str]] = {'metadata': 'table', 'name': 'label_column'}
+
+  path: str = ''
+  table: str = ''
+  label_column: str = ''
+  label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; every file must be there."""
-    listing = _table_file(settings)
+    listing = self._table_file()
     title = f'{listing}'
     table = shards.read_table(listing, words=(*FILES, 'split'))
     if 'split' in table and settings.split:
@@ -56,15 +73,15 @@ class FileList(Source):
       raise InputError(
         f'{title} has no column of files ({", ".join(FILES)}), only {", ".join(table)}.'
       )
-    root = expanded(settings.path) if settings.path else listing.parent
+    root = expanded(self.path) if self.path else listing.parent
     paths = _found(table[column], root, title)
-    if not settings.name and not any(name in table for name in shards.LABELS):
+    if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=[Path(path).parent.name for path in paths])
-    space = settings.label_space
-    numbered = label_space.get(space).class_names if space else ()
-    labels, class_names = shards.labels_of(table, settings.name, numbered, title)
+    numbered = label_space.get(self.label_space).class_names if self.label_space else ()
+    key = self.key('label_column')
+    labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
     valid = "'' where labels are words"
-    require(numbered in ((), class_names), 'config.data.label_space', space, valid)
+    self.require(numbered in ((), class_names), 'label_space', valid)
     left_out = Counter[str]()
     return image_files.file_images(
       paths,
@@ -72,28 +89,26 @@ class FileList(Source):
       class_names,
       title=f'files listed in {title}',
       description={
-        'path': settings.path,
+        'path': self.path,
         'metadata': str(listing),
         'split': settings.split,
-        'label_column': settings.name,
+        'label_column': self.label_column,
       },
-      columns=shards.columns_of(table, (column, settings.name), left_out),
+      columns=shards.columns_of(table, (column, self.label_column), left_out),
       left_out=left_out,
     )
 
-
-def _table_file(settings: DataSettings) -> Path:
-  """Returns the table; refuses none, and several in one folder."""
-  if settings.metadata:
-    return expanded(settings.metadata)
-  root = image_files.existing_folder(
-    settings.path, f'give the folder of the images, or {KEYS.data.metadata}=TABLE.'
-  )
-  found = [root / name for name in TABLES if (root / name).is_file()]
-  if len(found) != 1:
-    have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'
-    raise InputError(f'{root} holds {have}: name the table with {KEYS.data.metadata}.')
-  return found[0]
+  def _table_file(self) -> Path:
+    """Returns the table; refuses none, and several in one folder."""
+    if self.table:
+      return expanded(self.table)
+    advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
+    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    found = [root / name for name in TABLES if (root / name).is_file()]
+    if len(found) != 1:
+      have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'
+      raise InputError(f'{root} holds {have}: name the table with {self.key("table")}.')
+    return found[0]
 
 
 def _found(names: pd.Series, root: Path, title: str) -> list[str]:
@@ -115,7 +130,7 @@ def _found(names: pd.Series, root: Path, title: str) -> list[str]:
       count = f'{len(alike)} files are so called' if alike else 'there is no such file'
       raise InputError(
         f'{title}: row {row} names {names[row]!r}, which is not in {root}: {count}. '
-        f'Set {KEYS.data.path} to the folder that the names begin at.'
+        f'Set {KEYS.data.file_list.path} to the folder that the names begin at.'
       )
     paths[row] = alike[0]
   twice = pd.Series([os.path.realpath(path) for path in paths]).duplicated().to_numpy()

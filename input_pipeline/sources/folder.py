@@ -9,6 +9,7 @@ The source `foolbox` reads the 20 labelled ImageNet pictures that come with the 
 licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
 """
 
+import dataclasses
 import importlib.util
 import os
 from collections import Counter
@@ -28,12 +29,22 @@ from robustness.models.imagenet_names import WNIDS
 from robustness.models.label_space import LabelSpace
 
 
+@dataclasses.dataclass(frozen=True)
 class Folder(Source):
-  """A folder of class folders, of its own or of a split."""
+  """A folder of class folders, or of splits that hold them.
+
+  Attributes:
+    path: the folder.
+    label_space: a coarser space of ImageNet's classes, such as 'laion_c', whose classes have the
+      images of their members; other folders are left out. '' keeps the classes.
+  """
+
+  path: str = ''
+  label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; grey only if every file is grey, else RGB."""
-    root = find_root(settings.path, settings.split)
+    root = self.find_root(settings.split)
     classes = image_files.folders_in(root)
     if not classes:
       release = image_files.looks_like(root)
@@ -44,9 +55,9 @@ class Folder(Source):
       name: image_files.images_in(folder, left_out=left_out) for name, folder in classes.items()
     }
     names = {path: f'{name}/{path.name}' for name, own in files.items() for path in own}
-    if settings.label_space:
-      files = merged(files, label_space.get(settings.label_space), root)
-      reason = f'images of no class of {settings.label_space}'
+    if self.label_space:
+      files = merged(files, label_space.get(self.label_space), root)
+      reason = f'images of no class of {self.label_space}'
       left_out[reason] = len(names) - sum(map(len, files.values()))
     paths = [path for members in files.values() for path in members]
     if not paths:
@@ -59,10 +70,30 @@ class Folder(Source):
       np.repeat(np.arange(len(files), dtype=np.int32), [*map(len, files.values())]),
       tuple(files),
       title=f'folder {str(root)!r}',
-      description={'path': settings.path, 'split': settings.split},
+      description={'path': self.path, 'split': settings.split},
       names=[names[path] for path in paths],
       left_out=left_out,
     )
+
+  def find_root(self, split: str) -> Path:
+    """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test'
+    and neither all folders nor two are called as splits are. (A class may be called so, such as
+    'train'.)"""
+    advice = 'give the folder that holds one folder a class.'
+    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
+      return root / split
+    folders = image_files.folders_in(root)
+    splits = {*folders} & {*SPLITS}
+    if split and (split != 'test' or len(splits) > 1 or (folders and len(splits) == len(folders))):
+      raise SettingError(
+        KEYS.data.split,
+        split,
+        problem=f'but {root} has no folder {split!r} of class folders',
+        fix=f'{nearest(split, folders)}. To read the class folders of {self.key("path")} itself, '
+        f"set --{KEYS.data.split}=''.",
+      )
+    return root
 
 
 def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> dict[str, list[Path]]:
@@ -82,26 +113,6 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
   return by_class
 
 
-def find_root(path: str, split: str) -> Path:
-  """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test' and
-  neither all folders nor two are called as splits are. (A class may be called so, such as 'train'.)
-  """
-  root = image_files.existing_folder(path, 'give the folder that holds one folder a class.')
-  if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
-    return root / split
-  folders = image_files.folders_in(root)
-  splits = {*folders} & {*SPLITS}
-  if split and (split != 'test' or len(splits) > 1 or (folders and len(splits) == len(folders))):
-    raise SettingError(
-      KEYS.data.split,
-      split,
-      problem=f'but {root} has no folder {split!r} of class folders',
-      fix=f'{nearest(split, folders)}. To read the class folders of {KEYS.data.path} itself, set '
-      f"--{KEYS.data.split}=''.",
-    )
-  return root
-
-
 class Foolbox(Source):
   """The 20 labelled ImageNet pictures that come with the package foolbox.
 
@@ -118,7 +129,7 @@ class Foolbox(Source):
       raise InputError(
         f"{KEYS.data.source} is 'foolbox', which is not installed: pip install "
         f"'.[imagenet]', or read your own pictures with --{KEYS.data.source}=folder "
-        f'--{KEYS.data.path}=DIR.'
+        f'--{KEYS.data.folder.path}=DIR.'
       )
     folder = Path(spec.submodule_search_locations[0], 'data')
     paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]

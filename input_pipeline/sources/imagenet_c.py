@@ -13,6 +13,7 @@ Tiny-ImageNet-C as first archived has 1,000 class folders of frost, and 200 of e
 corruption: of frost the classes of the others are read; results say how many are left out.
 """
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -56,14 +57,21 @@ _DISTORTION = re.compile(
 )
 
 
+@dataclasses.dataclass(frozen=True)
 class ImagenetC(Source):
-  """ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>."""
+  """ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>.
+
+  Attributes:
+    path: the folder of the corruptions.
+  """
 
   splits = ('test',)
   title: ClassVar[str] = 'ImageNet-C'
   has_more_frost: ClassVar[bool] = False
   corruptions: ClassVar[tuple[str, ...]] = NAMES
   severity_folder: ClassVar[str] = '{}'
+
+  path: str = ''
 
   def base_name(self, file: str) -> str:
     """Returns what the path <class>/<image> of an image is in all corruptions and severities."""
@@ -72,7 +80,8 @@ class ImagenetC(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; RGB."""
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
-    root = existing_folder(settings.path, f'give the folder of {self.title}: {layout}')
+    advice = f'give the folder of {self.title}: {layout}'
+    root = existing_folder(self.path, advice, self.key('path'))
     folders = self._parts(root)
     others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None
@@ -98,8 +107,8 @@ class ImagenetC(Source):
     return of_parts(
       [*folders],
       len(files),
-      title=f'{self.title} in {settings.path}',
-      description={'path': settings.path, **facts},
+      title=f'{self.title} in {self.path}',
+      description={'path': self.path, **facts},
       class_names=names,
       channels=3,
       store=PartsStore(lambda part, i: path(part, i).encode(), labels),

@@ -1,16 +1,16 @@
 """Test sets of ImageNet's classes whose images differ by nature, with the classes that they have.
 
-`config.data.name` is one of
+`dataset` is one of
 
   imagenet_v2       new images of all classes: PATH/<class index 0..999>/*.jpeg, or WordNet names
   imagenet_a        natural adversarial examples of 200 classes: PATH/<wnid>/*.jpg
   imagenet_r        renditions of 200 classes: PATH/<wnid>/*.jpg
   imagenet_sketch   sketches of all classes: PATH/<wnid>/*.JPEG
   imagenet_real     reassessed labels, several or none an image: PATH/**/ILSVRC2012_val_*.JPEG, and
-                    real.json of the release as `config.data.metadata`; or TFDS's
+                    real.json of the release as `real_labels`; or TFDS's
   objectnet         objects from odd sides: PATH/images/<object>/*.png and PATH/mappings as released
 
-With '' as `config.data.path` all but objectnet are TFDS's of that name. Class names are WordNet
+With '' as `path` all but objectnet are TFDS's of that name. Class names are WordNet
 identifiers, of those classes alone that the set has.
 
 Images that no label is left of (imagenet_real), and objects that are none of ImageNet's classes
@@ -24,11 +24,12 @@ Reference:
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -83,23 +84,41 @@ Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
 """A split, the labels and places of the examples that are read of it, and facts."""
 
 
+@dataclasses.dataclass(frozen=True)
 class NaturalShifts(Source):
-  """ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet, in their releases or by TFDS."""
+  """ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet, in their releases or by TFDS.
+
+  Attributes:
+    dataset: the set, such as 'imagenet_r'.
+    path: its folder as released; '' reads it by TFDS.
+    real_labels: of 'imagenet_real', the file real.json of the release.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    allow_missing: whether classes and images may be missing.
+  """
+
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset', 'metadata': 'real_labels'}
+
+  dataset: str = ''
+  path: str = ''
+  real_labels: str = ''
+  data_dir: str = ''
+  allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; ordered by class or number, then path."""
-    choice('config.data.name', settings.name, CLASSES)
-    by_tfds = not settings.path and settings.name != OBJECTNET
-    if by_tfds and not (settings.name == REAL and settings.metadata):
-      return _from_tfds(settings)
+    self.choose('dataset', CLASSES)
+    by_tfds = not self.path and self.dataset != OBJECTNET
+    if by_tfds and not (self.dataset == REAL and self.real_labels):
+      return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # none is to train on
-    root = existing_folder(settings.path, f'give that of {settings.name} as released.')
-    read = {REAL: _real, OBJECTNET: _objectnet}.get(settings.name, _by_class)
+    advice = f'give that of {self.dataset} as released.'
+    root = existing_folder(self.path, advice, self.key('path'))
+    read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
-    paths, labels, facts = read(root, settings, left_out)
+    paths, labels, facts = read(root, left_out)
     used = np.unique(labels[labels >= 0])
-    _check_count(settings, 'classes', CLASSES, facts.pop('objects', len(used)))
-    _check_count(settings, 'images', IMAGES, len(paths) + facts.get('images_without_label', 0))
+    self._check_count('classes', CLASSES, facts.pop('objects', len(used)))
+    self._check_count('images', IMAGES, len(paths) + facts.get('images_without_label', 0))
     framed: dict[str, Any] = {
       'read': _without_frame,
       'sizes': lambda indices: (
@@ -110,12 +129,104 @@ class NaturalShifts(Source):
       paths,
       _among(used, labels),
       [WNIDS[label] for label in used],
-      title=f'{settings.name} in {settings.path}',
-      description={'name': settings.name, 'path': settings.path, 'classes': len(used), **facts},
+      title=f'{self.dataset} in {self.path}',
+      description={'name': self.dataset, 'path': self.path, 'classes': len(used), **facts},
       channels=3,
       left_out=left_out,
-      **(framed if settings.name == OBJECTNET else {}),
+      **(framed if self.dataset == OBJECTNET else {}),
     )
+
+  def _check_count(self, what: str, published: Mapping[str, int], count: int) -> None:
+    expected = published[self.dataset]
+    if count != expected and not self.allow_missing:
+      raise InputError(
+        f'{self.path or self.dataset} has {count} {what}; {self.dataset} has {expected}: '
+        f'complete it, or set {self.key("allow_missing")}=True for a part of it.'
+      )
+
+  def _from_tfds(self, split: str) -> Images:
+    from input_pipeline import tfds_sets
+
+    read = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
+    examples, labels, kept, facts = read(split)
+    used = np.unique(labels[labels >= 0])
+    self._check_count('classes', CLASSES, len(used))
+    title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
+    name = examples.builder.info.full_name
+    description = {'name': name, 'split': examples.name, 'classes': len(used), **facts}
+    store = tfds_sets.SplitsStore([examples], [kept], _among(used, labels))
+    return store.images([WNIDS[label] for label in used], title, description)
+
+  def _labels_of_tfds(self, split: str) -> Labelled:
+    from input_pipeline import tfds_sets
+
+    builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
+    _, names = tfds_sets.check_features(builder)
+    examples = tfds_sets.Split(builder, split)
+    stored = examples.numbers(['label'])['label']
+    used = [names[label] for label in np.unique(stored)]
+    _check_wnids(used, builder.info.full_name)
+    labels = np.array([WNIDS.index(names[label]) for label in stored])
+    return examples, labels, np.arange(examples.num_examples), {}
+
+  def _labels_of_real(self, split: str) -> Labelled:
+    """Reads the labels `real_label` of imagenet2012_real; images without any are left out."""
+    from input_pipeline import tfds_sets
+
+    builder = tfds_sets.find_builder(TFDS_REAL, self.data_dir, self.key('dataset'))
+    features = builder.info.features
+    if not {'image', 'original_label', 'real_label'} <= set(features):
+      raise InputError(
+        f'{builder.info.full_name} has {", ".join(sorted(features))}; expected image, '
+        'original_label and real_label. Update tensorflow-datasets.'
+      )
+    names = tuple(features['real_label'].feature.names)
+    _check_wnids(names, builder.info.full_name)
+    tfds_sets.download(builder)
+    name = 'validation' if split == DataSettings.split else split
+    examples = tfds_sets.Split(builder, name, 'original_label')
+    own = examples.lists('real_label') if examples.num_examples else []
+    kept = np.flatnonzero([len(labels) for labels in own])
+    if not len(kept):
+      raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
+    of_class = np.array([WNIDS.index(name) for name in names])
+    labels = _padded([of_class[own[place]].tolist() for place in kept])
+    return examples, labels, kept, {'images_without_label': len(own) - len(kept)}
+
+  def _real(self, root: Path, left_out: Counter[str]) -> Listed:
+    """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
+    file = expanded(self.real_labels)
+    if not file.is_file():
+      raise SettingError(
+        self.key('real_labels'),
+        self.real_labels,
+        problem='which is no file',
+        fix=f"Give real.json of the labels as released, or leave out {self.key('path')} for TFDS's "
+        'imagenet_real.',
+      )
+    table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
+    files = images_in(root, left_out=left_out)
+    found = ((_VALIDATION.search(path.name), str(path)) for path in files)
+    numbered: dict[int, str] = {}
+    for match, image in found:
+      left_out['pictures without a number of ImageNet'] += match is None
+      if match and numbered.setdefault(int(match[1]), image) != image:
+        raise InputError(
+          f'{root} has {numbered[int(match[1])]} and {image} of one number: each counts once.'
+        )
+    if not numbered:
+      raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
+    for number in (min(numbered), max(numbered)):
+      if not 1 <= number <= len(table):
+        raise InputError(
+          f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
+        )
+    own = {number: table[number - 1] for number in sorted(numbered)}
+    kept = [number for number, labels in own.items() if labels]
+    if not kept:
+      raise InputError(f'{self.real_labels} has no label for any image of {root}.')
+    facts = {'images_without_label': len(own) - len(kept)}
+    return [numbered[n] for n in kept], _padded([own[n] for n in kept]), facts
 
 
 def _among(used: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -123,69 +234,7 @@ def _among(used: np.ndarray, labels: np.ndarray) -> np.ndarray:
   return np.where(labels >= 0, np.searchsorted(used, labels), -1).astype(np.int32)
 
 
-def _check_count(
-  settings: DataSettings, what: str, published: Mapping[str, int], count: int
-) -> None:
-  expected = published[settings.name]
-  if count != expected and not settings.allow_missing:
-    raise InputError(
-      f'{settings.path or settings.name} has {count} {what}; {settings.name} has {expected}: '
-      f'complete it, or set {KEYS.data.allow_missing}=True for a part of it.'
-    )
-
-
-def _from_tfds(settings: DataSettings) -> Images:
-  from input_pipeline import tfds_sets
-
-  read = _labels_of_real if settings.name == REAL else _labels_of_tfds
-  split, labels, kept, facts = read(settings)
-  used = np.unique(labels[labels >= 0])
-  _check_count(settings, 'classes', CLASSES, len(used))
-  title, name = f'tfds {split.builder.name!r}, split {split.name!r}', split.builder.info.full_name
-  description = {'name': name, 'split': split.name, 'classes': len(used), **facts}
-  store = tfds_sets.SplitsStore([split], [kept], _among(used, labels))
-  return store.images([WNIDS[label] for label in used], title, description)
-
-
-def _labels_of_tfds(settings: DataSettings) -> Labelled:
-  from input_pipeline import tfds_sets
-
-  builder = tfds_sets.prepared_builder(settings.name, settings.data_dir)
-  _, names = tfds_sets.check_features(builder)
-  split = tfds_sets.Split(builder, settings.split)
-  stored = split.numbers(['label'])['label']
-  used = [names[label] for label in np.unique(stored)]
-  _check_wnids(used, builder.info.full_name)
-  labels = np.array([WNIDS.index(names[label]) for label in stored])
-  return split, labels, np.arange(split.num_examples), {}
-
-
-def _labels_of_real(settings: DataSettings) -> Labelled:
-  """Reads imagenet2012_real: the labels `real_label` of each image; those without are left out."""
-  from input_pipeline import tfds_sets
-
-  builder = tfds_sets.find_builder(TFDS_REAL, settings.data_dir)
-  features = builder.info.features
-  if not {'image', 'original_label', 'real_label'} <= set(features):
-    raise InputError(
-      f'{builder.info.full_name} has {", ".join(sorted(features))}; expected image, original_label '
-      'and real_label. Update tensorflow-datasets.'
-    )
-  names = tuple(features['real_label'].feature.names)
-  _check_wnids(names, builder.info.full_name)
-  tfds_sets.download(builder)
-  name = 'validation' if settings.split == DataSettings.split else settings.split
-  split = tfds_sets.Split(builder, name, 'original_label')
-  own = split.lists('real_label') if split.num_examples else []
-  kept = np.flatnonzero([len(labels) for labels in own])
-  if not len(kept):
-    raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
-  of_class = np.array([WNIDS.index(name) for name in names])
-  labels = _padded([of_class[own[place]].tolist() for place in kept])
-  return split, labels, kept, {'images_without_label': len(own) - len(kept)}
-
-
-def _by_class(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
+def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   """Reads PATH/<class>/<image>."""
   count_outside_classes(root, left_out)
   by_wnid = folders_in(root)
@@ -216,50 +265,14 @@ def _check_wnids(names: Collection[str], where: str) -> None:
     )
 
 
-def _real(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
-  """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
-  file = expanded(settings.metadata)
-  if not file.is_file():
-    raise SettingError(
-      KEYS.data.metadata,
-      settings.metadata,
-      problem='which is no file',
-      fix=f"Give real.json of the labels as released, or leave out {KEYS.data.path} for TFDS's "
-      'imagenet_real.',
-    )
-  table = json_files.read(file, [[int]], f'It belongs to {KEYS.data.metadata}.')
-  files = images_in(root, left_out=left_out)
-  found = ((_VALIDATION.search(path.name), str(path)) for path in files)
-  numbered: dict[int, str] = {}
-  for match, image in found:
-    left_out['pictures without a number of ImageNet'] += match is None
-    if match and numbered.setdefault(int(match[1]), image) != image:
-      raise InputError(
-        f'{root} has {numbered[int(match[1])]} and {image} of one number: each counts once.'
-      )
-  if not numbered:
-    raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
-  for number in (min(numbered), max(numbered)):
-    if not 1 <= number <= len(table):
-      raise InputError(
-        f'{settings.metadata} has the labels of {len(table)} images; there is number {number}.'
-      )
-  own = {number: table[number - 1] for number in sorted(numbered)}
-  kept = [number for number, labels in own.items() if labels]
-  if not kept:
-    raise InputError(f'{settings.metadata} has no label for any image of {root}.')
-  facts = {'images_without_label': len(own) - len(kept)}
-  return [numbered[n] for n in kept], _padded([own[n] for n in kept]), facts
-
-
-def _objectnet(root: Path, settings: DataSettings, left_out: Counter[str]) -> Listed:
+def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   """Reads PATH/images/<object>/<image> with the released mapping onto ImageNet's classes."""
   mappings = root / 'mappings'
   for part in (mappings, root / 'images'):
     if not part.is_dir():
       raise SettingError(
-        KEYS.data.path,
-        settings.path,
+        KEYS.data.natural_shifts.path,
+        str(root),
         problem=f'which lacks the folder {part.name}',
         fix='Give that of ObjectNet as released, with images/<object>/<image> and mappings/.',
       )

@@ -7,6 +7,7 @@ classes are called '0', '1', ... up to the largest label. `example_id` is the po
 arrays.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,23 +24,31 @@ from robustness.core.rows import check_class_names, check_label_array, numbered_
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
 
 
+@dataclasses.dataclass(frozen=True)
 class Npz(Source):
-  """Arrays in a `.npz` file, read whole."""
+  """Arrays in a `.npz` file, read whole.
+
+  Attributes:
+    path: the file, or, of 'npy', the folder of `.npy` files.
+  """
+
+  path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    arrays, title = self.arrays(settings.path), settings.path
+    arrays, title = self.arrays(), self.path
     images_key = _find(arrays, _IMAGES, settings.split, title)
     labels_key = _find(arrays, _LABELS, settings.split, title)
     images = _checked_images(arrays[images_key], f'{title}: {images_key!r}')
     labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
-    description = {'path': settings.path, 'split': settings.split}
+    description = {'path': self.path, 'split': settings.split}
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
-  def arrays(self, path: str) -> Mapping[str, np.ndarray]:
-    """Returns the arrays at a path by name; nothing in them is executed."""
-    if not path or not expanded(path).is_file():
-      raise SettingError(KEYS.data.path, path, problem='which is no file', fix='Give a .npz file.')
-    return read_npz(expanded(path), 'Give a file that numpy.savez wrote.')
+  def arrays(self) -> Mapping[str, np.ndarray]:
+    """Returns the arrays by name; nothing in them is executed."""
+    if not self.path or not expanded(self.path).is_file():
+      fix, problem = 'Give a .npz file.', 'which is no file'
+      raise SettingError(self.key('path'), self.path, fix=fix, problem=problem)
+    return read_npz(expanded(self.path), 'Give a file that numpy.savez wrote.')
 
 
 class Npy(Npz):
@@ -47,9 +56,10 @@ class Npy(Npz):
 
   name = 'npy'
 
-  def arrays(self, path: str) -> Mapping[str, np.ndarray]:
+  def arrays(self) -> Mapping[str, np.ndarray]:
     """See `Npz`; the files are mapped into memory."""
-    folder = existing_folder(path, 'give the one that holds images.npy and labels.npy.')
+    advice = 'give the one that holds images.npy and labels.npy.'
+    folder = existing_folder(self.path, advice, self.key('path'))
     return {file.stem: read_npy(file) for file in sorted(folder.glob('[!.]*.npy'))}
 
 

@@ -1,10 +1,10 @@
 """Parquet files as hubs store images: a column of encoded files, a label, and any columns beside.
 
-`config.data.path` is a file or a folder of shards, in which names such as
+`path` is a file or a folder of shards, in which names such as
 `data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
 the column `image` or `img`, or the only one with bytes: `struct<bytes, path>` or binary. The label
-is the column `config.data.name`, else the first called as labels usually are; the names of classes
-are those of the hub's features in the file's metadata, or of `config.data.label_space`, such as
+is the column `label_column`, else the first called as labels usually are; the names of classes
+are those of the hub's features in the file's metadata, or of `label_space`, such as
 'imagenet'. `example_id` is the row over all shards.
 
 Images of up to 1 GiB are read at once. More are streamed by row group, and shuffled for a training
@@ -28,7 +28,7 @@ import pandas as pd
 
 from input_pipeline import shards
 from input_pipeline.images import Images, MemoryStore, StreamedStore
-from input_pipeline.settings import DataSettings, Source
+from input_pipeline.settings import DataSettings
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError
 from robustness.core.limits import MAX_BYTES_PER_ARRAY
@@ -44,7 +44,7 @@ WINDOW = 4  # row groups that an epoch is shuffled in together
 AT_ONCE = 256  # rows that Python hands to tf.data
 
 
-class Parquet(Source):
+class Parquet(shards.Shards):
   """Parquet files with a column of encoded images."""
 
   name = 'parquet'
@@ -52,45 +52,41 @@ class Parquet(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
     left_out = Counter[str]()
-    files = shards.shards_in(settings, '.parquet', left_out)
+    files = self.shards('.parquet', settings.split, left_out)
     opened = [_opened(file) for file in files]
     schema = opened[0].schema_arrow
     shards.refuse_repeated_columns(schema.names, str(files[0]))
-    shards.check_num_rows(sum(each.metadata.num_rows for each in opened), settings.path)
+    shards.check_num_rows(sum(each.metadata.num_rows for each in opened), self.path)
     for file, each in zip(files, opened, strict=True):
       if each.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])
     beside = [name for name in schema.names if name != column]
-    label = shards.label_column(beside, settings.name)
+    label = shards.label_column(beside, self.label_column)
     names = _class_names(schema, label, files[0])
     for file, each in zip(files, opened, strict=True):
       if _class_names(each.schema_arrow, label, file) != names:
         raise InputError(
           f'{file} has other names of classes than {files[0]}: give the folder of one config.'
         )
-    title = f'parquet {settings.path!r}, split {settings.split!r}'
-    names = shards.names_of_space(settings, names, title)
+    title = f'parquet {self.path!r}, split {settings.split!r}'
+    names = self.names_of_space(names, title)
     parts = []
     for file, each in zip(files, opened, strict=True):
       with _naming(file):
         parts.append(each.read(beside).to_pandas())
     table = pd.concat(parts, ignore_index=True)
-    labels, class_names = shards.labels_of(table, settings.name, names, title)
+    key = self.key('label_column')
+    labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
     store = ParquetStore(tuple(map(str, files)), column, labels)
     small = store.stored_bytes <= MOST_IN_MEMORY
     return shards.encoded_images(
       MemoryStore(store.all(), labels) if small else store,
       class_names,
       title,
-      {
-        'path': settings.path,
-        'split': settings.split,
-        'shards': len(files),
-        'label_column': settings.name,
-      },
+      self.description(settings.split, len(files)),
       num_examples=len(table),
-      columns=shards.columns_of(table, (settings.name, *shards.LABELS[:1]), left_out),
+      columns=shards.columns_of(table, (self.label_column, *shards.LABELS[:1]), left_out),
       left_out=left_out,
     )
 

@@ -1,7 +1,7 @@
 """CIFAR-10-P and ImageNet-P as they were released: sequences of ever further perturbed images.
 
 CIFAR-10-P is PATH/<perturbation>.npy, uint8 [n, frames, 32, 32, 3]. The release has no labels:
-they are of PATH/labels.npy, or of the test split of the TFDS set that `name` gives, whose feature
+they are of PATH/labels.npy, or of the test split of the TFDS set `label_dataset`, whose feature
 `id` tells the order. ImageNet-P (and Tiny-ImageNet-P) is
 PATH/<perturbation>/<WordNet identifier>/<image>.mp4, a video an image, which PyAV decodes.
 
@@ -11,12 +11,13 @@ then image, then frame; `perturbation` is its number, `base_id` the position of 
 images. A subset takes whole sequences of the same images from every perturbation.
 """
 
+import dataclasses
 import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,17 +26,10 @@ from input_pipeline.image_files import existing_folder, folders_in
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
-from input_pipeline.sources.cifar10_c import (
-  CLASS_NAMES,
-  IMAGE_SHAPE,
-  LABELS,
-  clean_test_set,
-  read_labels,
-)
+from input_pipeline.sources.cifar10_c import CLASS_NAMES, IMAGE_SHAPE, LABELS, read_labels, test_set
 from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
 from input_pipeline.sources.npz import read_npy
-from robustness.core.errors import KEYS, InputError
-from robustness.core.settings import require
+from robustness.core.errors import InputError
 from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
 
@@ -48,7 +42,7 @@ def of_sequences(
   frames: Mapping[str, int],
   labels: np.ndarray,
   fetch: Callable[[str, int, int], np.ndarray | bytes],
-  settings: DataSettings,
+  path: str,
   title: str,
   shape: tuple[int, ...] = (),
   **fields: Any,
@@ -56,12 +50,12 @@ def of_sequences(
   """Returns the sequences of images with labels [n]; for further fields see `Images`.
 
   `frames` are those of a sequence by perturbation, in order; `fetch` takes a perturbation and the
-  numbers of an image and a frame, and returns what `PartsStore` stores.
+  numbers of an image and a frame, and returns what `PartsStore` stores; `path` is the release's.
   """
   for name, length in frames.items():
     if length < 2:
       raise InputError(
-        f'{settings.path}: sequences of {name} have {length} frame{"s" * (length != 1)}, and at '
+        f'{path}: sequences of {name} have {length} frame{"s" * (length != 1)}, and at '
         'least two are compared. Fetch the files again.'
       )
   names, count = list(frames), len(labels)
@@ -87,7 +81,7 @@ def of_sequences(
 
   return Images(
     title=title,
-    description={'path': settings.path, 'perturbations': names, 'base_images': count},
+    description={'path': path, 'perturbations': names, 'base_images': count},
     num_examples=int(starts[-1]),
     channels=IMAGE_SHAPE[2],
     store=PartsStore(lambda _, i: fetch(*place(i)), labels[columns['base_id']], shape),
@@ -98,16 +92,29 @@ def of_sequences(
   )
 
 
+@dataclasses.dataclass(frozen=True)
 class Cifar10P(Source):
-  """CIFAR-10-P as it was released: a .npy file of sequences a perturbation."""
+  """CIFAR-10-P as it was released: a .npy file of sequences a perturbation.
+
+  Attributes:
+    path: the folder of these files.
+    label_dataset: the TFDS name of the test set with the labels, 'cifar10'; '' where the folder has
+      labels.npy.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+  """
 
   name = 'cifar10_p'
   splits = ('test',)
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'label_dataset'}
+
+  path: str = ''
+  label_dataset: str = ''
+  data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
     advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
-    folder = existing_folder(settings.path, advice)
+    folder = existing_folder(self.path, advice, self.key('path'))
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     given = files.pop(LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
@@ -119,26 +126,27 @@ class Cifar10P(Source):
           f'{files[name]} holds {len(array)} sequences and {files[first]} {len(sequences)}; every '
           'perturbation must be of the same images. Fetch the files again.'
         )
-    of = settings.name.partition(':')[0].partition('/')[0]
+    key, dataset = self.key('label_dataset'), self.label_dataset
+    name = dataset.partition(':')[0].partition('/')[0]
     valid = "'cifar10', or '' where the folder has labels.npy"
-    require(of in ('', 'cifar10'), 'config.data.name', settings.name, valid)
-    if not (given or settings.name):
+    self.require(name in ('', 'cifar10'), 'label_dataset', valid)
+    if not (given or dataset):
       raise InputError(
-        f'{folder} has no labels.npy, as released: set {KEYS.data.name}="cifar10", whose test set '
-        'of TFDS has the labels.'
+        f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
+        'the labels.'
       )
-    labels = read_labels(given, 1) if given else clean_test_set(settings, self.name)[1]
+    labels = read_labels(given, 1) if given else test_set(dataset, self.data_dir, key)[1]
     if len(labels) != len(sequences):
       raise InputError(
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
-        f'{given or settings.name} has {len(labels)} labels: one an image is needed.'
+        f'{given or dataset} has {len(labels)} labels: one an image is needed.'
       )
     return of_sequences(
       {name: array.shape[1] for name, array in arrays.items()},
       labels,
       lambda name, image, frame: np.array(arrays[name][image, frame]),
-      settings,
-      f'CIFAR-10-P in {settings.path}',
+      self.path,
+      f'CIFAR-10-P in {self.path}',
       IMAGE_SHAPE,
       class_names=CLASS_NAMES,
       decode=lambda image: image,
@@ -146,16 +154,24 @@ class Cifar10P(Source):
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class ImagenetP(Source):
-  """ImageNet-P as it was released: <perturbation>/<class>/<image>.mp4."""
+  """ImageNet-P as it was released: <perturbation>/<class>/<image>.mp4.
+
+  Attributes:
+    path: the folder of the perturbations.
+  """
 
   name = 'imagenet_p'
   splits = ('test',)
 
+  path: str = ''
+
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; the first video of a perturbation says how many frames all have."""
     layout = '<perturbation>/<class>/<image>.mp4.'
-    root = existing_folder(settings.path, f'give the folder of ImageNet-P: {layout}')
+    advice = f'give the folder of ImageNet-P: {layout}'
+    root = existing_folder(self.path, advice, self.key('path'))
     folders = folders_in(root)
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
@@ -173,8 +189,8 @@ class ImagenetP(Source):
       frames,
       labels,
       fetch,
-      settings,
-      f'ImageNet-P in {settings.path}',
+      self.path,
+      f'ImageNet-P in {self.path}',
       class_names=names,
       read=_read_frame,
       left_out=left_out,

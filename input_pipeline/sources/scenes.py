@@ -2,7 +2,7 @@
 
 Cutouts lie in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
 two backgrounds, drawn without replacement. Of a row, `image` is the background, [S, S, 3] with S =
-`config.data.canvas`; `foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that
+`canvas`; `foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that
 holds the largest; `foreground_size` its height and width; `foreground_pixels` how many of them its
 mask has; `object` and `background` are positions in the sorted lists of files. Labels are
 ImageNet's, kept as `imagenet_class` too.
@@ -10,11 +10,12 @@ ImageNet's, kept as `imagenet_class` too.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from PIL import Image
@@ -22,9 +23,10 @@ from PIL import Image
 from input_pipeline import image_files
 from input_pipeline.images import Images, MemoryStore, Size
 from input_pipeline.selection import MAX_DECODED, evenly, refuse_damaged
-from input_pipeline.settings import DataSettings, Source
+from input_pipeline.settings import COUNT, DataSettings, Source, is_count
 from robustness.core.errors import InputError, SettingError
 from robustness.core.pictures import SUFFIXES, damage
+from robustness.core.registry import setting
 from robustness.core.typing import Facts
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes.classes import imagenet_index
@@ -59,7 +61,7 @@ class CutoutFile:
 
 
 def find_cutouts(
-  folder: str, where: str = 'config.data.foregrounds', left_out: Counter[str] | None = None
+  folder: str, where: str = 'config.data.scenes.foregrounds', left_out: Counter[str] | None = None
 ) -> tuple[CutoutFile, ...]:
   """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
@@ -83,7 +85,7 @@ def find_cutouts(
 
 
 def find_backgrounds(
-  folder: str, where: str = 'config.data.backgrounds', left_out: Counter[str] | None = None
+  folder: str, where: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
   """Returns the image files of a folder."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
@@ -145,17 +147,112 @@ def check_background(path: Path, side: int) -> None:
     )
 
 
-class Scenes(Source):
-  """Parts of scenes: cutouts and backgrounds in two folders, which views put together."""
+@dataclasses.dataclass(frozen=True)
+class SceneParts(Source, abc.ABC):
+  """Cutouts and backgrounds, which views put together.
+
+  Attributes:
+    canvas: side of the scenes, pixels; 0 takes what the study was published with.
+  """
 
   resized_on_device = True
   splits = ('test',)
 
+  canvas: int = setting(0, COUNT, is_count)
+
+  def for_study(self, study: Facts) -> Self:
+    """See `Source`."""
+    return dataclasses.replace(self, canvas=self.canvas or study.get('canvas', 0))
+
+  @property
+  def side(self) -> int:
+    """Side of the canvas, pixels."""
+    return self.canvas or CANVAS
+
+  def pairs(
+    self,
+    title: str,
+    description: Facts,
+    labels: Sequence[int],
+    sizes: Sequence[Size],
+    cutout: Read,
+    background: Read,
+    names: tuple[Sequence[str], Sequence[str]],
+  ) -> Images:
+    """Returns rows of every object with its backgrounds, objects in order.
+
+    Args:
+      title, description: see `Images`.
+      labels, sizes: of the objects: positions among ImageNet's classes, height and width.
+      cutout, background: read one by number, uint8 [h, w, 4] and [S, S, 3].
+      names: of the objects and of the backgrounds, for messages.
+    """
+    side, room = self.side, max(map(max, sizes))
+    drawn = draw_backgrounds(len(labels), len(names[1]))
+    drawn_pairs = np.stack([np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()], 1)
+    classes = np.asarray(labels, np.int32)[drawn_pairs[:, 0]]
+    columns = {
+      'object': drawn_pairs[:, 0],
+      'background': drawn_pairs[:, 1],
+      'imagenet_class': classes,
+      'foreground_size': np.asarray(sizes)[drawn_pairs[:, 0]],
+    }
+
+    def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
+      pixels = cutout(int(numbers[0]))
+      height, width = pixels.shape[:2]
+      padded = np.pad(pixels, ((0, room - height), (0, room - width), (0, 0)))
+      return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
+
+    def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
+      import tensorflow as tf
+
+      image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
+      return {
+        'image': tf.ensure_shape(image, [side, side, 3]),
+        'foreground': tf.ensure_shape(foreground, [room, room, 4]),
+        'foreground_pixels': tf.ensure_shape(count, []),
+      }
+
+    return Images(
+      title=title,
+      num_examples=len(drawn_pairs),
+      class_names=WNIDS,
+      channels=3,
+      as_stored=True,
+      description={
+        **description,
+        'canvas': side,
+        'objects': len(labels),
+        'num_backgrounds': len(names[1]),
+      },
+      store=MemoryStore(drawn_pairs, classes),
+      decode=decode,
+      where=lambda index: (
+        f'{names[0][drawn_pairs[index, 0]]} on {names[1][drawn_pairs[index, 1]]} (example {index})'
+      ),
+      sizes=lambda indices: [(side, side)] * len(indices),
+      columns={name: values.astype(np.int32) for name, values in columns.items()},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenes(SceneParts):
+  """Parts of scenes: cutouts and backgrounds in two folders, which views put together.
+
+  Attributes:
+    foregrounds: the folder of class folders of cutouts with alpha.
+    backgrounds: the folder of backgrounds.
+  """
+
+  foregrounds: str = ''
+  backgrounds: str = ''
+
   def open(self, settings: DataSettings) -> Images:
-    side = settings.canvas or CANVAS
+    side = self.side
     left_out = Counter[str]()
-    cutouts = find_cutouts(settings.foregrounds, left_out=left_out)
-    backgrounds = find_backgrounds(settings.backgrounds, left_out=left_out)
+    cutouts = find_cutouts(self.foregrounds, left_out=left_out)
+    backgrounds = find_backgrounds(self.backgrounds, left_out=left_out)
     for path in backgrounds:
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
@@ -168,10 +265,9 @@ class Scenes(Source):
       len(files),
       lambda index: str(files[index]),
     )
-    images = pairs(
-      settings,
-      f'scenes of {settings.foregrounds!r}',
-      {'foregrounds': settings.foregrounds, 'backgrounds': settings.backgrounds},
+    images = self.pairs(
+      f'scenes of {self.foregrounds!r}',
+      {'foregrounds': self.foregrounds, 'backgrounds': self.backgrounds},
       labels=[cutout.label for cutout in cutouts],
       sizes=sizes,
       cutout=lambda index: read_cutout(cutouts[index].path),
@@ -179,71 +275,3 @@ class Scenes(Source):
       names=([str(cutout.path) for cutout in cutouts], [path.name for path in backgrounds]),
     )
     return dataclasses.replace(images, left_out=left_out)
-
-
-def pairs(
-  settings: DataSettings,
-  title: str,
-  description: Facts,
-  labels: Sequence[int],
-  sizes: Sequence[Size],
-  cutout: Read,
-  background: Read,
-  names: tuple[Sequence[str], Sequence[str]],
-) -> Images:
-  """Returns rows of every object with its backgrounds, objects in order.
-
-  Args:
-    settings: give the canvas.
-    title, description: see `Images`.
-    labels, sizes: of the objects: positions among ImageNet's classes, height and width.
-    cutout, background: read one by number, uint8 [h, w, 4] and [S, S, 3].
-    names: of the objects and of the backgrounds, for messages.
-  """
-  side, room = settings.canvas or CANVAS, max(map(max, sizes))
-  drawn = draw_backgrounds(len(labels), len(names[1]))
-  drawn_pairs = np.stack([np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()], 1)
-  classes = np.asarray(labels, np.int32)[drawn_pairs[:, 0]]
-  columns = {
-    'object': drawn_pairs[:, 0],
-    'background': drawn_pairs[:, 1],
-    'imagenet_class': classes,
-    'foreground_size': np.asarray(sizes)[drawn_pairs[:, 0]],
-  }
-
-  def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-    pixels = cutout(int(numbers[0]))
-    height, width = pixels.shape[:2]
-    padded = np.pad(pixels, ((0, room - height), (0, room - width), (0, 0)))
-    return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
-
-  def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-    import tensorflow as tf
-
-    image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
-    return {
-      'image': tf.ensure_shape(image, [side, side, 3]),
-      'foreground': tf.ensure_shape(foreground, [room, room, 4]),
-      'foreground_pixels': tf.ensure_shape(count, []),
-    }
-
-  return Images(
-    title=title,
-    num_examples=len(drawn_pairs),
-    class_names=WNIDS,
-    channels=3,
-    as_stored=True,
-    description={
-      **description,
-      'canvas': side,
-      'objects': len(labels),
-      'num_backgrounds': len(names[1]),
-    },
-    store=MemoryStore(drawn_pairs, classes),
-    decode=decode,
-    where=lambda index: (
-      f'{names[0][drawn_pairs[index, 0]]} on {names[1][drawn_pairs[index, 1]]} (example {index})'
-    ),
-    sizes=lambda indices: [(side, side)] * len(indices),
-    columns={name: values.astype(np.int32) for name, values in columns.items()},
-  )

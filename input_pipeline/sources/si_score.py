@@ -23,6 +23,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -61,21 +62,34 @@ WHOLE = ('image_id', *_OBJECT, 'background', 'bg_resolution_width', 'bg_resoluti
 IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pct_inside_image')
 
 
+@dataclasses.dataclass(frozen=True)
 class SiScore(Source):
-  """Stored scenes of SI-Score with their factors: the released sets, or sets made here."""
+  """Stored scenes of SI-Score with their factors: the released sets, or sets made here.
+
+  Attributes:
+    path: a folder of scenes, <class>/<image id>.jpg.
+    dataset: the TFDS name of a set that is read instead, such as 'siscore/location'.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+    metadata: the metadata.csv of the scenes; '' takes the one in the folder or beside it, and none
+      of a TFDS set that holds the factors.
+    allow_missing: whether scenes that metadata.csv names may be missing.
+  """
 
   resized_on_device = True
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset'}
+
+  path: str = ''
+  dataset: str = ''
+  data_dir: str = ''
+  metadata: str = ''
+  allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`.
-
-    With a TFDS set `settings.name`, `settings.path` is its metadata.csv, if the set holds no
-    factors. Without, `settings.path` is a folder of scenes and `settings.metadata` its
-    metadata.csv; '' takes the one in the folder or beside it.
-    """
-    if not settings.name:
+    if self.dataset:
+      images, factors, metadata, missing = self._of_tfds(settings)
+    else:
       choice('config.data.split', settings.split, ('', 'test'))
-    images, factors, metadata, missing = (_of_tfds if settings.name else _of_folder)(settings)
+      images, factors, metadata, missing = self._of_folder()
     columns = {
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
       for name, values in factors.items()
@@ -88,7 +102,7 @@ class SiScore(Source):
       return np.flatnonzero(np.isin(pairs, chosen))
 
     facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
-    if settings.allow_missing and metadata:
+    if self.allow_missing and metadata:
       facts['missing_scenes'] = missing
     return dataclasses.replace(
       images,
@@ -99,72 +113,72 @@ class SiScore(Source):
       description={**images.description, **facts},
     )
 
+  def _of_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
+    """Returns the images of a TFDS set, their factors, the metadata.csv of these, '' where the set
+    holds them, and the number of further scenes that it names."""
+    from input_pipeline import tfds_sets
 
-def _of_tfds(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-  """Returns the images of a TFDS set, their factors, where these stand, in the set itself or in its
-  metadata.csv, and how many scenes that names besides."""
-  from input_pipeline import tfds_sets
+    images, path = Tfds(self.dataset, self.data_dir).open(settings), self.metadata
+    builder = tfds_sets.find_builder(self.dataset, self.data_dir, self.key('dataset'))
+    split = tfds_sets.Split(builder, settings.split)
+    features, name = builder.info.features, builder.info.full_name
+    if set(COLUMNS) <= set(features):
+      return images, split.numbers(COLUMNS), path, 0
+    if 'image_id' not in features:
+      raise InputError(
+        f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
+        "nor of the builder 'si_score_scenes'."
+      )
+    if not path:
+      raise InputError(
+        f'{self.key("metadata")} is empty; {name!r} holds no factors. Give the metadata.csv of its '
+        'archive.'
+      )
+    stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
+    columns, missing = _joined(path, stored['image_id'], stored['label'], True)
+    return images, columns, path, missing
 
-  images, path = Tfds().open(settings), settings.path
-  builder = tfds_sets.find_builder(settings.name, settings.data_dir)
-  split = tfds_sets.Split(builder, settings.split)
-  features, name = builder.info.features, builder.info.full_name
-  if set(COLUMNS) <= set(features):
-    return images, split.numbers(COLUMNS), path, 0
-  if 'image_id' not in features:
-    raise InputError(
-      f"data set {name!r} has no feature 'image_id': it is neither TFDS 'siscore' "
-      "nor of the builder 'si_score_scenes'."
+  def _of_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
+    """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
+    or_dataset = f'{self.key("dataset")}=siscore/FACTOR.'
+    advice = f'give a folder of scenes, <class>/<image id>.jpg, or {or_dataset}'
+    root = existing_folder(self.path, advice, self.key('path'))
+    folders = folders_in(root)
+    if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
+      raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
+    numbers: dict[int, tuple[Path, int]] = {}
+    left_out = Counter[str]()
+    count_outside_classes(root, left_out)
+    for name, folder in folders.items():
+      label = imagenet_index(name, f'{root}: folder')
+      for file in images_in(folder, left_out=left_out):
+        if not file.stem.isdecimal() or int(file.stem) in numbers:
+          raise InputError(f'{file} is not called after the number of an image, or another one is.')
+        numbers[int(file.stem)] = file, label
+    if not numbers:
+      raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
+    places = [root / 'metadata.csv', root.parent / 'metadata.csv']
+    found = [place for place in places if place.is_file()]
+    if not self.metadata and not found:
+      raise InputError(
+        f'{self.key("metadata")} is empty, and {places[0]} is not there: give the metadata.csv of '
+        'the set, of the folder object_size, object_location or object_rotation.'
+      )
+    metadata = self.metadata or str(found[0])
+    ids = np.array(sorted(numbers))
+    labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
+    named = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
+    images = file_images(
+      [str(numbers[number][0]) for number in ids.tolist()],
+      labels,
+      WNIDS,
+      title=f'scenes in {self.path}',
+      description={'path': self.path},
+      channels=3,
+      left_out=left_out,
     )
-  if not path:
-    raise InputError(
-      f'{KEYS.data.path} is empty; {name!r} holds no factors. Give the metadata.csv of its archive.'
-    )
-  stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
-  columns, missing = _joined(path, stored['image_id'], stored['label'], True)
-  return images, columns, path, missing
-
-
-def _of_folder(settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-  """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
-  advice = f'give a folder of scenes, <class>/<image id>.jpg, or {KEYS.data.name}=siscore/FACTOR.'
-  root = existing_folder(settings.path, advice)
-  folders = folders_in(root)
-  if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
-    raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
-  numbers: dict[int, tuple[Path, int]] = {}
-  left_out = Counter[str]()
-  count_outside_classes(root, left_out)
-  for name, folder in folders.items():
-    label = imagenet_index(name, f'{root}: folder')
-    for file in images_in(folder, left_out=left_out):
-      if not file.stem.isdecimal() or int(file.stem) in numbers:
-        raise InputError(f'{file} is not called after the number of an image, or another one is.')
-      numbers[int(file.stem)] = file, label
-  if not numbers:
-    raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
-  places = [root / 'metadata.csv', root.parent / 'metadata.csv']
-  found = [place for place in places if place.is_file()]
-  if not settings.metadata and not found:
-    raise InputError(
-      f'{KEYS.data.metadata} is empty, and {places[0]} is not there: give the metadata.csv of the '
-      'set, of the folder object_size, object_location or object_rotation.'
-    )
-  metadata = settings.metadata or str(found[0])
-  ids = np.array(sorted(numbers))
-  labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
-  named = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
-  images = file_images(
-    [str(numbers[number][0]) for number in ids.tolist()],
-    labels,
-    WNIDS,
-    title=f'scenes in {settings.path}',
-    description={'path': settings.path},
-    channels=3,
-    left_out=left_out,
-  )
-  columns, missing = _joined(metadata, ids, labels, settings.allow_missing, named)
-  return images, columns, metadata, missing
+    columns, missing = _joined(metadata, ids, labels, self.allow_missing, named)
+    return images, columns, metadata, missing
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
@@ -252,7 +266,7 @@ def join_metadata(
   if len(lacking) and not allow_missing:
     raise InputError(
       f'{path} names {len(lacking)} of {len(known)} images of SI-Score that are not here, first '
-      f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.allow_missing}=True.'
+      f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
   return {name: values[places] for name, values in table.items()}, len(known) - len(image_ids)
 

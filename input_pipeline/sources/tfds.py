@@ -5,13 +5,13 @@ kept in memory, still encoded, and shuffled by a full permutation, the same as o
 Larger ones are streamed, see `input_pipeline.tfds_sets`.
 
 Corrupted images, in a single config, are images like all others for the source `tfds`;
-`tfds_corrupted` reads several configs as the parts of one stored set. `name` is then a pattern over
-the configs of one data set: 'cifar10_corrupted/*', 'corrupted/cifar10_*',
-'imagenet2012_corrupted/*_3'; it stands for those that are prepared. A name without '*' is one
-config, prepared if need be. Rows are ordered by corruption (as in
-`robustness.corruptions.names.NAMES`; clean images first), then severity, then place in the files;
-`base_id` is that place, since TFDS writes all configs of one of these sets in the same order; parts
-that note other settings or another base, or begin with other labels, are refused.
+`tfds_corrupted` reads several configs as the parts of one stored set. A pattern over the configs of
+one data set, 'cifar10_corrupted/*', 'corrupted/cifar10_*' or 'imagenet2012_corrupted/*_3', stands
+for those that are prepared; without '*' it is one config, prepared if need be. Rows are ordered by
+corruption (as in `robustness.corruptions.names.NAMES`; clean images first), then severity, then
+place in the files; `base_id` is that place, since TFDS writes all configs of one of these sets in
+the same order; parts that note other settings or another base, or begin with other labels, are
+refused.
 Neither source crops corrupted images again for a classifier.
 """
 
@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -38,17 +39,28 @@ MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 COMPARED = 1000  # labels of every part: to compare all is to read all images
 
 
+@dataclasses.dataclass(frozen=True)
 class Tfds(Source):
-  """Any TensorFlow Datasets name with an image and a label."""
+  """Any TensorFlow Datasets name with an image and a label.
+
+  Attributes:
+    dataset: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+  """
+
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset'}
+
+  dataset: str = ''
+  data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; downloaded if need be."""
     from input_pipeline import tfds_sets
 
-    builder = tfds_sets.prepared_builder(settings.name, settings.data_dir)
+    builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
     _, names = tfds_sets.check_features(builder)
     split = tfds_sets.Split(builder, settings.split)
-    title = f'tfds {settings.name!r}, split {settings.split!r}'
+    title = f'tfds {self.dataset!r}, split {settings.split!r}'
     description = {'name': builder.info.full_name, 'split': settings.split}
     images = tfds_sets.SplitsStore([split]).images(names, title, description)
     small = int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
@@ -61,19 +73,29 @@ class Tfds(Source):
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class TfdsCorrupted(Source):
-  """Several configs of a corrupted TFDS set as one stored set, a part each."""
+  """Several configs of a corrupted TFDS set as one stored set, a part each.
+
+  Attributes:
+    pattern: of the names of configs, such as 'corrupted/cifar10_*'.
+    data_dir: where TFDS keeps its data; '' is TFDS's default.
+  """
 
   name = 'tfds_corrupted'
+  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'pattern'}
+
+  pattern: str = ''
+  data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
     from input_pipeline.tfds_sets import SplitsStore
 
-    parts = _by_part(settings)
+    parts = self._by_part(settings.split)
     first, *_ = splits = [*parts.values()]
-    title = f'tfds {settings.name!r}, split {settings.split!r}'
+    title = f'tfds {self.pattern!r}, split {settings.split!r}'
     description = {
-      'name': settings.name,
+      'name': self.pattern,
       'split': settings.split,
       'dataset': f'{first.builder.name}:{first.builder.version}',
     }
@@ -84,46 +106,44 @@ class TfdsCorrupted(Source):
     given = {name: vars(images)[name] for name in fields}
     return of_parts([*parts], first.num_examples, title, description, **given)
 
+  def _by_part(self, split: str) -> dict[StoredPart, Split]:
+    from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
-def _by_part(settings: DataSettings) -> dict[StoredPart, Split]:
-  from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
+    opened: dict[StoredPart, Split] = {}
+    for name in self._names():
+      builder = prepared_builder(name, self.data_dir, self.key('pattern'))
+      part = stored_part(builder)
+      if part is None:
+        raise InputError(
+          f'{self.key("pattern")}: {builder.info.full_name!r} says of no corruption and '
+          "severity; it should be as in 'cifar10_corrupted/brightness_1'."
+        )
+      if part in opened:
+        raise InputError(
+          f'{opened[part].builder.info.full_name} and {builder.info.full_name} both hold '
+          f'{part}: give a narrower pattern in {self.key("pattern")}.'
+        )
+      opened[part] = Split(builder, split)
+    return dict(sorted(opened.items()))
 
-  opened: dict[StoredPart, Split] = {}
-  for name in _names(settings):
-    builder = prepared_builder(name, settings.data_dir)
-    part = stored_part(builder)
-    if part is None:
-      raise InputError(
-        f'{KEYS.data.name}: {builder.info.full_name!r} says of no corruption and '
-        "severity; it should be as in 'cifar10_corrupted/brightness_1'."
+  def _names(self) -> list[str]:
+    """Returns the names <data set>/<config> that the pattern stands for."""
+    from input_pipeline.tfds_sets import prepared_configs
+
+    if '*' not in self.pattern:
+      return [self.pattern]
+    dataset, _, pattern = self.pattern.partition('/')
+    prepared = prepared_configs(dataset, self.data_dir)
+    chosen = fnmatch.filter(prepared, pattern)
+    if not chosen:
+      known = nearest(pattern, prepared) if prepared else 'none is prepared there'
+      raise SettingError(
+        self.key('pattern'),
+        self.pattern,
+        problem=f'which no prepared config of {dataset} is called after',
+        fix=f'{known}. Prepare them with tfds.load first.',
       )
-    if part in opened:
-      raise InputError(
-        f'{opened[part].builder.info.full_name} and {builder.info.full_name} both hold '
-        f'{part}: give a narrower pattern in {KEYS.data.name}.'
-      )
-    opened[part] = Split(builder, settings.split)
-  return dict(sorted(opened.items()))
-
-
-def _names(settings: DataSettings) -> list[str]:
-  """Returns the names <data set>/<config> that the pattern stands for."""
-  from input_pipeline.tfds_sets import prepared_configs
-
-  if '*' not in settings.name:
-    return [settings.name]
-  dataset, _, pattern = settings.name.partition('/')
-  prepared = prepared_configs(dataset, settings.data_dir)
-  chosen = fnmatch.filter(prepared, pattern)
-  if not chosen:
-    known = nearest(pattern, prepared) if prepared else 'none is prepared there'
-    raise SettingError(
-      KEYS.data.name,
-      settings.name,
-      problem=f'which no prepared config of {dataset} is called after',
-      fix=f'{known}. Prepare them with tfds.load first.',
-    )
-  return [f'{dataset}/{config}' for config in chosen]
+    return [f'{dataset}/{config}' for config in chosen]
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
@@ -139,7 +159,7 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
       raise InputError(
         f'{splits[0].builder.info.full_name} and {split.builder.info.full_name} differ in '
         f'images, size or classes ({", ".join(different) or "classes"}): give a '
-        f'narrower pattern in {KEYS.data.name}.'
+        f'narrower pattern in {KEYS.data.tfds_corrupted.pattern}.'
       )
   return facts[0][2]
 
@@ -158,8 +178,9 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
     if differ:
       raise InputError(
         f'{first.builder.info.full_name} and {split.builder.info.full_name} are not made of the '
-        f'same images in the same way ({differ[0]}): give a narrower pattern in {KEYS.data.name}, '
-        'or prepare both again from one base with the same settings.'
+        f'same images in the same way ({differ[0]}): give a narrower pattern in '
+        f'{KEYS.data.tfds_corrupted.pattern}, or prepare both again from one base with the same '
+        'settings.'
       )
   return labels
 

@@ -1,10 +1,9 @@
 """Frames of neighbor sets: a metadata folder, and a folder of frames.
 
-`config.data.metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such
-folder for each split; `config.data.path` is the folder that its paths lie under, or holds
-`ytbb_videos`. A frame is a row once,
-however many sets it is a member of; `config.data.num_images` counts anchors, whose neighbors come
-along; the columns are those of `NeighborFrames`.
+`metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such folder for
+each split; `frames` is the folder that its paths are under, or holds `ytbb_videos`. A frame is a
+row once, however many sets it is a member of; `config.data.num_images` counts anchors, whose
+neighbors come along; the columns are those of `NeighborFrames`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import numpy as np
 from absl import logging
@@ -27,28 +27,45 @@ from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linke
 from robustness.video.metadata import SETS, NeighborSets, find, read
 from robustness.video.ytbb_robust import VIDEOS
 
+KEY = 'config.data.video_neighbors'
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
 _SUBSET = 0xA2C4  # the random stream of `choose`
 
 
+@dataclasses.dataclass(frozen=True)
 class VideoNeighbors(Source):
-  """Frames of neighbor sets: a metadata folder, and a folder of frames."""
+  """Frames of neighbor sets: a metadata folder, and a folder of frames.
+
+  Attributes:
+    metadata: the folder with the metadata of the sets; '' is `frames`.
+    frames: the folder of the frames.
+    label_space: the classes where the metadata bring no class index, 'imagenet_vid' (for '') or
+      'youtube_bb'.
+    allow_missing: whether frames may be missing; sets without their anchor are left out.
+  """
+
+  moved_keys: ClassVar[Mapping[str, str]] = {'path': 'frames', 'name': 'label_space'}
+
+  metadata: str = ''
+  frames: str = ''
+  label_space: str = ''
+  allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; the distinct frames of the sets, uint8 RGB."""
-    home = find_metadata(settings.metadata or settings.path, settings.split)
-    frames = load(home, settings.path, settings.name, settings.allow_missing)
+    home = find_metadata(self.metadata or self.frames, settings.split)
+    frames = load(home, self.frames, self.label_space, self.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
-    root = frames_folder(settings.path)
+    root = frames_folder(self.frames)
     return file_images(
       [f'{root}/{path}' for path in frames.paths],
       frames.labels,
       frames.class_names,
       title=f'neighbor sets {str(home)!r}',
       description={
-        'path': settings.path,
-        'metadata': settings.metadata,
+        'path': self.frames,
+        'metadata': self.metadata,
         'split': settings.split,
         'dataset': frames.title,
         'sets': frames.digest,
@@ -119,7 +136,7 @@ class NeighborFrames:
 def find_metadata(path: str, split: str) -> Path:
   """Returns the folder of metadata: that of the split if there is one, else `path` itself."""
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
-  root = existing_folder(path, advice, 'config.data.metadata')
+  root = existing_folder(path, advice, f'{KEY}.metadata')
   if split and find(root / split):
     return root / split
   if split not in ('', 'test'):
@@ -156,7 +173,8 @@ def load(
 def frames_folder(path: str, first: str = '') -> Path:
   """Returns the folder that frames lie under: `path`, or `ytbb_videos` in it; refuses one that is
   not there, and says of which path the first frame is."""
-  root = existing_folder(path, f'give the folder that holds {first!r} and the other frames.')
+  advice = f'give the folder that holds {first!r} and the other frames.'
+  root = existing_folder(path, advice, f'{KEY}.frames')
   return root / VIDEOS if (root / VIDEOS).is_dir() else root
 
 
@@ -176,7 +194,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
     f'The first lies in {elsewhere[0]}: give that folder.'
     if elsewhere
     else 'Fetch them, or take the sets as far as there are frames with allow_missing=True '
-    f'(--{KEYS.data.allow_missing}=True); sets without their anchor are left out.'
+    f'(--{KEYS.data.video_neighbors.allow_missing}=True); sets without their anchor are left out.'
   )
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
@@ -188,7 +206,8 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   """Returns the classes' names, in the words of the label space that they are of, if of any."""
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
-    sets.check_labels(names or SPACES[0], len(space), f'{KEYS.data.name} (of {SPACES})')
+    key = KEYS.data.video_neighbors.label_space
+    sets.check_labels(names or SPACES[0], len(space), f'{key} (of {SPACES})')
     return space
   own = label_space.coarse_space(sets.class_names)
   return own.class_names if own else sets.class_names

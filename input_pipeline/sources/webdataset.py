@@ -1,13 +1,13 @@
 """WebDataset shards: tar files whose adjacent members are the parts of one sample.
 
-`config.data.path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`.
+`path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`.
 A sample's members share the path up to the first dot of their last part; the rest is the field. Of
 members whose fields have dots, and none is an image's alone, as of `a.v2.jpg` and `a.v2.cls`, the
 path goes up to the last dot. The image is a field called by the suffix of a picture, such as `jpg`;
-the label is the field `cls`, a number, or the key `config.data.name` of the field `json`, a number
+the label is the field `cls`, a number, or the key `label_column` of the field `json`, a number
 or a name, whose other numbers and words are columns of the rows. Other members are left out and
 counted: `pkl` and `pth` are never read. `classnames.txt` beside the shards, one
-name a line, or `config.data.label_space` names numbered classes. `example_id` is the sample over
+name a line, or `label_space` names numbered classes. `example_id` is the sample over
 all shards.
 
 Opening reads the headers of all members. Images are then read at their offsets, in any order.
@@ -26,10 +26,10 @@ import pandas as pd
 from input_pipeline import shards
 from input_pipeline.image_files import suffix_of
 from input_pipeline.images import Images, PartsStore
-from input_pipeline.settings import DataSettings, Source
+from input_pipeline.settings import DataSettings
 from robustness.core import json_files
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import InputError, SettingError
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_SHARDS
 from robustness.core.paths import expanded
 from robustness.core.pictures import SUFFIXES
@@ -63,7 +63,7 @@ class _Member:
     return data
 
 
-class WebDataset(Source):
+class WebDataset(shards.Shards):
   """Tar files of samples."""
 
   name = 'webdataset'
@@ -71,37 +71,49 @@ class WebDataset(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
     left_out = Counter[str]()
-    if files := _expand(settings.path):
-      files = shards.of_split(files, files[0].parent, settings.split, settings.path)
+    if files := self._expand():
+      files = shards.of_split(files, files[0].parent, settings.split, self.path)
     else:
-      files = shards.shards_in(settings, '.tar', left_out)
+      files = self.shards('.tar', settings.split, left_out)
     samples = [sample for file in files for sample in _samples(file, left_out)]
-    title = f'webdataset {settings.path!r}'
+    title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
     images = [_image(key, fields) for key, fields in samples]
     names_file = files[0].parent / 'classnames.txt'
     listed = _lines(names_file) if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
-    names = shards.names_of_space(settings, listed, title)
+    names = self.names_of_space(listed, title)
     classes = [*map(composed, listed)]
     table = pd.DataFrame([_stated(key, fields, classes) for key, fields in samples])
-    labels, class_names = shards.labels_of(table, settings.name, names, title)
+    key = self.key('label_column')
+    labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
       class_names,
       title,
-      {
-        'path': settings.path,
-        'split': settings.split,
-        'shards': len(files),
-        'label_column': settings.name,
-      },
+      self.description(settings.split, len(files)),
       num_examples=len(samples),
-      columns=shards.columns_of(table, (settings.name,), left_out),
+      columns=shards.columns_of(table, (self.label_column,), left_out),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,
     )
+
+  def _expand(self) -> list[Path]:
+    """Returns the shards that a pattern with one range in braces names; [] of another path."""
+    match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', self.path)
+    if not match:
+      return []
+    before, low, high, after = match.groups()
+    numbers = range(int(low), int(high) + 1)
+    self.require(len(numbers) <= MAX_SHARDS, 'path', f'of at most {MAX_SHARDS:,} shards')
+    files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
+    missing = [file for file in files if not file.is_file()]
+    if missing or not files:
+      first = f', first {missing[0]}' if missing else ''
+      problem = f'of which {len(missing)} of {len(files)} shards are not there{first}'
+      raise SettingError(self.key('path'), self.path, problem=problem)
+    return files
 
 
 def _lines(file: Path) -> list[str]:
@@ -109,24 +121,6 @@ def _lines(file: Path) -> list[str]:
     return read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').rstrip().splitlines()
   except UnicodeDecodeError as error:
     raise InputError(f'{file} is no text in UTF-8: {error}.') from error
-
-
-def _expand(path: str) -> list[Path]:
-  """Returns the shards that a pattern with one range in braces names; [] of another path."""
-  match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', path)
-  if not match:
-    return []
-  before, low, high, after = match.groups()
-  numbers = range(int(low), int(high) + 1)
-  require(len(numbers) <= MAX_SHARDS, 'config.data.path', path, f'of at most {MAX_SHARDS:,} shards')
-  files = [expanded(f'{before}{number:0{len(low)}}{after}') for number in numbers]
-  missing = [file for file in files if not file.is_file()]
-  if missing or not files:
-    first = f', first {missing[0]}' if missing else ''
-    raise InputError(
-      f'{KEYS.data.path} is {path!r}: {len(missing)} of {len(files)} shards are not there{first}.'
-    )
-  return files
 
 
 def _samples(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, dict[str, _Member]]]:

@@ -14,19 +14,22 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from input_pipeline.settings import DEFAULT, SOURCES, moved_keys
 from robustness.config import defaults, packaged
 from robustness.config.recipe import KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
 from robustness.core.settings import (
+  Section,
   check_name,
   check_sections,
+  refuse_moved,
   refuse_unknown,
   type_name,
   without_inherited,
 )
-from robustness.evaluation.study import STUDIES, default_section, refuse_moved
+from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
 
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
@@ -129,7 +132,8 @@ def _names_parts(change: str) -> bool:
   """Whether a change is of a key that may name parts of a training or a study."""
   key = change.partition('=')[0]
   section, _, last = key.rpartition('.')
-  of_training = KINDS.get(section.rpartition('.')[2], ('',))[0] == last
+  kinds = {**KINDS, 'data': ('source', SOURCES)}
+  of_training = kinds.get(section.rpartition('.')[2], ('',))[0] == last
   return of_training or _STUDY_KEY.fullmatch(key) is not None
 
 
@@ -192,13 +196,22 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
     if not isinstance(section, ConfigDict):
       raise InputError(f'{where} is a single value; it has no key {name!r}.')
     if name not in section:
-      if where.endswith('.study'):
-        refuse_moved(STUDIES.find(section.name, f'{where}.name'), name, where)
+      _refuse_moved(section, {name: written.removeprefix('=')}, where)
       raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
     holder, section, where = section, section[name], f'{where}.{name}'
   if isinstance(section, ConfigDict):
     raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
   return holder, name
+
+
+def _refuse_moved(section: Section, values: Section, where: str) -> None:
+  """Raises SettingError for values of keys that a section `study` or `data` had in an earlier
+  version."""
+  if where.endswith('.study'):
+    refuse_moved(STUDIES.find(section['name'], f'{where}.name').moved_keys, values, where)
+  elif where.endswith('.data'):
+    source = SOURCES.find(section.get('source') or DEFAULT, f'{where}.source')
+    refuse_moved(moved_keys(source), values, where)
 
 
 def load_config(reference: str) -> ConfigDict:
@@ -320,13 +333,14 @@ def _study_name(section: object, where: str, path: pathlib.Path) -> str:
       'of a workdir.'
     )
   found = STUDIES.find(study['name'], f'{where}.study.name')
-  for key in study:
-    refuse_moved(found, key, f'{where}.study')
+  refuse_moved(found.moved_keys, study, f'{where}.study')
   return study['name']
 
 
 def _fill(config: ConfigDict, values: Mapping[str, object], where: str) -> None:
   """Sets keys of a section to values read from JSON, which has lists for tuples."""
+  others = {key: value for key, value in values.items() if key not in config}
+  _refuse_moved({**config, **values}, others, where)
   refuse_unknown(values, config, where)
   for key, value in values.items():
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):

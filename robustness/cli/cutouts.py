@@ -9,7 +9,7 @@ robustness cutouts extract --images=DIR --masks=DIR \
 
 robustness cutouts prune --out=OUT
 
-  moves their files to OUT/removed. OUT/foregrounds serves --config.data.foregrounds.
+  moves their files to OUT/removed. OUT/foregrounds serves --config.data.scenes.foregrounds.
 """
 
 import argparse

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from ml_collections import ConfigDict
 
-from input_pipeline.settings import DataSettings
+from input_pipeline.settings import SOURCES, DataSettings
 from robustness.classifiers import ClassifierSettings
 from robustness.config import packaged
 from robustness.config.experiment import Execution
@@ -139,6 +139,10 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     if name in config:
       further = f'; for one classifier: {where}.{name}' if recipes else ''
       yield from _section(f'config.{name}', [config[name]], meanings(settings), further)
+  if 'data' in config:
+    source = SOURCES.find(config.data.source, 'config.data.source')
+    where = f'config.data.{source.name}'
+    yield from _section(where, [config.data[source.name]], meanings(source))
   yield from _section('config', [config], run)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from input_pipeline.settings import DataSettings
+from input_pipeline.settings import DEFAULT, SOURCES, DataSettings
 from robustness.classifiers import ClassifierSettings
 from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, SECTIONS
 from robustness.core.errors import nearest
-from robustness.core.registry import is_reference, part_name
+from robustness.core.registry import Part, is_reference, part_name
 from robustness.core.typing import Facts
 from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
@@ -119,7 +119,7 @@ def default_battery(
     summary: of `robustness.results.SUMMARIES`, or ''.
   """
   sections = {
-    name: {'study': study.default_section(of), 'data': inherited(DataSettings)}
+    name: {'study': study.default_section(of), 'data': inherited_data()}
     for name, of in tasks.items()
   }
   found = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
@@ -129,7 +129,7 @@ def default_battery(
 
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
   """Returns what configs of one study and of a battery share."""
-  data = {'data': dataclasses.asdict(DataSettings())}
+  data = {'data': data_section()}
   if not needs_classifier:
     return {**data, **dataclasses.asdict(Execution())}
   recipes = {label: classifier() for label in labels}
@@ -147,7 +147,7 @@ def classifier() -> dict[str, Any]:
     kind: {key: chosen.get(kind, ''), **registry.default_sections()}
     for kind, (key, registry) in KINDS.items()
   }
-  inheriting = {'training': inherited(TrainingSettings), 'data': inherited(DataSettings)}
+  inheriting = {'training': inherited(TrainingSettings), 'data': inherited_data()}
   return {**single, **parts, **inheriting, 'seed': placeholder(int)}
 
 
@@ -171,12 +171,33 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       for name in names if isinstance(section, Mapping | ConfigDict) else ():
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
           found = registry.find(name, f'config.{path}.{kind}.{key}')
-          defaults = {
-            f.name: placeholder(object) if f.default is dataclasses.MISSING else f.default
-            for f in dataclasses.fields(found)
-          }
           with section.unlocked():
-            section[found.name] = nested(defaults)
+            section[found.name] = nested(_defaults(found))
+  _add_sources(config, values)
+
+
+def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
+  """Adds the sections of sources in the user's files to every section `data` of a config."""
+  holders = [(config, values)]
+  for key in ('battery', 'classifiers'):
+    holders += [(own, _at(values, key, name)) for name, own in config.get(key, {}).items()]
+  holders.append((_at(config, 'classifier'), _at(values, 'classifier')))
+  sections = [section for holder, _ in holders if (section := _at(holder, 'data')) is not None]
+  named = [_at(holder, 'data', 'source') for _, holder in holders]
+  for name in dict.fromkeys(name for name in named if isinstance(name, str) and is_reference(name)):
+    source = SOURCES.find(name, 'config.data.source')
+    for section in sections:
+      keys = _defaults(source) if section is sections[0] else inherited(source)
+      if source.name not in section:
+        with section.unlocked():
+          section[source.name] = nested(keys)
+
+
+def _defaults(part: type[Part]) -> Facts:
+  """Returns the settings of a part with their defaults, of those without one a placeholder."""
+  fields = dataclasses.fields(part)
+  missing = dataclasses.MISSING
+  return {f.name: placeholder(object) if f.default is missing else f.default for f in fields}
 
 
 def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
@@ -194,9 +215,19 @@ def _at(values: Any, *path: str) -> Any:
   return values
 
 
+def data_section() -> dict[str, Any]:
+  """Returns the section `config.data` with the settings of every source."""
+  return {**vars(DataSettings()), 'source': DEFAULT, **SOURCES.default_sections()}
+
+
+def inherited_data() -> dict[str, Any]:
+  """Returns a section `data` that holds what differs from `config.data`; see `inherited`."""
+  sources = {name: inherited(source) for name, source in SOURCES.classes().items()}
+  return {**inherited(DataSettings), 'source': placeholder(str), **sources}
+
+
 def inherited(settings: type) -> dict[str, Any]:
   """Returns a section whose keys have types but no values: None stands for the run's value."""
-  return {
-    name: placeholder(typing.get_origin(kind) or kind)
-    for name, kind in typing.get_type_hints(settings).items()
-  }
+  types = typing.get_type_hints(settings)
+  kinds = {field.name: types[field.name] for field in dataclasses.fields(settings)}
+  return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in kinds.items()}

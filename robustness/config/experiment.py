@@ -17,14 +17,14 @@ from typing import Any, Self
 
 from absl import logging
 
-from input_pipeline.settings import DataSettings, Preparation
+from input_pipeline.settings import DEFAULT, DataSettings, Preparation
 from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
 from robustness.config.recorded import SUMMARY, TASKS
 from robustness.core import settings
 from robustness.core.errors import KEYS, InputError, naming, nearest
 from robustness.core.registry import check_fields, setting, word
-from robustness.core.settings import Section, require
+from robustness.core.settings import Section, merged, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
@@ -130,7 +130,7 @@ class Experiment:
     Raises:
       InputError: classifiers that want different images, and a config that does not say which.
     """
-    if self.data.resize or self.data.crop or self.data.resized_on_device:
+    if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
     names: dict[tuple[int, int, str, bool], str] = {}
     unrecorded = []
@@ -175,7 +175,7 @@ def from_config(config: Section) -> Experiment:
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   settings.refuse_unknown(values, [*SETTINGS, *SECTIONS], 'config')
   data = sections.get('data', {})
-  parsed_data = settings.parse(DataSettings, data, 'config.data')
+  parsed_data = DataSettings.from_section(data)
   summary = ''
   if 'battery' not in sections:
     single = _measurement(sections.get('study', {}), data, 'config.data')
@@ -200,11 +200,9 @@ def from_config(config: Section) -> Experiment:
 
 def _measurement(section: Section, data: Section, where: str) -> Measurement:
   """Returns a checked study with its rows; `where` names these in messages."""
-  chosen = studies.from_config(section)
-  rows = settings.parse(DataSettings, data, where)
-  return Measurement(
-    chosen, dataclasses.replace(rows, canvas=rows.canvas or chosen.describe().get('canvas', 0))
-  )
+  study, rows = studies.from_config(section), DataSettings.from_section(data, where)
+  source = rows.source.for_study(study.describe())
+  return Measurement(study, dataclasses.replace(rows, source=source))
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
@@ -240,11 +238,10 @@ def _task(where: str, section: Any, data: Section) -> Measurement:
     raise InputError(f'{where} must be a section with a study; got {section!r}.')
   settings.refuse_unknown(section, ('study', 'data'), where)
   settings.check_sections(section, ('study', 'data'), where)
-  own, default = section.get('data', {}), DataSettings().source
-  same_source = own.get('source', data.get('source', default)) == data.get('source', default)
-  inherited = data if same_source else {}
+  changes, source = section.get('data', {}), data.get('source', DEFAULT)
+  inherited = data if changes.get('source', source) == source else {}
   with naming('config.study', f'{where}.study'):
-    return _measurement(section.get('study', {}), {**inherited, **own}, f'{where}.data')
+    return _measurement(section.get('study', {}), merged(inherited, changes), f'{where}.data')
 
 
 def refuse_what_is_lost(

@@ -66,8 +66,9 @@ def parse_classifier(
     training_settings = settings.parse(
       TrainingSettings, {**training, **sections['training']}, f'{where}.training'
     )
-    rows = {**data, 'split': training_settings.split, **CHOOSE_ROWS, **sections['data']}
-    data_settings = settings.parse(DataSettings, rows, f'{where}.data')
+    inherited = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
+    rows = settings.merged(inherited, sections['data'])
+    data_settings = DataSettings.from_section(rows, f'{where}.data')
     augment = policy.from_section(sections['augment'], f'{where}.augment')
     parts = {
       kind: registry.optional(sections[kind], f'{where}.{kind}')

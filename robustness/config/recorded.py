@@ -1,9 +1,9 @@
 """What a run records of its config: the sections of chosen parts, with all their settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.settings import DataSettings
+from input_pipeline.settings import DEFAULT, DataSettings
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
 from robustness.core.registry import part_name
@@ -34,10 +34,13 @@ def recorded(config: Section) -> dict[str, Any]:
       holder[name] = _classifier(section)
   for name in {*battery} - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
-  source = _section(values, 'data').get('source', DataSettings.source)
-  tasks = (_section(battery, name) for name in battery)
-  for holder in (values, *tasks, *(_section(*recipe) for recipe in recipes)):
-    _leave_out_other_sources(holder, source)
+  source = _section(values, 'data').get('source', DEFAULT)
+  tasks = [_section(battery, name) for name in battery]
+  trained = [_section(*recipe) for recipe in recipes]
+  for holder in (*tasks, *trained):
+    _leave_out_other_sources(holder, [source])
+  inheriting = [_section(holder, 'data').get('source') for holder in trained]
+  _leave_out_other_sources(values, [source, *inheriting])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = in_use(settings, section)
@@ -78,13 +81,13 @@ def _classifier(section: Section) -> dict[str, Any]:
   return chosen
 
 
-def _leave_out_other_sources(holder: dict[str, Any], inherited: object) -> None:
+def _leave_out_other_sources(holder: dict[str, Any], inherited: Sequence[object]) -> None:
   """Removes the settings of the sources of images that a section `data` does not choose.
 
-  `inherited` is the source where the section names none.
+  `inherited` are the sources of sections that inherit from it, or, where it names none, its own.
   """
   data = _section(holder, 'data')
-  names = _words(data.get('source', inherited))
+  names = _words([data.get('source', inherited[0]), *inherited[1:]])
   for key in [key for key, value in data.items() if isinstance(value, Mapping)]:
     if key not in names:
       del data[key]

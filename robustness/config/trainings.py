@@ -10,7 +10,8 @@ from robustness.config.defaults import sections_of_classifiers
 def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   """Sets `config.data` to `num_images` random CIFAR-10 test images from TFDS; 0 uses all 10,000."""
   config.data.source = 'tfds'
-  config.data.name = 'cifar10'
+  config.data.tfds.dataset = 'cifar10'
+  config.data.cifar10_c.clean_dataset = 'cifar10'  # where CIFAR-10-C is read in its place
   config.data.num_images = num_images
 
 
@@ -39,7 +40,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
   resized to 256 and cropped to 224 pixels, and are measured in float32.
   """
   config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
+  config.data.tfds.dataset = 'imagenet2012'
   config.data.split = 'validation'
   config.data.resize = 256
   config.data.crop = 224

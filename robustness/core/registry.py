@@ -183,20 +183,26 @@ class Registry(Generic[P]):
     return self.select(name, section, path) if name else None
 
   def check_sections(
-    self, section: Section, path: str, key: str, names: tuple[str, ...] = ()
+    self,
+    section: Section,
+    path: str,
+    key: str,
+    names: tuple[str, ...] = (),
+    other_keys: Iterable[str] = (),
   ) -> None:
-    """Raises InputError for a key of a section that is neither `key` nor a part.
+    """Raises InputError for a key of a section that is neither `key`, nor another one, nor a part.
 
     `key` selects the parts `names`. The sections of other parts are checked too, so that misspelt
     keys are always refused.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
     parts = {**self.classes(), **{part.name: part for part in selected}}
+    keys = {key, *other_keys}
     for name, values in section.items():
-      if name == key:
+      if name in keys:
         continue
       if name not in parts:
-        choices = nearest(str(name), [key, *parts])
+        choices = nearest(str(name), [*keys, *parts])
         raise InputError(f'unknown key {key_name(path)}.{name}: {choices}.')
       settings.parse(parts[name], values, f'{path}.{name}')
 

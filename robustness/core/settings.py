@@ -52,6 +52,27 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
       raise InputError(f'unknown key {key_name(path)}.{key}: {nearest(str(key), valid)}.')
 
 
+def refuse_moved(moved_keys: Mapping[str, str], section: Section, where: str) -> None:
+  """Raises SettingError for the first key of an earlier version in a section.
+
+  `moved_keys` names what takes the place of such keys in the section `where`.
+  """
+  for key, value in section.items():
+    if key in moved_keys:
+      fix = f'It is now {key_name(where)}.{moved_keys[key]}.'
+      raise SettingError(f'{where}.{key}', value, fix=fix, problem='a key of an earlier version')
+
+
+def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
+  """Returns a section with the values of another in place of its own, at every depth."""
+  values = dict(section)
+  for key, value in changes.items():
+    before = values.get(key)
+    both = isinstance(before, Mapping) and isinstance(value, Mapping)
+    values[key] = merged(before or {}, value) if both else value
+  return values
+
+
 def without_inherited(section: Section) -> dict[str, PlainValue]:
   """Returns nested values without None, which stands for an inherited value."""
   return {

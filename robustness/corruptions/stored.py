@@ -99,8 +99,9 @@ class StoredOrMade(CorruptionViews):
     if self.needs_clean and not rows.description['clean_images']:
       raise InputError(
         f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '
-        'holds no clean images: add them as clean.npy or the folder clean, name their TFDS set in '
-        f"{KEYS.data.name}, or set {KEYS.study.source}='generated'."
+        'holds no clean images: add them as clean.npy or the folder clean, name their TFDS set, of '
+        f'CIFAR-10-C in {KEYS.data.cifar10_c.clean_dataset}, or set '
+        f"{KEYS.study.source}='generated'."
       )
 
   def needed_rows(self, rows: Rows) -> Rows:

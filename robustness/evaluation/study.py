@@ -406,15 +406,8 @@ def from_config(section: Facts) -> Study:
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   found = STUDIES.find(values.pop('name', ''), 'config.study.name')
-  for key in values:
-    refuse_moved(found, key, 'config.study')
+  settings.refuse_moved(found.moved_keys, values, 'config.study')
   return settings.parse(found, values, 'config.study')
-
-
-def refuse_moved(study: type[Study], key: str, where: str) -> None:
-  """Raises InputError for a key of an earlier version, naming what takes its place."""
-  if key in study.moved_keys:
-    raise InputError(f'{where}.{key} is now {where}.{study.moved_keys[key]}.')
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:

@@ -139,7 +139,7 @@ class SiScore(Study):
 
   @property
   def canvas(self) -> int:
-    """Side of the canvas where `config.data.canvas` gives none, pixels; 0 for stored scenes."""
+    """Side of the canvas where the source sets none, pixels; 0 for stored scenes."""
     return 0 if self.stored else self.design.side
 
   def views(self, image_shape: ImageShape) -> Views:

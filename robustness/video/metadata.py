@@ -466,6 +466,6 @@ def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
     raise InputError(
       f'none of the {len(is_reviewed)} pairs of the data is one of the {len(distinct)} '
       f'reviewed pairs: {KEYS.study.reviewed} names the review of the sets in '
-      f'{KEYS.data.metadata}, with the same paths of frames.'
+      f'{KEYS.data.video_neighbors.metadata}, with the same paths of frames.'
     )
   return is_reviewed

@@ -147,11 +147,11 @@ def test_settings_of_an_attack_that_is_not_shown_are_refused():
 def test_the_new_key_is_named_for_one_of_an_earlier_version(tmp_path):
   file = tmp_path / 'config.json'
   file.write_text(json.dumps({'study': {'name': 'attack_error', 'steps': 3}}))
-  message = r'config\.study\.steps is now config\.study\.attack\.ATTACK\.steps'
+  message = bad_setting('config.study.steps', words='now config.study.attack.ATTACK.steps')
   refused(message, read, ATTACKS, '--config.study.steps=3')
   refused(message, read, f'--config={file}')
   task = 'config.battery.attack.study'
-  message = rf'{task}\.steps is now {task}\.attack\.ATTACK\.steps'
+  message = bad_setting(f'{task}.steps', '3', f'now {task}.attack.ATTACK.steps')
   refused(message, read, '--config=configs/battery.py', f'--{task}.steps=3')
 
 

@@ -34,7 +34,7 @@ def test_every_key_of_a_config_has_a_meaning(reference):
   assert [key for key, (_, meaning) in keys.items() if not meaning or meaning[0] == ' '] == []
   sections = {section for section, _ in keys}
   assert 'config' in sections and any('study' in section for section in sections)
-  assert len({section for section in sections if section.startswith('config.data')}) < 2
+  assert len({section for section in sections if section.startswith('config.data')}) < 3
 
 
 @pytest.mark.parametrize('kind', KINDS)

@@ -115,6 +115,9 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
 def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
   small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')
   names = ('poor', 'fair', 'good')
+  config = board / 'poor/config.json'
+  data = {'source': 'tfds', 'name': 'cifar10'}  # keys of an earlier version
+  config.write_text(json.dumps({**json.loads(config.read_text()), 'data': data}))
   added = [f'--add={board / name}' for name in names]
   assert main(['leaderboard', str(small), *added, f'--out={sites / "small"}']) == 0
   assert capsys.readouterr().out.count('rank of the true class for every answer') == len(names)

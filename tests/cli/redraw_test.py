@@ -26,7 +26,7 @@ def finished_battery(tmp_path_factory):
   np.savez(folder / 'images.npz', class_names=np.array(['ant', 'bee', 'cat']), **arrays)
   config = default_battery({'plain': 'accuracy', 'errors': 'corruption_error'})
   config.seeds = (0, 1)
-  config.data.source, config.data.path = 'npz', str(folder / 'images.npz')
+  config.data.source, config.data.npz.path = 'npz', str(folder / 'images.npz')
   config.battery.errors.study.corruptions = ('brightness',)
   config.battery.errors.study.severities = (5,)
   config.classifier.name, config.classifier.train = 'small_cnn', True

@@ -1,5 +1,8 @@
 """A config becomes a checked experiment, or an error that names the key."""
 
+from input_pipeline.sources.folder import Folder
+from input_pipeline.sources.made_clips import MadeClips
+from input_pipeline.sources.npz import Npz
 from robustness.config import experiment
 from robustness.config.defaults import default_battery, default_config
 from robustness.fourier.input_filters import LowPass
@@ -96,15 +99,16 @@ def test_a_single_classifier_may_have_a_name_with_dots():
 def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
   tasks = {'tasks': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
   given = {f'battery__{key}': value for key, value in tasks.items()}
-  written = battery(**given, data__num_images=50, data__path='D', battery__maps__data__num_images=7)
+  data = {'data__source': 'folder', 'data__folder__path': 'D', 'data__num_images': 50}
+  written = battery(**given, **data, battery__maps__data__num_images=7)
   checked = experiment.from_config(written)
   assert list(checked.measurements) == ['line', 'maps', 'plain']
   names = [study.name for study in checked.studies.values()]
   assert names == ['tradeoff', 'fourier_heatmap', 'accuracy'] and not checked.is_single
   line, maps, clips = (task.data for task in checked.measurements.values())
-  assert (maps.num_images, maps.path) == (7, 'D')
+  assert (maps.num_images, maps.source) == (7, Folder('D'))
   assert line == checked.data and checked.data.num_images == 50
-  assert (clips.source, clips.num_images, clips.path) == ('made_clips', 0, '')
+  assert (clips.source, clips.num_images) == (MadeClips(), 0)
   assert checked.section_of(clips) == 'config.battery.plain.data'
   assert checked.section_of(line) == 'config.data'
 
@@ -168,10 +172,10 @@ def parsed(**changes):
 
 
 def test_what_a_recipe_leaves_out_is_the_runs_and_a_seed_is_that_of_every_training():
-  checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__path='x.npz')
+  checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__npz__path='x')
   for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
-    assert (recipe.data.source, recipe.data.path, recipe.data.split) == ('npz', 'x.npz', 'train')
+    assert (recipe.data.source, recipe.data.split) == (Npz('x'), 'train')
     assert recipe.attack is None and recipe.input_filter is None
     assert recipe.objective.name == 'cross_entropy' and not recipe.augment.augmentations
   checked = parsed(**BOTH, seeds=(3, 4))
@@ -188,7 +192,7 @@ def test_a_recipe_changes_its_own_values_alone():
   own = {f'classifiers__b__{key}': value for key, value in own.items()}
   checked = parsed(training__epochs=3.0, data__num_images=20, **own)
   a, b = checked.classifiers.values()
-  own = [(r.training.epochs, r.training.optimizer, r.seed, r.data.source) for r in (a, b)]
+  own = [(r.training.epochs, r.training.optimizer, r.seed, r.data.source.name) for r in (a, b)]
   assert own == [(3.0, 'sgd', 0, 'digits'), (7.0, 'adamw', 9, 'folder')]
   assert b.data.num_images == 0, 'all rows are trained on unless the recipe says otherwise'
   pgd = default_config('accuracy').classifier.attack.pgd.to_dict()

@@ -38,8 +38,8 @@ SECTION = re.compile(r'config\.(classifier|data|training|study)\b')
     "config.study.phase is 'left'; valid: 'random', 'zero'.",
   ),
   (
-    SettingError('config.data.path', 'x', fix='Give a folder.', problem='which is no folder'),
-    "config.data.path is 'x', which is no folder. Give a folder.",
+    SettingError('config.data.npz.path', 'x', fix='Give a folder.', problem='which is no folder'),
+    "config.data.npz.path is 'x', which is no folder. Give a folder.",
   ),
 )
 def test_one_sentence_states_what_an_error_carries(error, text):

@@ -27,7 +27,7 @@ COMMANDS = (
     *('battery.py', f'--{PROTOCOL}=as_released'),
     f"{PROTOCOL} is 'as_released', but the images are 28 × 28",
   ),
-  (ROBUST, '--config.data.path=nowhere', "config.data.path is 'nowhere', which is not a folder"),
+  (ROBUST, '--config.data.imagenet_c.path=nowhere', "c.path is 'nowhere', which is not a folder"),
   ('accuracy.py', '--config.data.known_classes=False', 'counts what is right, and images'),
   ('train.py:cifar100', '', "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'?"),
 )
@@ -85,7 +85,7 @@ def good(tmp_path_factory):
   np.savez(path / 'good.npz', images=images, labels=labels, class_names=['ant', 'bee', 'cat'])
   changes = {
     'classifier': {'name': 'small_cnn', 'weights': weights},
-    'data': {'source': 'npz', 'path': str(path / 'good.npz'), 'num_images': 0},
+    'data': {'source': 'npz', 'npz.path': str(path / 'good.npz'), 'num_images': 0},
     'batch_size': 8,
   }
   return runs.shrunk('accuracy', 'own', changes)

@@ -119,7 +119,7 @@ def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
   network = 'resnet20' if 'cifar10' in variant else 'small_cnn'
   given = dict(changes)
   if 'cifar10' in variant:
-    given['data.data_dir'] = str(request.getfixturevalue('cifar10_dir'))
+    given['data.tfds.data_dir'] = str(request.getfixturevalue('cifar10_dir'))
   if variant == 'cifar10_pair':
     given |= runs.save_networks(tmp_path, ('first', 'second'), network)
   elif not trained:
@@ -284,7 +284,7 @@ def test_auto_augment_is_applied_in_the_order_of_the_released_code():
 @pytest.mark.usefixtures('shallow_resnet')
 def test_networks_that_adapt_are_compared_with_the_source(cifar10_dir, tmp_path):
   labels = ('source', 'statistics', 'tent')
-  changes = {'data.data_dir': str(cifar10_dir), 'batch_size': 0, 'views_per_step': 0}
+  changes = {'data.tfds.data_dir': str(cifar10_dir), 'batch_size': 0, 'views_per_step': 0}
   changes |= {'study.corruptions': ('fog',), **runs.save_networks(tmp_path, labels, 'resnet20')}
   config = runs.shrunk('corruption_error', 'adapted', changes)
   config.classifiers.tent.adaptation.tent.batch_size = 8
@@ -302,7 +302,7 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
     'heat_map.study.window': 3,
     'bands.study': {'bandwidths': (3,)},
   }
-  changes = {'data.data_dir': str(cifar10_dir), 'battery': corruptions}
+  changes = {'data.tfds.data_dir': str(cifar10_dir), 'battery': corruptions}
   config = runs.shrunk('robust_training', 'fourier', changes)
   for label in ('natural', 'gaussian', 'augmix'):
     del config.classifiers[label]

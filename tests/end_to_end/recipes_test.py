@@ -30,7 +30,7 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
   images = np.random.default_rng(0).integers(0, 256, (48, 28, 28, 1), np.uint8)
   np.savez(tmp_path / 'own.npz', images=images, labels=np.arange(48) % 10)
   other = {
-    'data': {'source': 'npz', 'path': str(tmp_path / 'own.npz'), 'split': ''},
+    'data': {'source': 'npz', 'npz.path': str(tmp_path / 'own.npz'), 'split': ''},
     'augment': {'policy': SEVERAL, 'crop.padding': 2},
     'attack': {'name': 'pgd', 'pgd.steps': 2},
     'input_filter': {'name': 'low_pass', 'low_pass.bandwidth': 9},

@@ -39,12 +39,13 @@ def folders(tmp_path):
     runs.save_image(tmp_path / 'objects' / name / 'one.png', pixels)
     ground = np.asarray(Image.effect_noise((64, 64), 40))
     runs.save_image(tmp_path / f'grounds/{index}.png', ground)
-  files = {'data.foregrounds': 'objects', 'data.backgrounds': 'grounds'}
+  files = {'data.scenes.foregrounds': 'objects', 'data.scenes.backgrounds': 'grounds'}
   return {**{key: str(tmp_path / name) for key, name in files.items()}, 'data.num_images': 0}
 
 
 def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
-  data = {'data.canvas': 48, 'data.num_images': 4}
+  data = {f'data.{source}.canvas': 48 for source in ('scenes', 'drawn_scenes')}
+  data['data.num_images'] = 4
   values = {'classifier.name': network(tmp_path), **data, 'batch_size': 8, 'views_per_step': 30}
   return runs.shrunk('si_score', variant, {**values, **changes})
 
@@ -100,7 +101,7 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
   config = runs.shrunk('si_score', 'released')
   assert config.study.stored and config.data.source == 'si_score'
   config.classifier.name = network(tmp_path)
-  refused(bad_setting('config.data.path', ''), runs.run, config, tmp_path / 'run')
+  refused(bad_setting('config.data.si_score.path', ''), runs.run, config, tmp_path / 'run')
 
 
 @pytest.mark.slow
@@ -179,7 +180,7 @@ def small_members(monkeypatch):
 def test_families_are_compared_on_the_same_scenes(variant, tmp_path):
   """Random weights, and the first two of each comparison."""
   changes = {
-    'data': {'source': 'drawn_scenes', 'num_images': 2, 'canvas': 64},
+    'data': {'source': 'drawn_scenes', 'num_images': 2, 'drawn_scenes.canvas': 64},
     'study': {'factor': 'cross', 'areas': (0.3,), 'xs': (0.3, 0.7), 'ys': (0.4, 0.6)},
     'batch_size': 2,
     'views_per_step': 4,

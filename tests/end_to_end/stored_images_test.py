@@ -36,7 +36,7 @@ def test_a_border_of_imagenet_c_reaches_a_network_of_240_pixels(tmp_path, monkey
     runs.save_image(tmp_path / 'imagenet_c' / 'fog' / severity / WNIDS[7] / 'a.png', pixels)
   path = str(tmp_path / 'imagenet_c')
   changes = {
-    'data': {'source': 'imagenet_c', 'path': path, 'name': '', 'num_images': 0},
+    'data': {'source': 'imagenet_c', 'imagenet_c.path': path, 'num_images': 0},
     'classifier.name': 'efficientnet_lite1',
   }
   config = runs.shrunk('corruption_error', 'cifar10_c', changes)
@@ -145,7 +145,8 @@ def test_sequences_of_cifar10_p_through_a_whole_run(tmp_path):
       still[:3, 1:] = still[3:, 1:]
     np.save(folder / f'{name}.npy', still)
   np.save(folder / 'labels.npy', np.arange(6))
-  changes = {'data': {'path': str(folder), 'num_images': 0, 'name': ''}}
+  own = {'path': str(folder), 'label_dataset': ''}
+  changes = {'data': {'cifar10_p': own, 'num_images': 0}}
   file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   config = runs.shrunk(
     'perturbation_stability', 'cifar10_p', {**changes, 'classifier.weights': file}
@@ -179,10 +180,10 @@ def test_accuracy_on_a_natural_shift_is_among_all_classes_or_those_of_the_data(
     for k in range(2):
       pixels = np.full((8, 8, 3), label // 4, np.uint8)
       runs.save_image(tmp_path / 'data' / WNIDS[label] / f'{k}.png', pixels)
-  data = {'source': 'natural_shifts', 'name': 'imagenet_r', 'num_images': 0, 'allow_missing': True}
+  own = {'dataset': 'imagenet_r', 'allow_missing': True, 'path': str(tmp_path / 'data')}
   network = runs.write_network(tmp_path / 'mine.py', LAST_CLASS, (8, 8, 3))
   changes = {
-    'data': {**data, 'path': str(tmp_path / 'data')},
+    'data': {'source': 'natural_shifts', 'natural_shifts': own, 'num_images': 0},
     'classifier': {'name': network, 'label_space': space},
   }
   config = runs.shrunk('accuracy', 'own', changes=changes)

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 
 
 def of_frames(frames, sets, changes, name='video_pm_k'):
-  read = {'data.path': str(frames), 'data.metadata': str(sets), 'data.num_images': 0}
+  own = {'frames': str(frames), 'metadata': str(sets)}
+  read = {'data.video_neighbors': own, 'data.num_images': 0}
   variant = 'frames' if name == 'video_pm_k' else ''
   return runs.shrunk(name, variant, {**read, **changes})
 
@@ -102,8 +103,8 @@ def test_frames_on_disk(tmp_path):
   for pairs, count in (('all pairs', 18), ('reviewed pairs', 8)):
     assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=1).n == count
     assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=0).value == 0
-  config.data.path = str(tmp_path / 'elsewhere')
-  refused('config.data.path', runs.run, config, tmp_path / 'other')
+  config.data.video_neighbors.frames = str(tmp_path / 'elsewhere')
+  refused('config.data.video_neighbors.frames', runs.run, config, tmp_path / 'other')
 
 
 @pytest.fixture
@@ -129,7 +130,8 @@ def test_published_weights_on_real_clips(real_clips, tmp_path):
     labels.update(dict.fromkeys([files[anchor], *near.values()], [vid.index(name)]))
   metadata.write(metadata.from_mappings(sets, labels, vid), tmp_path / 'sets')
   config = video_pm_k.get_config('frames')
-  config.data.metadata, config.data.path = str(tmp_path / 'sets'), str(real_clips)
+  own = {'metadata': str(tmp_path / 'sets'), 'frames': str(real_clips)}
+  config.data.video_neighbors.update(own)
   results = runs.run(config, tmp_path / 'run')
   assert [row.value for row in accuracies(results, 'efficientnet_lite0', 4)] == [2 / 3, 1 / 3]
   failures = results.tables['failures']

@@ -16,7 +16,7 @@ def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
     arrays[f'x_{split}'] = generator.integers(0, 256, (count, 28, 28), np.uint8)
     arrays[f'y_{split}'] = np.arange(count) % 4
   np.savez(tmp_path / 'data.npz', **arrays)
-  changes = {**CHANGES, 'data.path': tmp_path / 'data.npz'}
+  changes = {**CHANGES, 'data.npz.path': tmp_path / 'data.npz'}
   output = {}
   for machine in ('bare', 'tf.data'):
     begun = start(tmp_path / machine, runs.DEFAULT, changes, machine=machine)

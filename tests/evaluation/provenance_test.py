@@ -17,6 +17,6 @@ from tests.cases import cases
   ),
 )
 def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expected):
-  rows = input_pipeline.load(DataSettings(source='digits', num_images=3, **settings))
+  rows = input_pipeline.load(DataSettings(num_images=3, **settings))
   lines = data_lines(rows.description, '', rows.num_examples, rows.image_shape)
   assert lines['preprocessing'] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import pathlib
@@ -16,11 +17,19 @@ from input_pipeline import DataSettings, load
 from robustness.core.rows import Batch, Rows
 
 Example = dict[str, Any]
+KEYS = [field.name for field in dataclasses.fields(DataSettings)]
+
+
+def settings_of(source: str, path: pathlib.Path | str = '', **settings: Any) -> DataSettings:
+  """Returns settings of `config.data`; those that are no keys of all sources are the source's."""
+  section = {'path': str(path)} if path else {}
+  section |= {key: settings.pop(key) for key in set(settings) - set(KEYS)}
+  return DataSettings.from_section({'source': source, source: section, **settings})
 
 
 def read(source: str, path: pathlib.Path | str = '', **settings: Any) -> Any:
-  """Loads the rows of a source with settings of `config.data`."""
-  return load(DataSettings(source=source, path=str(path), **settings))
+  """Loads the rows of a source; see `settings_of`."""
+  return load(settings_of(source, path, **settings))
 
 
 def whole(rows: Rows) -> Batch:

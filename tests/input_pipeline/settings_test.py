@@ -1,5 +1,7 @@
 """What `config.data` refuses, and that importing the package is light."""
 
+import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -7,21 +9,32 @@ import sys
 import pytest
 
 import input_pipeline
-from input_pipeline import DataSettings
+from input_pipeline import DataSettings, sources
 from input_pipeline.settings import SOURCES
+from robustness.cli import command_line, overview
+from robustness.config import experiment
+from robustness.config.recorded import recorded
+from robustness.core import registry
 from tests.cases import cases
-from tests.refusals import refused
+from tests.input_pipeline.domains import settings_of
+from tests.refusals import bad_setting, refused
 
 SOURCE = """
+import dataclasses
 import numpy as np
 from input_pipeline.images import array_images
 from input_pipeline.settings import Source
+from robustness.core.registry import setting
 
+@dataclasses.dataclass(frozen=True)
 class Pictures(Source):
+  '''Pictures of one level.'''
   resized_on_device = True
+  side: int = 4
+  level: float = setting(0.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def open(self, settings):
-    images = np.zeros((3, 4, 4, 1), np.uint8)
+    images = np.full((3, self.side, self.side, 1), self.level, np.float32)
     return array_images(images, np.array([0, 1, 1]), ('dark', 'light'), 'pictures', {})
 """
 
@@ -39,29 +52,96 @@ class Pictures(Source):
   ({'squash': True}, 'config.data.squash is True; it must be False where config.data.resize is 0'),
 )
 def test_bad_settings_are_named(settings, message):
-  refused(re.escape(message), DataSettings, **settings)
+  refused(re.escape(message), DataSettings.from_section, settings)
 
 
 @pytest.mark.parametrize('source', ['folder', 'npz'])
 @pytest.mark.parametrize('path', ['', '/no/such/place'])
 def test_a_missing_path_is_named(source, path):
-  message = f"config.data.path is '{path}'"
-  refused(message, input_pipeline.load, DataSettings(source=source, path=path))
+  missing = bad_setting(f'config.data.{source}.path', path)
+  refused(missing, input_pipeline.load, settings_of(source, path))
 
 
 def test_a_source_in_a_file_of_ones_own_is_read(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text(SOURCE)
-  settings = DataSettings(source=f'{file}:Pictures', num_images=2)
+  settings = DataSettings.from_section({'source': f'{file}:Pictures', 'num_images': 2})
   rows = input_pipeline.load(settings)
   assert rows.class_names == ('dark', 'light') and rows.num_examples == 2
-  assert settings.resized_on_device
+  assert settings.source.resized_on_device
   described = rows.description
   assert (described['source'], described['file']) == ('Pictures', 'mine.py')
   assert len(described['file_sha256']) == 64
   message = "has no 'Picture'; did you mean 'Pictures'|'Pictures'"
-  refused(message, DataSettings, source=f'{file}:Picture')
-  refused('no subclass of input_pipeline.settings.Source', DataSettings, source=f'{file}:np')
+  refused(message, DataSettings.from_section, {'source': f'{file}:Picture'})
+  other = {'source': f'{file}:np'}
+  refused('no subclass of input_pipeline.settings.Source', DataSettings.from_section, other)
+
+
+@pytest.fixture
+def mine(tmp_path):
+  file = tmp_path / 'mine.py'
+  file.write_text(SOURCE)
+  return f'--config.data.source={file}:Pictures'
+
+
+def test_a_source_of_the_users_has_settings_on_the_command_line(mine):
+  training = '--config.classifier.train=True', '--config.classifier.data.Pictures.side=9'
+  given = ('--config.data.Pictures.side=6', '--config.data.Pictures.level=0.5')
+  config, _ = command_line.read(['--config=accuracy:own', *given, mine, *training])
+  checked = experiment.from_config(recorded(config.to_dict()))
+  rows = input_pipeline.load(checked.data)
+  assert rows.image_shape == (6, 6, 1) and next(rows.batches(1))['image'].max() == 0.5
+  (classifier,) = checked.classifiers.values()
+  assert dataclasses.astuple(classifier.data.source) == (9, 0.5)
+  config, _ = command_line.read(['--config=accuracy:own', mine, '--config.data.Pictures.level=2'])
+  expected = bad_setting('config.data.Pictures.level', 2.0)
+  refused(expected, experiment.from_config, config.to_dict())
+  message = 'unknown key config.data.Pictures.leval: did you mean .level'
+  refused(message, command_line.read, ['--config=accuracy', mine, '--config.data.Pictures.leval=1'])
+
+
+def test_one_new_file_adds_a_source(tmp_path, monkeypatch):
+  (tmp_path / 'pictures.py').write_text(
+    SOURCE.replace('side: int', "name = 'pictures'\n  side: int")
+  )
+  caches = (registry._of_module, registry._classes, registry.defined_in)
+  with monkeypatch.context() as patched:
+    patched.setattr(sources, '__path__', [*sources.__path__, str(tmp_path)])
+    for cache in caches:
+      cache.cache_clear()
+    changes = ('--config.data.source=pictures', '--config.data.pictures.side=5')
+    config, _ = command_line.read(['--config=accuracy', *changes])
+    rows = input_pipeline.load(experiment.from_config(config.to_dict()).data)
+    listed = dict(overview.sources())
+  for cache in caches:
+    cache.cache_clear()
+  assert rows.image_shape == (5, 5, 1) and listed['pictures'] == 'Pictures of one level.'
+
+
+MOVED = (
+  ('tfds', 'name', 'tfds.dataset'),
+  ('cifar10_c', 'name', 'cifar10_c.clean_dataset'),
+  ('video_neighbors', 'path', 'video_neighbors.frames'),
+  ('drawn_scenes', 'canvas', 'drawn_scenes.canvas'),
+  ('digits', 'path', 'folder.path'),
+)
+
+
+@pytest.mark.parametrize(('source', 'key', 'now'), MOVED)
+def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, now, tmp_path):
+  expected = bad_setting(f'config.data.{key}', '7', f'It is now config.data.{now}.')
+  changes = [f'--config.data.{key}=7', f'--config.data.source={source}']
+  refused(expected, command_line.read, ['--config=accuracy', *changes])
+  data = {'source': source, key: '7'}
+  refused(expected, DataSettings.from_section, data)
+  file = tmp_path / 'config.json'
+  file.write_text(json.dumps({'study': {'name': 'accuracy'}, 'data': data}))
+  refused(expected, command_line.read, [f'--config={file}'])
+  task = {'study': {'name': 'accuracy'}, 'data': data}
+  file.write_text(json.dumps({'battery': {'tasks': ['a'], 'a': task}}))
+  expected = bad_setting(f'config.battery.a.data.{key}', '7', f'now config.battery.a.data.{now}')
+  refused(expected, command_line.read, [f'--config={file}'])
 
 
 def test_every_source_says_in_a_line_what_it_is():

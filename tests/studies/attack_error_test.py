@@ -213,9 +213,9 @@ def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_r
   assert AttackError.from_earlier(recorded) == recorded, 'a section of today stays'
   for key, now in (('steps', 'steps'), ('losses', 'loss'), ('queries', 'queries')):
     section = {'name': 'attack_error', key: EARLIER[key]}
-    words = rf'config\.study\.{key} is now config\.study\.attack\.ATTACK\.{now}'
+    words = bad_setting(f'config.study.{key}', words=f'now config.study.attack.ATTACK.{now}')
     refused(words, studies.from_config, section)
-  refused('config.study.steps is now', read, {'name': 'attack_error', 'steps': 3})
+  refused(bad_setting('config.study.steps', 3), read, {'name': 'attack_error', 'steps': 3})
   file = tmp_path / 'own.py'
   file.write_text('raise SystemExit')
   unknown = read({**EARLIER, 'attacks': [f'{file}:Own']})

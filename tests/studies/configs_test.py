@@ -124,7 +124,7 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
   if variant == 'imagenet' and not all(map(importlib.util.find_spec, PACKAGES[name])):
     pytest.skip("needs pip install '.[imagenet]'")
   if variant.endswith('cifar10'):
-    changes = {**changes, 'data.data_dir': str(request.getfixturevalue('cifar10_dir'))}
+    changes = {**changes, 'data.tfds.data_dir': str(request.getfixturevalue('cifar10_dir'))}
     classifiers = NATURAL if name == 'band_noise' else ('classifier',)
     for seed, key in enumerate(classifiers if name != 'corruption_spectrum' else ()):
       file = runs.save_weights(tmp_path / f'{seed}.safetensors', 'resnet20', seed)

@@ -296,7 +296,8 @@ def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path):
   for name in ('fog', 'snow'):
     images = np.random.default_rng(0).integers(0, 256, (20, *SHAPE), np.uint8)
     np.save(folder / f'{name}.npy', images)
-  changes = {'data.path': str(folder), 'data.name': '', 'data.num_images': 3}
+  own = {'path': str(folder), 'clean_dataset': ''}
+  changes = {'data.cifar10_c': own, 'data.num_images': 3}
   changes['classifier.weights'] = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   results = runs.run(runs.shrunk('corruption_error', 'cifar10_c', changes), tmp_path / 'run')
   assert results.settings['source'] == 'stored' and results.data['stored'] is True

@@ -131,7 +131,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
 def test_the_config_of_cifar10_runs_on_a_finished_heat_map(cifar10_dir, tmp_path):
   """Two draws of 24 images: those that both hold are left out."""
   weights = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
-  common = {'classifier.weights': weights, 'data.data_dir': str(cifar10_dir)}
+  common = {'classifier.weights': weights, 'data.tfds.data_dir': str(cifar10_dir)}
   heat_map = runs.shrunk('fourier_heatmap', 'cifar10', {**common, 'study.window': 3})
   runs.run(heat_map, tmp_path / 'map', drawn=False)
   changes = {**common, 'study.heat_map': str(tmp_path / 'map'), 'study.queries': 2, 'seed': 1}

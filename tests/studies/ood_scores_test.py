@@ -23,14 +23,14 @@ def folders(tmp_path_factory):
   other = runs.save_weights(root / 'other.safetensors', 'small_cnn', 1)
   kinds = {
     'known': {},
-    'unknown': {'data.known_classes': False, 'data.path': ''},
+    'unknown': {'data.known_classes': False},
     'training': {'data.split': 'train'},
     'shifted': {'data.num_images': 20},
     'other': {'classifier.weights': other},
   }
   for name, changes in kinds.items():
     variant = 'unknown' if name == 'unknown' else 'cifar10'
-    config = runs.shrunk('ood_scores', variant, {**SMALL, **network, 'data.name': '', **changes})
+    config = runs.shrunk('ood_scores', variant, {**SMALL, **network, **changes})
     runs.run(config, root / name, drawn=False)
   return root
 

@@ -33,7 +33,7 @@ def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
   weights = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   changes = {
     'data.num_images': 130,
-    'data.data_dir': str(cifar10_dir),
+    'data.tfds.data_dir': str(cifar10_dir),
     'classifier.weights': weights,
   }
   sampled = runs.shrunk('sampled_mce', 'cifar10', {**changes, 'study.mce_half_width': 0.9})

@@ -343,7 +343,7 @@ def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
 def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
   """Compensated by the clean network of the same seed; each number has Student's interval."""
   config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
-  config.data.data_dir = str(cifar10_dir)
+  config.data.tfds.data_dir = str(cifar10_dir)
   config.seeds = (0, 1)
   config.study.environments = ('contrast',)
   config.study.severities = (5,)

@@ -222,12 +222,12 @@ def test_further_networks_of_the_tables_are_run_from_timm():
 def test_table_9_is_fine_tuned_and_measured_in_one_config():
   config = video_training.get_config('ilsvrc30_finetuned')
   label = 'resnet50_ilsvrc30_finetuned'
-  config.classifiers[label].data.metadata = 'BUILT'
+  config.classifiers[label].data.video_neighbors.metadata = 'BUILT'
   checked = experiment.from_config(config.to_dict())
   recipe = checked.classifiers[label]
   begun_with = '/tmp/ilsvrc30/checkpoints/resnet50_ilsvrc30'
   assert recipe.is_trained_here and recipe.initial_weights == begun_with
-  assert (recipe.data.metadata, recipe.data.split) == ('BUILT', 'train')
+  assert (recipe.data.source.metadata, recipe.data.split) == ('BUILT', 'train')
   other = experiment.from_config(finetune_video.get_config('resnet50').to_dict())
   assert [recipe.training] == [classifier.training for classifier in other.classifiers.values()]
   assert [study.name for study in checked.studies.values()] == ['video_pm_k']

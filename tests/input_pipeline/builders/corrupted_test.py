@@ -89,7 +89,7 @@ def test_metadata_say_what_fixes_the_images(build, tmp_path):
 def test_resized_and_cropped_as_a_study_reads_them(build, base_dir):
   builder = build('clean', 0, name='small', resize=12, crop=8)
   assert builder.info.features['image'].shape == (8, 8, 3)
-  rows = read('tfds', name='pictures', data_dir=str(base_dir), resize=12, crop=8)
+  rows = read('tfds', dataset='pictures', data_dir=str(base_dir), resize=12, crop=8)
   np.testing.assert_array_equal(images_of(builder), np.rint(whole(rows)['image'] * 255))
 
 

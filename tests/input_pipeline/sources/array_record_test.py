@@ -75,7 +75,7 @@ def test_features_import_no_module(stored, monkeypatch):
     (stored / 'features.json').write_text(json.dumps(document))
     message = "features.json names the feature 'payload.Image', which is none of TFDS"
     refused(message, read, 'array_record', stored)
-    refused(message, read, 'tfds', name='made', data_dir=str(stored.parents[1]))
+    refused(message, read, 'tfds', dataset='made', data_dir=str(stored.parents[1]))
 
 
 @pytest.mark.parametrize('file', ['dataset_info.json', 'features.json'])
@@ -85,6 +85,6 @@ def test_a_damaged_description_is_one_line(stored, file, damage):
   (stored / file).write_bytes(DAMAGE[damage](content))
   assert '\n' not in refused(file, read, 'array_record', stored)
   message = refused(
-    'made|features.json', read, 'tfds', name='made', data_dir=str(stored.parents[1])
+    'made|features.json', read, 'tfds', dataset='made', data_dir=str(stored.parents[1])
   )
   assert '\n' not in message

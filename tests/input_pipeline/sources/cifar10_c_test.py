@@ -99,7 +99,7 @@ def test_clean_images_of_cifar10_are_in_the_released_order(write, cifar10_dir):
   labels = np.array([e['label'] for e in order], np.uint8)
   fog = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (50_000, 32, 32, 3), (0, 0, 0, 0))
   folder = write(labels=np.tile(labels, 5), fog=fog)
-  settings = {'name': 'cifar10', 'data_dir': str(cifar10_dir)}
+  settings = {'clean_dataset': 'cifar10', 'data_dir': str(cifar10_dir)}
   rows = open_rows(folder, num_images=3, **settings)
   expected = np.stack([order[i]['image'] for i in rows.indices[:3]])
   np.testing.assert_array_equal(np.rint(next(rows.batches(3))['image'] * 255), expected)
@@ -124,7 +124,7 @@ def test_bad_files_are_named(write, arrays, message):
 
 
 def test_truncated_files_and_missing_folders_and_labels_are_named(write, tmp_path):
-  refused(bad_setting('config.data.path'), open_rows, tmp_path / 'nowhere')
+  refused(bad_setting('config.data.cifar10_c.path'), open_rows, tmp_path / 'nowhere')
   refused(r'no labels\.npy', open_rows, tmp_path)
   file = write('fog') / 'fog.npy'
   file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -146,17 +146,18 @@ def write_second(folder, version, images=PICTURES, labels=6):
 
 
 def test_versions_of_cifar10_1(tmp_path):
-  refused(bad_setting('config.data.path'), open_rows, tmp_path, 'cifar10_1')
+  refused(bad_setting('config.data.cifar10_1.path'), open_rows, tmp_path, 'cifar10_1')
   write_second(tmp_path, 'v6')
   rows = open_rows(tmp_path, 'cifar10_1')
   np.testing.assert_array_equal(whole(rows)['image'], in_unit_range(PICTURES))
   assert whole(rows)['label'].tolist() == list(range(6))
   assert rows.description['name'] == 'v6' and rows.class_names[0] == 'airplane'
   write_second(tmp_path, 'v4', PICTURES[:3], 3)
-  assert open_rows(tmp_path, 'cifar10_1', name='v4').num_examples == 3
-  refused(bad_setting('config.data.path'), open_rows, tmp_path, 'cifar10_1')
-  refused(bad_setting('config.data.name', 'v5'), open_rows, tmp_path, 'cifar10_1', name='v5')
+  assert open_rows(tmp_path, 'cifar10_1', version='v4').num_examples == 3
+  refused(bad_setting('config.data.cifar10_1.path'), open_rows, tmp_path, 'cifar10_1')
+  unknown = bad_setting('config.data.cifar10_1.version', 'v5')
+  refused(unknown, open_rows, tmp_path, 'cifar10_1', version='v5')
   write_second(tmp_path, 'v4', PICTURES[:5])
-  refused('holds 5 images; its labels say 6', open_rows, tmp_path, 'cifar10_1', name='v4')
+  refused('holds 5 images; its labels say 6', open_rows, tmp_path, 'cifar10_1', version='v4')
   (tmp_path / 'cifar10.1_v4_labels.npy').unlink()
-  refused(r'labels\.npy cannot be read', open_rows, tmp_path, 'cifar10_1', name='v4')
+  refused(r'labels\.npy cannot be read', open_rows, tmp_path, 'cifar10_1', version='v4')

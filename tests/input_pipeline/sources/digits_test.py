@@ -6,7 +6,7 @@ import numpy as np
 
 from input_pipeline import DataSettings, load
 from input_pipeline.sources.digits import read_split, split_indices
-from tests.refusals import bad_setting, refused
+from tests.refusals import refused
 
 
 def test_the_split_is_stratified_disjoint_and_fixed():
@@ -30,7 +30,6 @@ def test_the_digits_are_grey_images_in_the_unit_range_of_two_splits():
   assert len(set(batch['label'][:50].tolist())) > 5  # a prefix is mixed
   message = "config.data.split is 'validation'; valid: 'test', 'train'"
   refused(message, load, DataSettings(split='validation'))
-  refused(bad_setting('config.data.name', 'cifar10'), load, DataSettings(name='cifar10'))
 
 
 def test_the_digits_are_those_that_the_package_reads():

@@ -1,6 +1,5 @@
 """Images in environments: folders and JSON, splits, permitted cells, and what is refused."""
 
-import dataclasses
 import itertools
 import json
 import logging
@@ -12,10 +11,10 @@ import tensorflow_datasets as tfds
 from PIL import Image
 from tensorflow_datasets.image_classification.domainnet import domainnet
 
-from input_pipeline import DataSettings, load, tfds_sets
+from input_pipeline import load, tfds_sets
 from input_pipeline.sources import environments
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, whole, write_domain
+from tests.input_pipeline.domains import levels, read, settings_of, whole, write_domain
 from tests.refusals import bad_setting, refused
 
 STYLES, CLASSES = ('cartoon', 'photo', 'sketch'), ('cat', 'dog', 'pig')
@@ -41,8 +40,8 @@ def styles(tmp_path_factory):
 
 
 def settings(path, **changes):
-  given = {'name': 'photo', 'class_groups': (('cat',), ('dog',)), 'split': 'test', **changes}
-  return DataSettings(source='environments', path=str(path), **given)
+  given = {'clean_environment': 'photo', 'class_groups': (('cat',), ('dog',)), **changes}
+  return settings_of('environments', path, **given)
 
 
 def cells(data):
@@ -92,10 +91,10 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
       (tmp_path / f'{style}_{split}.txt').write_text(''.join(f'{file} 7\n' for file in own))
       listed[split] |= {str(tmp_path / file) for file in own}
   for split, expected in listed.items():
-    cells = environments.read(settings(tmp_path))[split].values()
+    cells = settings(tmp_path).source.read()[split].values()
     assert {file for own in cells for files in own.values() for file in files} == expected
   (tmp_path / 'infograph').mkdir()
-  refused('has no infograph_train.txt and info', environments.read, settings(tmp_path))
+  refused('has no infograph_train.txt and info', settings(tmp_path).source.read)
   (tmp_path / 'infograph').rmdir()
   path = tmp_path / f'{style}_test.txt'
   for line, message in (
@@ -106,23 +105,24 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
     ('', 'lists no images'),
   ):
     path.write_text(line)
-    refused(message, environments.read, settings(tmp_path))
+    refused(message, settings(tmp_path).source.read)
   path.unlink()
-  refused(f'{style}_test.txt is missing', environments.read, settings(tmp_path))
+  refused(f'{style}_test.txt is missing', settings(tmp_path).source.read)
   shutil.rmtree(tmp_path / style)
   path.write_text('')
-  refused(f'no folder of {style}: unpack {style}.zip', environments.read, settings(tmp_path))
+  refused(f'no folder of {style}: unpack {style}.zip', settings(tmp_path).source.read)
 
 
 def test_what_is_wrong_is_named(styles, tmp_path):
-  refused(bad_setting('config.data.name', 'foto'), load, settings(styles, name='foto'))
-  refused('config.data.path', load, settings(tmp_path / 'none'))
+  clean = 'config.data.environments.clean_environment'
+  refused(bad_setting(clean, 'foto'), load, settings(styles, clean_environment='foto'))
+  refused('config.data.environments.path', load, settings(tmp_path / 'none'))
   (tmp_path / 'empty.json').write_text('{"train": {}, "test": {}}')
-  refused(bad_setting('config.data.path'), load, settings(tmp_path / 'empty.json'))
+  refused(bad_setting('config.data.environments.path'), load, settings(tmp_path / 'empty.json'))
   refused('holds no images', load, settings(tmp_path))
   (tmp_path / 'foregrounds/koala').mkdir(parents=True)
   shutil.copy(next(styles.rglob('*.png')), tmp_path / 'foregrounds/koala')
-  refused(bad_setting('config.data.name', 'real'), load, settings(tmp_path, name='real'))
+  refused(bad_setting(clean, 'real'), load, settings(tmp_path, clean_environment='real'))
   for split in ('train', 'test'):
     shutil.copytree(tmp_path / 'foregrounds', tmp_path / 'split' / 'photo' / split)
   refused("folders of splits, 'train' and 'test'", load, settings(tmp_path / 'split'))
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_named(styles, tmp_path):
   listed = tmp_path / 'styles.json'
   for text, message in (
     ('{', 'no JSON'),
-    ('{"photo": {}}', bad_setting('config.data.path')),
+    ('{"photo": {}}', bad_setting('config.data.environments.path')),
     ('{"photo": ["a.png"]}', 'photo is a list; expected an object. It must hold'),
     ('{"photo": {"cat": "a.png"}}', "photo.cat is 'a.png'; expected a list"),
     ('{"photo": {"cat": ["a.png"]}}', 'do not exist: .*a.png'),
@@ -152,7 +152,7 @@ def test_an_empty_cell_is_refused_unless_it_is_allowed(styles, tmp_path):
   listed.write_text(json.dumps(document))
   given = settings(listed, class_groups=(('cat',),))
   refused('1 of 4 cells have no images: sketch/dog', load, given)
-  assert load(dataclasses.replace(given, allow_missing=True)).num_examples == 3
+  assert load(settings(listed, class_groups=(('cat',),), allow_missing=True)).num_examples == 3
 
 
 def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
@@ -176,12 +176,16 @@ def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
 def test_which_environment_is_clean_is_logged_once(styles, caplog):
   for split in ('test', 'train'):
     with caplog.at_level(logging.INFO):
-      rows = load(settings(styles, name='', split=split))
+      rows = load(settings(styles, clean_environment='', split=split))
     assert rows.description['environments'][0] == 'cartoon'
-  said = [r.getMessage() for r in caplog.records if 'config.data.name' in r.getMessage()]
+  said = [
+    r.getMessage()
+    for r in caplog.records
+    if 'config.data.environments.clean_environment' in r.getMessage()
+  ]
   assert said == [
     "clean images, of the environment that all classes are trained in, are those of 'cartoon': "
-    "config.data.name chooses another of 'cartoon', 'photo', 'sketch'"
+    "config.data.environments.clean_environment chooses another of 'cartoon', 'photo', 'sketch'"
   ]
 
 
@@ -212,7 +216,11 @@ def domains(tmp_path_factory):
 
 
 def open_rows(folder, path='tfds:domainnet/real,painting,sketch', **changes):
-  settings = {'name': 'real', 'class_groups': (('airplane',), ('ant',)), 'allow_missing': True}
+  settings = {
+    'clean_environment': 'real',
+    'class_groups': (('airplane',), ('ant',)),
+    'allow_missing': True,
+  }
   return read('environments', path, data_dir=str(folder), **{**settings, **changes})
 
 
@@ -269,12 +277,15 @@ def test_training_has_the_permitted_cells_mixed_and_resumes(domains, monkeypatch
   ({'allow_missing': False}, r'1027 of 1035 cells have no images: real/aircraft_carrier'),
   (
     {'path': 'tfds:domainnet/real,scetch'},
-    bad_setting('config.data.path', words="did you mean 'sketch'"),
+    bad_setting('config.data.environments.path', words="did you mean 'sketch'"),
   ),
   ({'path': 'tfds:domainnet/real'}, 'two different configs'),
   ({'path': 'tfds:mnist'}, "'mnist' has: none"),
-  ({'path': 'tfds:domain_net'}, bad_setting('config.data.name', 'domain_net')),
-  ({'name': 'photo'}, bad_setting('config.data.name', 'photo')),
+  ({'path': 'tfds:domain_net'}, bad_setting('config.data.environments.path', 'domain_net')),
+  (
+    {'clean_environment': 'photo'},
+    bad_setting('config.data.environments.clean_environment', 'photo'),
+  ),
   ({'class_groups': (('zebra',),)}, "no class of group 1 has images of 'painting'"),
   ({'split': 'validation'}, bad_setting('config.data.split', 'validation')),
 )
@@ -287,7 +298,7 @@ def test_configs_with_other_classes_are_refused(tmp_path):
     pictures = {'train': [('cat', 1)], 'test': [('cat', 2)]}
     write_domain(tmp_path, 'made_domains', config, pictures, labels)
   message = 'have different classes'
-  refused(message, open_rows, tmp_path, 'tfds:made_domains', name='a', class_groups=(('cat',),))
+  refused(message, open_rows, tmp_path, 'tfds:made_domains', clean_environment='a')
 
 
 def test_without_training_images_a_download_is_tried_by_name(domains, monkeypatch):

@@ -65,9 +65,9 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   listing = folder / 'list.csv'
   table = TABLE.assign(file_name=NAMES, split=['train', 'test', 'test'] * 10)
   table.drop(columns='label').to_csv(listing, index=False)
-  rows = read('file_list', folder, metadata=str(listing))
+  rows = read('file_list', folder, table=str(listing))
   assert rows.num_examples == 20 and rows.class_names == ('images',)
-  by_pose = read('file_list', folder, metadata=str(listing), name='pose', split='train')
+  by_pose = read('file_list', folder, table=str(listing), label_column='pose', split='train')
   assert by_pose.class_names == ('x', 'y') and by_pose.num_examples == 10
   assert by_pose.description['label_column'] == 'pose', 'records of other labels are others'
 
@@ -98,7 +98,7 @@ def test_a_bad_table_is_refused_in_one_line(folder, change, message):
 )
 def test_lines_that_are_not_rows_are_refused(folder, name, text, message):
   (folder / name).write_text(text)
-  refused(message, read, 'file_list', metadata=str(folder / name))
+  refused(message, read, 'file_list', table=str(folder / name))
 
 
 def test_fields_that_are_empty_in_every_line_are_no_columns(folder):
@@ -130,22 +130,24 @@ def test_numbers_are_of_the_classes_of_a_label_space_and_lines_end_at_line_feeds
   (folder / 'metadata.jsonl').write_text(lines, encoding='utf-8')
   rows = read('file_list', folder, label_space='imagenet')
   assert rows.class_names[404] == 'airliner' and next(rows.batches(5))['label'][4] == 404
-  space = {'label_space': 'imagenet', 'name': 'pose'}
-  refused(bad_setting('config.data.label_space', 'imagenet'), read, 'file_list', folder, **space)
+  space = {'label_space': 'imagenet', 'label_column': 'pose'}
+  refused(
+    bad_setting('config.data.file_list.label_space', 'imagenet'), read, 'file_list', folder, **space
+  )
 
 
 def test_a_table_that_is_none_or_two_is_refused(folder):
   refused('holds none of metadata.csv', read, 'file_list', folder)
-  refused('is no table: give a file ending in', read, 'file_list', metadata=str(folder / 'a.txt'))
-  refused('cannot be read as a table', read, 'file_list', metadata=str(folder / 'gone.csv'))
+  refused('is no table: give a file ending in', read, 'file_list', table=str(folder / 'a.txt'))
+  refused('cannot be read as a table', read, 'file_list', table=str(folder / 'gone.csv'))
   for name in ('metadata.jsonl', 'metadata.parquet'):
     (folder / name).write_bytes(b'{"a": ')
   refused('holds metadata.jsonl and metadata.parquet: name', read, 'file_list', folder)
   for name in ('metadata.jsonl', 'metadata.parquet'):
-    refused('cannot be read as a table', read, 'file_list', metadata=str(folder / name))
+    refused('cannot be read as a table', read, 'file_list', table=str(folder / name))
   TABLE.to_csv(folder / 'own.csv', index=False)
-  unknown = "config.data.name is 'colour'; give one of file_name, label"
-  refused(unknown, read, 'file_list', folder, metadata=str(folder / 'own.csv'), name='colour')
+  unknown = "config.data.file_list.label_column is 'colour'; give one of file_name, label"
+  refused(unknown, read, 'file_list', folder, table=str(folder / 'own.csv'), label_column='colour')
 
 
 LOOKS_LIKE_NUMBERS = pd.DataFrame(
@@ -170,7 +172,7 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
     table = LOOKS_LIKE_NUMBERS.assign(part=LOOKS_LIKE_NUMBERS.part.astype(float))
     WRITERS[kind](LOOKS_LIKE_NUMBERS if kind == 'csv' else table, tmp_path / f'metadata.{kind}')
   csv, jsonl = (
-    read('file_list', tmp_path, metadata=str(tmp_path / f'metadata.{kind}'), name=label)
+    read('file_list', tmp_path, table=str(tmp_path / f'metadata.{kind}'), label_column=label)
     for kind in ('csv', 'jsonl')
   )
   assert csv.class_names == jsonl.class_names == tuple(sorted({*LOOKS_LIKE_NUMBERS[label]}))
@@ -197,7 +199,7 @@ def test_tables_that_read_two_ways_or_are_made_to_fail_are_one_line(tmp_path, na
   (tmp_path / name).write_text(text)
   for number in range(2):
     (tmp_path / f'{number}.png').write_bytes(png(PIXELS[number]))
-  assert '\n' not in refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / name))
+  assert '\n' not in refused(message, read, 'file_list', tmp_path, table=str(tmp_path / name))
 
 
 def test_parquet_with_two_columns_of_one_name_and_a_pipe_are_refused(tmp_path):
@@ -206,9 +208,9 @@ def test_parquet_with_two_columns_of_one_name_and_a_pipe_are_refused(tmp_path):
   for kind in ('csv', 'jsonl', 'json', 'parquet'):
     os.mkfifo(tmp_path / f'pipe.{kind}')
     message = 'cannot be read as a table: .*is a device, a pipe or a socket'
-    refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / f'pipe.{kind}'))
+    refused(message, read, 'file_list', tmp_path, table=str(tmp_path / f'pipe.{kind}'))
   message = "a.parquet cannot be read as a table: it has 2 columns 'label': rename one"
-  refused(message, read, 'file_list', tmp_path, metadata=str(tmp_path / 'a.parquet'))
+  refused(message, read, 'file_list', tmp_path, table=str(tmp_path / 'a.parquet'))
 
 
 def test_files_are_found_in_either_form_of_unicode(tmp_path):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import DataSettings, load, selection
+from input_pipeline import load, selection
 from robustness.core.rows import identity_of
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import levels, read, whole
+from tests.input_pipeline.domains import levels, read, settings_of, whole
 from tests.refusals import bad_setting, refused
 
 open_folder = functools.partial(read, 'folder')
@@ -198,7 +198,7 @@ def test_real_photographs_of_many_sizes_are_read(shared_dir):
 def test_twenty_pictures_in_the_order_of_their_numbers():
   if importlib.util.find_spec('foolbox') is None:
     pytest.skip("needs pip install '.[imagenet]'")
-  rows = load(DataSettings(source='foolbox', resize=32, crop=32))
+  rows = load(settings_of('foolbox', resize=32, crop=32))
   batch = whole(rows)
   assert rows.num_examples == 20 and len(rows.class_names) == 19
   classes = [rows.class_names[label] for label in batch['label']]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline import DataSettings, Preparation, load
+from input_pipeline import Preparation, load
 from input_pipeline.selection import read_names
 from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import levels, read, whole
+from tests.input_pipeline.domains import levels, read, settings_of, whole
 from tests.refusals import bad_setting, refused
 
 open_rows = functools.partial(read, 'imagenet_c')
@@ -150,7 +150,7 @@ def test_bad_files_and_folders_are_named(folder, tmp_path):
   path = folder / 'fog' / '1' / CLASSES[0] / 'val_0.JPEG'
   path.write_bytes(path.read_bytes()[:200])
   refused(r'1 of 16 pictures .*fog/1/n01440764/val_0\.JPEG', open_rows, folder)
-  refused(bad_setting('config.data.path'), open_rows, tmp_path / 'nowhere')
+  refused(bad_setting('config.data.imagenet_c.path'), open_rows, tmp_path / 'nowhere')
   (folder / 'fog' / '3' / CLASSES[1] / 'val_1.JPEG').unlink()
   refused(r'fog/3 lacks n01443537/val_1\.JPEG, which .*snow/1 has', open_rows, folder)
   (folder / 'fog' / '6').mkdir()
@@ -171,7 +171,7 @@ def test_stored_images_keep_their_border_for_a_classifier_of_another_size(tmp_pa
   pixels = np.pad(np.zeros((24, 24, 3), np.uint8), ((4, 4), (4, 4), (0, 0)), constant_values=255)
   (tmp_path / 'fog' / '1' / CLASSES[0]).mkdir(parents=True)
   Image.fromarray(pixels).save(tmp_path / 'fog' / '1' / CLASSES[0] / 'a.png')
-  settings = DataSettings(source='imagenet_c', path=str(tmp_path))
+  settings = settings_of('imagenet_c', tmp_path)
   rows = load(settings, preparation=Preparation('weights', 40, 48, 'bilinear'))
   batch = whole(rows)
   assert batch['image'].shape == (1, 40, 40, 3)

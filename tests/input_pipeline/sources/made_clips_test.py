@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from input_pipeline import DataSettings, load
+from input_pipeline import load
 from input_pipeline.sources import made_clips
 from robustness.video.columns import from_columns
 from robustness.video.metadata import frame_number, video_of
+from tests.input_pipeline.domains import settings_of
 from tests.refusals import bad_setting, refused
 
-MADE = DataSettings(source='made_clips')
+MADE = settings_of('made_clips')
 
 
 def columns(settings):
@@ -40,20 +41,20 @@ def test_every_clip_is_a_named_set_of_one_digit_that_changes_with_time():
 
 
 def test_a_subset_takes_whole_clips():
-  batch = columns(DataSettings(source='made_clips', num_images=5))
+  batch = columns(settings_of('made_clips', num_images=5))
   sets, whole = from_columns(batch), from_columns(columns(MADE))
   assert len(sets.anchors) == 5
   for anchor, neighbors in zip(sets.anchors, sets.neighbors, strict=True):
     assert len(whole.neighbors[int(batch['group_id'][anchor])]) == len(neighbors)
   message = 'at most 200, the number of clips there are'
-  refused(message, load, DataSettings(source='made_clips', num_images=201))
+  refused(message, load, settings_of('made_clips', num_images=201))
 
 
 def test_training_frames_are_of_other_digits_and_have_no_sets():
-  batch = columns(DataSettings(source='made_clips', split='train', num_images=50))
+  batch = columns(settings_of('made_clips', split='train', num_images=50))
   assert 'group_id' not in batch and len(batch['image']) == 50
   refused(
     bad_setting('config.data.split', 'validation'),
     load,
-    DataSettings(source='made_clips', split='validation'),
+    settings_of('made_clips', split='validation'),
   )

@@ -24,7 +24,7 @@ def save(path, level, side=8):
 
 
 def open_rows(name, path='', allow_missing=True, **settings):
-  return read('natural_shifts', path, name=name, allow_missing=allow_missing, **settings)
+  return read('natural_shifts', path, dataset=name, allow_missing=allow_missing, **settings)
 
 
 def shown(rows):
@@ -54,7 +54,7 @@ def test_another_number_of_images_and_one_number_twice_are_refused(tmp_path):
     save(tmp_path / folder / 'ILSVRC2012_val_00000001.JPEG', 1)
   labels = tmp_path / 'real.json'
   labels.write_text('[[0]]')
-  refused('of one number', open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
+  refused('of one number', open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
 
 def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
@@ -74,7 +74,7 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
     save(tmp_path / 'val' / f'ILSVRC2012_val_{number:08d}.JPEG', 40 * number)
   labels = tmp_path / 'real.json'
   labels.write_text(json.dumps([[418, 0], [7], [], [418]]))
-  rows = open_rows('imagenet_real', tmp_path / 'val', metadata=str(labels))
+  rows = open_rows('imagenet_real', tmp_path / 'val', real_labels=str(labels))
   assert shown(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
   for own, message in (
@@ -82,10 +82,10 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
     ([[418, -1]] * 4, r'labels of an image is \[418, -1\]'),
   ):
     labels.write_text(json.dumps(own))
-    refused(message, open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
+    refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
   save(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
   message = 'labels of 4 images; there is number 0'
-  refused(message, open_rows, 'imagenet_real', tmp_path / 'val', metadata=str(labels))
+  refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
 
 def test_reassessed_labels_come_by_tfds_too(tmp_path):
@@ -172,16 +172,23 @@ def test_what_does_not_fit_is_named(tmp_path):
   refused(message, open_rows, 'imagenet_a', tmp_path / 'few', allow_missing=False)
   (tmp_path / 'empty' / WNIDS[0]).mkdir(parents=True)
   refused('holds no images', open_rows, 'imagenet_r', tmp_path / 'empty')
-  refused(bad_setting('config.data.name', 'imagenet_q'), open_rows, 'imagenet_q', tmp_path)
-  refused(bad_setting('config.data.path', ''), open_rows, 'objectnet', '')
+  refused(
+    bad_setting('config.data.natural_shifts.dataset', 'imagenet_q'),
+    open_rows,
+    'imagenet_q',
+    tmp_path,
+  )
+  refused(bad_setting('config.data.natural_shifts.path', ''), open_rows, 'objectnet', '')
   for part in ('mappings', 'images'):
-    expected = bad_setting('config.data.path', words=f'lacks the folder {part}')
+    expected = bad_setting('config.data.natural_shifts.path', words=f'lacks the folder {part}')
     refused(expected, open_rows, 'objectnet', tmp_path / 'few')
     (tmp_path / 'few' / part).mkdir()
   for part in ('mappings', 'images'):
     (tmp_path / 'few' / part).rmdir()
-  expected = bad_setting('config.data.metadata', '', 'real.json')
+  expected = bad_setting('config.data.natural_shifts.real_labels', '', 'real.json')
   refused(expected, open_rows, 'imagenet_real', tmp_path / 'few')
   (tmp_path / 'real.json').write_text('[]')
   labels = str(tmp_path / 'real.json')
-  refused('ILSVRC2012_val_00000001', open_rows, 'imagenet_real', tmp_path / 'few', metadata=labels)
+  refused(
+    'ILSVRC2012_val_00000001', open_rows, 'imagenet_real', tmp_path / 'few', real_labels=labels
+  )

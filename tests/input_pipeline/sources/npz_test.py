@@ -108,5 +108,5 @@ def test_truncated_files_objects_and_missing_folders_of_npy_are_named(tmp_path):
   refused(r'images\.npy cannot be read as \.npy.*may be truncated', open_npy, tmp_path)
   message = r'labels\.npy cannot be read as \.npy'
   refused(message, open_npy, tmp_path, images=IMAGES, labels=np.array([{}] * 6))
-  message = r"config\.data\.path is '.*gone', which is not a folder"
+  message = r"config\.data\.npy\.path is '.*gone', which is not a folder"
   refused(message, read, 'npy', tmp_path / 'gone')

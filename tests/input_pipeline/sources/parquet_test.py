@@ -97,7 +97,7 @@ def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tm
     rows = read('parquet', tmp_path)
     assert rows.class_names == ('0', '1', '2') and rows.image_shape == (6, 5, channels)
     assert next(rows.batches(3))['image'].shape[-1] == channels
-  assert read('parquet', tmp_path, name='fine_label').class_names == CLASSES
+  assert read('parquet', tmp_path, label_column='fine_label').class_names == CLASSES
 
 
 @pytest.mark.parametrize('name', ['train-00000-of-00001.parquet', 'imagenet_train_0.parquet'])

@@ -49,16 +49,24 @@ def test_labels_are_those_of_the_test_set_of_tfds(folder, cifar10_dir):
   )
   for name in FRAMES:
     np.save(folder / f'{name}.npy', still)
-  rows = read('cifar10_p', folder, name='cifar10', data_dir=str(cifar10_dir), num_images=2)
+  rows = read('cifar10_p', folder, label_dataset='cifar10', data_dir=str(cifar10_dir), num_images=2)
   assert rows.num_examples == 8
-  assert np.bincount(read('cifar10_p', folder, name='cifar10').without_images()['label'])[3] == 4000
+  assert (
+    np.bincount(read('cifar10_p', folder, label_dataset='cifar10').without_images()['label'])[3]
+    == 4000
+  )
 
 
 def test_files_that_do_not_fit_are_named(folder):
   np.save(folder / 'labels.npy', LABELS[:2])
   refused(r'3 sequences of each .* has 2 labels', read, 'cifar10_p', folder)
   (folder / 'labels.npy').unlink()
-  refused('no labels.npy, as released: set config.data.name="cifar10"', read, 'cifar10_p', folder)
+  refused(
+    'no labels.npy, as released: set config.data.cifar10_p.label_dataset="cifar10"',
+    read,
+    'cifar10_p',
+    folder,
+  )
   np.save(folder / 'labels.npy', LABELS)
   np.save(folder / 'tilt.npy', arrays()['rotate'][:2])
   refused(r'tilt.npy holds 2 sequences and .*noise.npy 3', read, 'cifar10_p', folder)

@@ -18,7 +18,7 @@ from input_pipeline.sources.scenes import (
 from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 from robustness.scenes.designs import cross
 from tests.cases import cases
-from tests.input_pipeline.domains import whole
+from tests.input_pipeline.domains import settings_of, whole
 from tests.refusals import bad_setting, refused
 
 
@@ -78,9 +78,9 @@ def test_what_is_no_cutout_is_named(tmp_path, make, message):
 
 def test_folders_that_cannot_be_meant_are_named(tmp_path):
   folder = str(tmp_path)
-  refused(bad_setting('config.data.foregrounds', ''), find_cutouts, '')
-  refused(bad_setting('config.data.foregrounds'), find_cutouts, folder)
-  refused(bad_setting('config.data.backgrounds'), find_backgrounds, folder)
+  refused(bad_setting('config.data.scenes.foregrounds', ''), find_cutouts, '')
+  refused(bad_setting('config.data.scenes.foregrounds'), find_cutouts, folder)
+  refused(bad_setting('config.data.scenes.backgrounds'), find_backgrounds, folder)
   save(tmp_path / 'bagle/one.png')
   refused("folder 'bagle' .*did you mean 'bagel'", find_cutouts, folder)
   (tmp_path / 'bagle').rename(tmp_path / 'bagel')
@@ -110,7 +110,7 @@ def folders(tmp_path):
 
 
 def settings(**changes):
-  return DataSettings(**{'source': 'scenes', 'canvas': 48, **changes})  # type: ignore[arg-type]
+  return settings_of('scenes', **{'canvas': 48, **changes})
 
 
 def test_a_row_is_an_object_and_a_background(folders):
@@ -145,8 +145,8 @@ def test_pairs_are_fixed_and_a_subset_keeps_them(folders):
 def test_folders_and_cutouts_that_do_not_do_are_named(folders):
   for changes, message in (
     ({'canvas': 200}, 'the canvas has 200×200'),
-    ({'foregrounds': '/nowhere'}, bad_setting('config.data.foregrounds')),
-    ({'backgrounds': ''}, bad_setting('config.data.backgrounds', '')),
+    ({'foregrounds': '/nowhere'}, bad_setting('config.data.scenes.foregrounds')),
+    ({'backgrounds': ''}, bad_setting('config.data.scenes.backgrounds', '')),
   ):
     refused(message, load, settings(**{**folders, **changes}))
   alone = pathlib.Path(folders['foregrounds']) / '../alone'
@@ -175,7 +175,7 @@ def test_drawn_objects_are_cutouts_of_known_classes():
 
 
 def test_drawn_scenes_need_no_file():
-  rows = load(DataSettings(source='drawn_scenes', canvas=32))
+  rows = load(DataSettings(drawn_objects.DrawnScenes(32)))
   batch = whole(rows)
   assert rows.num_examples == 2 * len(drawn_objects.DRAWINGS)
   assert set(batch['label'].tolist()) == set(map(imagenet_index, drawn_objects.DRAWINGS))

@@ -62,7 +62,7 @@ def released(tmp_path_factory):
 
 
 def scenes(folder, **settings):
-  values = {'name': 'siscore/size', 'path': folder / 'metadata.csv', **settings}
+  values = {'dataset': 'siscore/size', 'metadata': str(folder / 'metadata.csv'), **settings}
   return read('si_score', data_dir=str(folder), **values)
 
 
@@ -96,7 +96,8 @@ def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, most):
 
 def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
   """The rows of TFDS, by number; the table lies beside the folder or is named."""
-  given = {'name': '', 'path': released / 'archive/area'}
+  given = {'dataset': '', 'metadata': '', 'path': released / 'archive/area'}
+  no_table = {'dataset': '', 'metadata': ''}
   named = {**given, 'metadata': str(released / 'metadata.csv')}
   [rows], [stored] = (list(scenes(released, **s).batches(17)) for s in (named, {}))
   order = np.argsort(stored['image_id'])
@@ -106,10 +107,12 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
   refused('metadata is empty, and .*area/metadata.csv', scenes, released, **given)
   beside = shutil.copytree(released / 'archive', tmp_path / 'archive')
   shutil.copy(released / 'metadata.csv', beside)
-  assert scenes(released, name='', path=beside / 'area').num_examples == 17
-  refused('holds the sets area: give the folder', scenes, released, name='', path=beside)
+  assert scenes(released, **no_table, path=beside / 'area').num_examples == 17
+  refused('holds the sets area: give the folder', scenes, released, **no_table, path=beside)
   (tmp_path / 'none').mkdir()
-  refused('none holds no <class>/<image id>.jpg', scenes, released, name='', path=tmp_path / 'none')
+  refused(
+    'none holds no <class>/<image id>.jpg', scenes, released, **no_table, path=tmp_path / 'none'
+  )
   next((beside / 'area').rglob('1.jpg')).unlink()
   missing = {**given, 'path': beside / 'area'}
   refused(
@@ -121,7 +124,7 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
   refused('folders vase, lemon are not in', scenes, released, **missing, allow_missing=True)
   (beside / 'area/vase').rename(beside / 'area/koala')
   (beside / 'area/koala/0.jpg').write_bytes((beside / 'area/bagel/0.jpg').read_bytes())
-  refused('koala/0.jpg is not called after', scenes, released, name='', path=beside / 'area')
+  refused('koala/0.jpg is not called after', scenes, released, **no_table, path=beside / 'area')
 
 
 def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
@@ -138,15 +141,15 @@ def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
 
 
 def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):
-  refused('config.data.path is empty.*metadata.csv', scenes, released, path='')
+  refused('config.data.si_score.metadata is empty.*metadata.csv', scenes, released, metadata='')
   message = 'metadata.csv cannot be read as a table: .*No such file'
-  refused(message, scenes, released, path=tmp_path / 'metadata.csv')
+  refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
   made = metadata()
   made['foreground_class'] = made['foreground_class'][::-1]
   (tmp_path / 'metadata.csv').write_text(si_score.metadata_text(made))
   message = 'of foreground_class 1 have the labels .*another factor'
-  refused(message, scenes, released, path=tmp_path / 'metadata.csv')
-  given = {'name': 'tiny_set', 'path': released / 'metadata.csv'}
+  refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
+  given = {'dataset': 'tiny_set', 'metadata': str(released / 'metadata.csv')}
   refused("'tiny_set/1.0.0' has no feature 'image_id'", scenes, tiny_tfds, **given)
 
 

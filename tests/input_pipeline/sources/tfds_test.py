@@ -9,7 +9,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from input_pipeline import DataSettings, Preparation, image_files, load, tfds_sets
+from input_pipeline import Preparation, image_files, load, tfds_sets
 from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.sources import tfds as tfds_source
@@ -20,12 +20,12 @@ from robustness.corruptions.names import NAMES, StoredPart
 from robustness.studies.corruption_error import CorruptionError
 from robustness.training.evaluation import split_validation
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, store, whole, write_domain
+from tests.input_pipeline.domains import levels, read, settings_of, store, whole, write_domain
 from tests.refusals import bad_setting, refused
 
 
 def open_tfds(folder, name='tiny_set', **settings):
-  return read('tfds', name=name, data_dir=str(folder), **settings)
+  return read('tfds', dataset=name, data_dir=str(folder), **settings)
 
 
 @pytest.fixture(params=['in memory', 'streamed'])
@@ -113,10 +113,13 @@ def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
 
 @cases(
   'settings, message',
-  ({'name': ''}, "config.data.name is ''"),
-  ({'name': 'cifar1O'}, bad_setting('config.data.name', 'cifar1O', words="did you mean 'cifar10'")),
-  ({'name': 'zzzzqqq'}, bad_setting('config.data.name', 'zzzzqqq')),
-  ({'name': 'cifar10:9.9.9'}, bad_setting('config.data.name', 'cifar10:9.9.9')),
+  ({'name': ''}, "config.data.tfds.dataset is ''"),
+  (
+    {'name': 'cifar1O'},
+    bad_setting('config.data.tfds.dataset', 'cifar1O', words="did you mean 'cifar10'"),
+  ),
+  ({'name': 'zzzzqqq'}, bad_setting('config.data.tfds.dataset', 'zzzzqqq')),
+  ({'name': 'cifar10:9.9.9'}, bad_setting('config.data.tfds.dataset', 'cifar10:9.9.9')),
   ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
   ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
   ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
@@ -198,7 +201,7 @@ def folder(tmp_path_factory):
 
 
 def open_corrupted(path, name='some_corrupted/*', **settings):
-  return read('tfds_corrupted', name=name, data_dir=str(path), **settings)
+  return read('tfds_corrupted', pattern=name, data_dir=str(path), **settings)
 
 
 @pytest.mark.slow
@@ -236,7 +239,12 @@ def test_names_of_configs():
 def test_what_is_refused(folder, tmp_path):
   message = r"fog_\*', which no prepared config .*valid:"
   refused(message, open_corrupted, folder, 'some_corrupted/fog_*')
-  refused(bad_setting('config.data.name'), open_corrupted, tmp_path, 'cifar10_corrupted/*')
+  refused(
+    bad_setting('config.data.tfds_corrupted.pattern'),
+    open_corrupted,
+    tmp_path,
+    'cifar10_corrupted/*',
+  )
   write_config(tmp_path, 'snow_1', 0)
   write_config(tmp_path, 'snow_2', 0, count=2)
   refused('snow_1/1.0.0 and .*snow_2/1.0.0 differ .*3 and 2', open_corrupted, tmp_path)
@@ -280,7 +288,8 @@ def test_labels_of_many_parts_are_known_without_reading_them(folder, monkeypatch
 
 @pytest.mark.parametrize('source', ['tfds_corrupted', 'tfds'])
 def test_images_are_not_cropped_a_second_time(folder, source):
-  settings = DataSettings(source=source, name='some_corrupted/snow_1', data_dir=str(folder))
+  key = {'tfds': 'dataset', 'tfds_corrupted': 'pattern'}[source]
+  settings = settings_of(source, **{key: 'some_corrupted/snow_1', 'data_dir': str(folder)})
   rows = load(settings, preparation=Preparation('weights', 6, 8, 'bilinear'))
   assert (rows.description['resize'], rows.description['crop']) == (6, 6)
   assert rows.description['crop_margin'].startswith('none')

@@ -9,7 +9,7 @@ import pytest
 
 from input_pipeline import DataSettings, load
 from input_pipeline.sources import video_neighbors
-from input_pipeline.sources.video_neighbors import find_metadata
+from input_pipeline.sources.video_neighbors import VideoNeighbors, find_metadata
 from robustness.models import label_space
 from robustness.video import metadata
 from robustness.video.building import build
@@ -27,13 +27,13 @@ def settings(tmp_path):
     save_frames(videos / name, range(12))
   built = build(videos, {'a': [0], 'b': [1], 'c': [29]}, videos, k=3)
   metadata.write(built.sets, tmp_path / 'sets')
-  return DataSettings(source='video_neighbors', path=str(videos), metadata=str(tmp_path / 'sets'))
+  return DataSettings(VideoNeighbors(str(tmp_path / 'sets'), str(videos)))
 
 
 def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings):
   rows = load(settings)
   assert rows.image_shape == (SIDE, SIDE, 3)
-  batch, sets = whole(rows), metadata.read(settings.metadata)
+  batch, sets = whole(rows), metadata.read(settings.source.metadata)
   for index in range(rows.num_examples):
     path = sets.frames[index]
     assert number_of(batch['image'][index] * 255) == metadata.frame_number(path)
@@ -62,7 +62,7 @@ def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
     (home / inside).mkdir()
     for file in [file for file in home.iterdir() if file.is_file()]:
       file.rename(home / inside / file.name)
-  settings = DataSettings(source='video_neighbors', path=str(home), metadata=str(home))
+  settings = DataSettings(VideoNeighbors(str(home), str(home)))
   rows = load(settings)
   batch, count = whole(rows), rows.num_examples
   assert count == 3 and rows.description['available_anchors'] == 2
@@ -74,29 +74,29 @@ def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
 
 def test_results_state_what_was_missing(settings):
   assert 'missing_frames' not in load(settings).description
-  sets = metadata.read(settings.metadata)
+  sets = metadata.read(settings.source.metadata)
   anchor = sets.frames[sets.anchors[0]]
-  (pathlib.Path(settings.path) / anchor).unlink()
+  (pathlib.Path(settings.source.frames) / anchor).unlink()
   refused('frames are not in .*1 of 3 anchors', load, settings)
-  rows = load(dataclasses.replace(settings, allow_missing=True))
+  rows = load(DataSettings(dataclasses.replace(settings.source, allow_missing=True)))
   assert rows.description['missing_frames'] == rows.description['missing_anchors'] == 1
   assert rows.description['available_anchors'] == 2
 
 
 def test_what_results_state_changes_with_the_sets(settings):
-  before, sets = load(settings).description, metadata.read(settings.metadata)
+  before, sets = load(settings).description, metadata.read(settings.source.metadata)
   assert before['sets'] == sets.digest
   facts = dict.fromkeys(sets.frames, {'frame_type': 'i'})
   labels = dict(zip(sets.frames, sets.labels.tolist(), strict=True))
   members = zip(sets.anchors, sets.neighbors, strict=True)
   mapping = {sets.frames[a]: [sets.frames[n] for n in own] for a, own in members}
-  metadata.write(metadata.from_mappings(mapping, labels, (), facts), settings.metadata)
+  metadata.write(metadata.from_mappings(mapping, labels, (), facts), settings.source.metadata)
   after = load(settings).description
   assert [key for key in before if before[key] != after[key]] == ['sets']
 
 
 def test_training_reads_the_split(settings, tmp_path):
-  videos = pathlib.Path(settings.path)
+  videos = pathlib.Path(settings.source.frames)
   train = build(videos, {'a': [0], 'b': [1]}, videos, k=20).sets
   metadata.write(train, tmp_path / 'sets/train')
   rows = load(dataclasses.replace(settings, split='train'))
@@ -108,15 +108,15 @@ def test_training_reads_the_split(settings, tmp_path):
 def test_the_archive_is_read_as_it_unpacks(tmp_path):
   archive = small_archive.with_annotations(tmp_path)
   home = archive / small_archive.VID_ROBUST
-  rows = read('video_neighbors', home)
+  rows = read('video_neighbors', frames=str(home))
   assert rows.class_names == label_space.get('imagenet_vid').class_names
   (batch,) = rows.batches(5)
   assert [number_of(image * 255) for image in batch['image']] == [20, 21, 22, 23, 20]
   assert batch['label'].tolist() == [[8, -1]] * 4 + [[4, 6]]
-  refused(f'but in {home}: give that folder', read, 'video_neighbors', archive)
+  refused(f'but in {home}: give that folder', read, 'video_neighbors', frames=str(archive))
   for folder in (archive, home / 'val'):
     message = f'5 of 5 frames .* The first lies in {home}: give'
-    refused(message, read, 'video_neighbors', folder, metadata=str(home))
+    refused(message, read, 'video_neighbors', frames=str(folder), metadata=str(home))
 
 
 SETS = {
@@ -230,7 +230,7 @@ def test_class_names(tmp_path):
   metadata.write(metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [30]}), other)
   (tmp_path / 'v').mkdir()
   (tmp_path / 'v/1.jpg').touch()
-  message = r"'v/1\.jpg' has label 30, and imagenet_vid has 30 classes .*: set config\.data\.name"
+  message = r"'v/1\.jpg' has label 30, and imagenet_vid has 30 classes .*: set .*label_space"
   refused(message, video_neighbors.load, other, str(tmp_path))
 
 
@@ -245,8 +245,12 @@ def test_folders_and_splits(tmp_path):
   refused(
     'no neighbor sets; .*looks like ImageNet-C .*; give', find_metadata, str(tmp_path), 'test'
   )
-  refused(bad_setting('config.data.metadata', 'none'), find_metadata, 'none', 'test')
-  refused(bad_setting('config.data.path', 'none'), video_neighbors.load, root, 'none')
+  refused(
+    bad_setting('config.data.video_neighbors.metadata', 'none'), find_metadata, 'none', 'test'
+  )
+  refused(
+    bad_setting('config.data.video_neighbors.frames', 'none'), video_neighbors.load, root, 'none'
+  )
 
 
 @pytest.mark.parametrize('path', ['../v/1.jpg', '/v/1.jpg', 'v/../../1.jpg'])

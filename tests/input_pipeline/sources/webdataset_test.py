@@ -43,7 +43,7 @@ def test_samples_are_read_over_all_shards(folder, path):
 
 
 def test_labels_of_json_and_names_of_numbered_classes(folder):
-  rows = read('webdataset', folder, name='class_name')
+  rows = read('webdataset', folder, label_column='class_name')
   assert rows.class_names == ('class 0', 'class 1', 'class 2')
   assert next(rows.batches(4))['label'].tolist() == [0, 1, 2, 0]
   (folder / 'classnames.txt').write_text('\ufeffant\nbee\ncat\n\n', encoding='utf-8')
