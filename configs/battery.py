@@ -110,7 +110,7 @@ def imagenet_paper() -> ConfigDict:
   """The row of a paper on ImageNet's validation images, AutoAttack on 5000 of them."""
   config = imagenet()
   config.data.source = 'tfds'
-  config.data.name = 'imagenet2012'
+  config.data.tfds.dataset = 'imagenet2012'
   config.data.split = 'validation'
   config.battery.attack.data.num_images = 5000
   return _paper(config)
