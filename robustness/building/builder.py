@@ -16,6 +16,7 @@ from input_pipeline.settings import DataSettings
 from robustness.augment.environment import selective
 from robustness.classifiers import ClassifierKind, Images
 from robustness.classifiers.network import Network, NetworkWeights
+from robustness.classifiers.published_weights import PublishedWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.config.experiment import Experiment
 from robustness.config.recipe import CHOOSE_ROWS
@@ -31,6 +32,7 @@ from robustness.evaluation.views import identity
 from robustness.models import probes, weights
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
+from robustness.models.label_space import align
 from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
@@ -135,6 +137,9 @@ class ClassifierBuilder:
     recipe.check(label, self.rows.image_shape, precision)
     if precision != 'float32' and not isinstance(recipe, Network):
       logging.warning('%s computes as it does elsewhere, not in %s.', label, precision)
+    if isinstance(recipe, PublishedWeights) and not (recipe.label_space or recipe.probe):
+      for task in self.experiment.measurements.values():  # before a network is built
+        align(self.opened.get(task.data, self.rows), *recipe.classes, label)
     network = self._load(label)
     if recipe.probe:
       network = self._with_empty_probe(label, recipe, network)

@@ -1,6 +1,7 @@
 """Weights that somebody published, by their name, or by the name of their file."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from robustness.classifiers import ClassifierSettings
 from robustness.classifiers.weights_file import WeightsFile
@@ -14,6 +15,12 @@ class PublishedWeights(WeightsFile):
 
   is_fallback = False
   class_names = label_space.get(label_space.IMAGENET).class_names
+
+  @property
+  def classes(self) -> tuple[tuple[str, ...], Mapping[str, int]]:
+    """The names of the classes, and the position of each by its other names."""
+    imagenet = label_space.get(label_space.IMAGENET)
+    return imagenet.class_names, imagenet.aliases
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:

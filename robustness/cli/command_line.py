@@ -36,6 +36,8 @@ _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
 _WORDS = re.compile(r'[^\s,\'"()\[\]]+(\s*,\s*[^\s,\'"()\[\]]+)*')
 _STUDY_KEY = re.compile(r'--?(no)?config\.(battery\.[^.]+\.)?study\.[^.]+')
+_NAMES_NETWORK_OR_DATA = re.compile(r'--?config\.(classifiers?\.([^.=]+\.)?(name|weights)|data\.)')
+_SETS_TRAIN = re.compile(r'--?(no)?config\.classifiers?\.([^.=]+\.)?train\b')
 _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)', re.DOTALL)
 
 
@@ -59,6 +61,27 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
     defaults.add_sections(config)  # of parts in files that are named by now
   note_unchosen(config, changes)
   return config.lock(), rest
+
+
+def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
+  """Returns what to change where a config trains a network that was to be measured as it is.
+
+  That is likely where the config sets `train`, and the command line names a network or data and
+  does not. '' where it is not, or where the config has no variant `own`.
+  """
+  sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
+  trains = any(section is not None and section.get('train') for section in sections)
+  is_named = any(map(_NAMES_NETWORK_OR_DATA.match, arguments))
+  file = (reference(arguments) or '').partition(':')[0]
+  if not (trains and is_named and file) or any(map(_SETS_TRAIN.match, arguments)):
+    return ''
+  if 'own' not in variants(str(packaged.find(file))):
+    return ''
+  name = pathlib.Path(file).stem
+  return (
+    f'note: train=True comes from the config {name}, which trains its network on the data. The '
+    f'variant {name}:own measures yours as it is, as does --{KEYS.classifier.train}=False.'
+  )
 
 
 def reference(arguments: Sequence[str]) -> str | None:

@@ -82,7 +82,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
       print(*explain(reference, variants, config, run_flags, word), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
-    app.run(lambda _: _run(config, shlex.join(typed)), other_arguments, flags_parser=_parse)
+    app.run(lambda _: _run(config, typed, arguments), other_arguments, flags_parser=_parse)
   except command_line.InputError as error:
     sys.exit(exit_with(BAD_INPUT, str(error)))
   except KeyboardInterrupt:
@@ -104,13 +104,21 @@ def _parse(arguments: list[str]) -> list[str]:
   return unparsed
 
 
-def _run(config: command_line.ConfigDict | None, command: str) -> int:
+def _run(
+  config: command_line.ConfigDict | None, typed: Sequence[str], arguments: Sequence[str]
+) -> int:
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
     print(json.dumps(recorded(config.to_dict()), indent=2))
     return 0
-  if DRY_RUN.value:
-    return dry_run(config.to_dict())
+  status = dry_run(config.to_dict()) if DRY_RUN.value else _run_here(config, shlex.join(typed))
+  if status == BAD_INPUT and (hint := command_line.training_hint(config, arguments)):
+    print(hint, file=sys.stderr)
+  return status
+
+
+def _run_here(config: command_line.ConfigDict, command: str) -> int:
+  """Runs a config with the flags of this process; returns the exit status."""
   processes = peers.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )

@@ -6,6 +6,7 @@ Its name is the name of its module, so that adding a file adds a part.
 """
 
 import abc
+import ast
 import contextlib
 import contextvars
 import dataclasses
@@ -334,9 +335,20 @@ def load(reference: str, key: str) -> FromFile:
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   held = vars(module)
   if name not in held:
-    public = [word for word in held if not word.startswith('_')]
-    raise InputError(f'{file} has no {name!r}: {nearest(name, public)}')
+    raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file))}')
   return FromFile(held[name], name, file, digest)
+
+
+def _defined_names(file: pathlib.Path) -> list[str]:
+  """Returns the public names that a Python file defines, without those that it imports."""
+  names = []
+  for node in ast.parse(file.read_bytes()).body:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+      names.append(node.name)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+      targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+      names += [target.id for target in targets if isinstance(target, ast.Name)]
+  return [name for name in names if not name.startswith('_')]
 
 
 def forget() -> None:

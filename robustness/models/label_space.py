@@ -20,7 +20,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.rows import Rows, composed, with_labels
 from robustness.core.settings import choice
 from robustness.models import imagenet_names
@@ -163,10 +163,27 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {first}, .... Classes are '
-      'matched by name, not by position: rename them, for example the class folders.'
+      f'matched by name, not by position: {_how_to_match(names, class_names)}.'
     )
   positions = np.array([indices[composed(name)] for name in names], np.int32)
   return with_labels(rows, positions, tuple(class_names))
+
+
+def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
+  """Returns what makes classes of data, some of which a classifier lacks, match its classes."""
+  coarse = coarse_space(class_names)
+  if coarse and is_imagenet(names):
+    return f'set {KEYS.data.label_space}={coarse.name}'
+  imagenet = get(IMAGENET)
+  for space in coarse_spaces() if tuple(class_names) == imagenet.class_names else ():
+    spellings = {*map(spelt, (*space.class_names, *space.aliases))}
+    if {*map(spelt, names)} <= spellings:
+      return f'set {KEYS.classifier.label_space}={space.name}, which has all classes of the data'
+  return (
+    'rename them, for example the class folders. Classes that join some of ImageNet are '
+    f'{KEYS.classifier.label_space}={", ".join(_COARSE)}; a part of its classes is '
+    f'{KEYS.classifier.label_space}={DATA}'
+  )
 
 
 def project_scores(

@@ -271,3 +271,19 @@ def test_a_config_of_an_earlier_version_has_a_section_with_the_name_of_the_summa
     section = {'name': name, 'fourier_table': {'data': 'cifar'}}
     file.write_text(json.dumps({'battery': {**battery, 'summary': section}}))
     assert command_line.from_json(file).battery.summary == summary
+
+
+@cases(
+  'arguments, is_told',
+  (('--config=accuracy', '--config.classifier.name=efficientnet_lite0'), True),
+  (('--config=accuracy', '--config.data.source=folder'), True),
+  (('--config=accuracy', '--config.classifier.name=resnet20', '--config.classifier.train'), False),
+  (('--config=accuracy:own', '--config.classifier.name=efficientnet_lite0'), False),
+  (('--config=accuracy', '--config.seed=1'), False),
+  (('--config=attack_error', '--config.data.source=folder'), False),
+)
+def test_an_error_where_a_config_trains_names_the_variant_that_does_not(arguments, is_told):
+  config, _ = command_line.read(arguments)
+  hint = command_line.training_hint(config, arguments)
+  assert hint.startswith('note: train=True comes from the config accuracy') == is_told
+  assert ('The variant accuracy:own' in hint) == is_told

@@ -50,6 +50,7 @@ def file(tmp_path):
   ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
   ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
   ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'"),
+  ('{file}:none', {}, "valid: 'Bare', 'Invert', 'Unfinished', 'other'"),
   ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
   ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
   ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'its strength is no setting: write @dataclasses'),

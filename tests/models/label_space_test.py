@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import label_space
 from robustness.models.classifier import Classifier
@@ -229,3 +230,23 @@ def test_the_order_of_numbered_classes_is_logged_for_weights_without_names(caplo
   label_space.log_numbers('own.npz', tuple(map(str, range(1000))))
   assert 'own.npz: the weights do not name their classes; outputs 0 to 999 are' in caplog.text
   assert 'in this order: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..., 999\n' in caplog.text
+
+
+def test_classes_that_do_not_match_are_told_the_label_space_that_has_them():
+  imagenet = label_space.get('imagenet')
+  video = label_space.get('imagenet_vid')
+
+  def message(names, owner):
+    data = ArrayRows(np.zeros((1, 2, 2, 3), np.float32), np.zeros(1, np.int32), tuple(names))
+    with pytest.raises(InputError) as refusal:
+      label_space.align(data, owner.class_names, owner.aliases, 'net')
+    return str(refusal.value)
+
+  told = message(video.class_names[:3], imagenet)
+  assert told.endswith(
+    'set config.classifier.label_space=imagenet_vid, which has all classes of the data.'
+  )
+  coarse = label_space.get('laion_c')
+  finer = message([wnid for wnid in WNIDS if wnid not in coarse.aliases][:2], coarse)
+  assert finer.endswith('set config.data.label_space=laion_c.')
+  assert 'rename them' in message(['no such thing'], imagenet)
