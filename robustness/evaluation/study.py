@@ -305,10 +305,12 @@ class Study(Part):
     recorded = Recorded(evaluations, self.facets(image_shape))
     return Findings(estimates=list(self.estimates(recorded)))
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> Mapping[str, np.ndarray]:
+  def sample_arrays(
+    self, rows: Rows, key: jax.Array, findings: Findings
+  ) -> Mapping[str, np.ndarray]:
     """Returns arrays that figures need beside the records, such as sample images of the rows.
 
-    `key` is the root of the study's random stream; what `reduce` found may choose the images.
+    `key` is the root of the study's random stream; the findings may choose the images.
     """
     return {}
 

@@ -89,7 +89,7 @@ class BandStudy(Study):
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
     """Shows one row in one view."""
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the first image in up to five bands of each kind, and their bandwidths."""
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}

@@ -24,7 +24,7 @@ class Accuracy(Study):
   """Settings.
 
   Attributes:
-    top_k: k of the second accuracy; 5 gives `top5_accuracy`, if there are more classes than that.
+    top_k: k of the second accuracy, such as `top5_accuracy`, if there are more classes than that.
   """
 
   title: ClassVar[str] = 'Accuracy'

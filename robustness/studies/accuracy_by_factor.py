@@ -1,10 +1,10 @@
-"""Accuracy by what is known of each image: pose, background, size, light, place, time, class.
+"""Accuracy by facts about each image: pose, background, size, light, place, time, class.
 
 The factors are columns of the rows, of words or of numbers, which the sources `file_list`,
-`parquet`, `webdataset` and `array_record` take from the data set, beside the class and what can be
-measured in any image. A number with many values is cut at quantiles. Every image counts once in
-each factor. Images of one object, scene or site are alike: `clusters` names the column that says
-which belong together, and intervals are then over these.
+`parquet`, `webdataset` and `array_record` take from the data set, the class, and measures of any
+image. A number with many values is cut at quantiles. Every image counts once in each factor. Images
+of one object, scene or site depend on one another: `clusters` names the column that says which
+belong together, and intervals are then over clusters.
 
 Reference for the ratio of errors: Idrissi et al. (2023), ImageNet-X: understanding model mistakes
 with factor of variation annotations, section 3.
@@ -57,12 +57,12 @@ class AccuracyByFactor(Study):
 
   Attributes:
     factors: columns of the rows, 'class', 'brightness' or 'contrast'.
-    pairs: whether accuracy is given for each pair of factors too.
-    bins: of a number with more values than that, in each of which are as many images; 0 takes every
-      value.
-    clusters: the column whose equal values are one independent unit, such as an object; '' for
-      images that are independent, as those without a value are.
-    fewest: images that a group has at least; others are left out.
+    pairs: whether accuracy is estimated for each pair of factors too.
+    bins: number of bins of a factor with more values than that, with equal numbers of images; 0
+      takes every value.
+    clusters: the column in which equal values are one independent unit, such as an object; '' for
+      images that are independent, as images without a value are.
+    fewest: smallest number of images in a group; smaller groups are left out.
   """
 
   title: ClassVar[str] = 'Accuracy by factor'
@@ -82,11 +82,11 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses columns that the rows lack, and factors of fewer than two groups."""
     batch = next(rows.batches(1, [0], stored=True))
-    known = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
-    known -= {'label', 'mask', 'block', 'example_id', *filter(is_of_views, known)}
+    columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
+    columns -= {'label', 'mask', 'block', 'example_id', *filter(is_of_views, columns)}
     for key, names, valid in (
-      ('factors', self.factors, {*MEASURED, CLASS, *known}),
-      ('clusters', (self.clusters,), {*known, *set(MEASURED).intersection(self.factors)}),
+      ('factors', self.factors, {*MEASURED, CLASS, *columns}),
+      ('clusters', (self.clusters,), {*columns, *set(MEASURED).intersection(self.factors)}),
     ):
       for name in filter(None, names):
         if key == 'factors' and name in RESERVED:
@@ -102,24 +102,24 @@ class AccuracyByFactor(Study):
       enough = f'at least {least}, for groups of {KEYS.study.fewest} images'
       count = rows.num_examples
       require(count >= least, 'config.data.num_images', count, enough)
-    given = rows.without_images()
-    taken = {*MEASURED} & known & {*self.factors}
-    if CLASS in known & {*self.factors}:
-      of_label = self._levels(CLASS, given['label'], rows.class_names)
-      taken |= set() if np.array_equal(given[CLASS].astype(str), of_label) else {CLASS}
+    values = rows.without_images()
+    taken = {*MEASURED} & columns & {*self.factors}
+    if CLASS in columns & {*self.factors}:
+      of_label = self._levels(CLASS, values['label'], rows.class_names)
+      taken |= set() if np.array_equal(values[CLASS].astype(str), of_label) else {CLASS}
     if taken:
       raise InputError(
         f'{KEYS.study.factors} has {min(taken)!r}, which is the label or measured in the image, '
         'and the data have a column so called: rename it.'
       )
-    columns = {
-      name: self._levels(name, given['label' if name == CLASS else name], rows.class_names)
+    levels = {
+      name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
       if name not in MEASURED
     }
-    for most in (1, 2) if self.pairs else (1,):
-      for names in itertools.combinations(columns, most):
-        self._groups(columns, names)
+    for size in (1, 2) if self.pairs else (1,):
+      for names in itertools.combinations(levels, size):
+        self._groups(levels, names)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the images as they are, with the columns that are measured in them."""
@@ -140,7 +140,8 @@ class AccuracyByFactor(Study):
     right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
     if self.clusters:
       units = self.by_row(records, image_shape).units
-      right, wrong = (dataclasses.replace(each, clusters=units) for each in (right, wrong))
+      right = dataclasses.replace(right, clusters=units)
+      wrong = dataclasses.replace(wrong, clusters=units)
     return Findings(estimates=list(self._estimates(right, wrong, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
@@ -163,23 +164,23 @@ class AccuracyByFactor(Study):
       words = values.astype(str).astype(object)
       words[words == ''] = None
       return words
-    known, times = np.unique(values, return_counts=True)
-    known, times = (x[~np.isnan(known)] for x in (known, times))
-    if not self.bins or len(known) <= self.bins:
+    distinct, times = np.unique(values, return_counts=True)
+    distinct, times = (x[~np.isnan(distinct)] for x in (distinct, times))
+    if not self.bins or len(distinct) <= self.bins:
       return values.astype(float)
-    present = np.isin(values, known)
+    present = np.isin(values, distinct)
     ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # values that fill a bin are groups of their own
-      common = known[times * self.bins >= times.sum()].astype(float)
+    if len(ends) <= self.bins:  # a value that fills a bin is a group
+      common = distinct[times * self.bins >= times.sum()].astype(float)
       ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
     bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
-    own = [present & (bin_of == number) for number in np.unique(bin_of[present])]
-    medians = [np.median(values[of]) for of in own]
+    bins = [present & (bin_of == number) for number in np.unique(bin_of[present])]
+    medians = [np.median(values[is_in]) for is_in in bins]
     rounded = ([float(f'{median:.{digits}g}') for median in medians] for digits in range(4, 18))
-    distinct = next(numbers for numbers in rounded if len(set(numbers)) == len(own))
+    numbers = next(candidates for candidates in rounded if len({*candidates}) == len(bins))
     levels = np.full(len(values), np.nan)
-    for of, number in zip(own, distinct, strict=True):
-      levels[of] = number
+    for is_in, number in zip(bins, numbers, strict=True):
+      levels[is_in] = number
     return levels
 
   def _groups(
@@ -228,16 +229,16 @@ class AccuracyByFactor(Study):
     assert grouped.shown is not None
     wrong = {k: np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
     everywhere = np.ones((len(outcomes.values[outcomes.labels[0]]), 1), bool)
-    whole = dataclasses.replace(
+    with_all = dataclasses.replace(
       grouped,
       values=wrong,
       views=pd.DataFrame({name: [*levels, ALL]}, dtype=object),
       shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
     )
-    groups, first = list(whole.groups((name,))), whole.labels[0]
-    by_label = {label: units(whole, label, groups) for label in whole.labels}
-    alone = [(label, '', [of]) for label, of in by_label.items()]
-    pairs = [(k, first, [by_label[first], of]) for k, of in by_label.items() if k != first]
+    groups, first = list(with_all.groups((name,))), with_all.labels[0]
+    by_label = {label: units(with_all, label, groups) for label in with_all.labels}
+    alone = [(label, '', [wrongs]) for label, wrongs in by_label.items()]
+    pairs = [(k, first, [by_label[first], wrongs]) for k, wrongs in by_label.items() if k != first]
     return part(
       [
         row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
@@ -251,8 +252,8 @@ def _measured(rows: Rows, names: Sequence[str]) -> Rows:
   """Returns the rows with columns that are measured in their images."""
   for name in names:
 
-    def column(batch: Batch, of: Measure = MEASURED[name]) -> np.ndarray:
-      return np.asarray(of(as_float32(batch['image']), (1, 2, 3)), np.float32)
+    def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:
+      return np.asarray(measure(as_float32(batch['image']), (1, 2, 3)), np.float32)
 
     rows = with_column(rows, name, column, {name: 'of the image'})
   return rows

@@ -29,12 +29,12 @@ COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
 
 @dataclasses.dataclass(frozen=True)
 class AllButOne(StoredOrMade):
-  """Settings are those of `StoredOrMade`; each network is trained with the part `corruption`, one
-  of whose corruptions is left out, at one severity.
+  """The settings of `StoredOrMade`; each network is trained with the part `corruption`, with one
+  corruption left out, at one severity.
 
-  A corruption has a mean where the networks of all severities of the settings are there. The error
-  on clean images is the mean over the networks. The published column is beside where it has one,
-  with a note where its five severities are not those of the settings.
+  A corruption has a mean where there are networks of all severities of the settings. The error on
+  clean images is the mean over the networks. The published column is added where it has one, with a
+  note where the settings have other severities than its five.
   """
 
   title: ClassVar[str] = 'Error under the corruption that training left out'
@@ -49,20 +49,19 @@ class AllButOne(StoredOrMade):
 
   def cells(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
     """Returns the network that left out each corruption at each severity."""
-    found: dict[tuple[str, int], str] = {}
+    cells: dict[tuple[str, int], str] = {}
     first: tuple[object, ...] = ()
     for label, facts in classifiers.items():
-      drawn = [
-        own for own in facts.get('augment') or () if own['name'] == RandomCorruption.name
-      ] or [{}]
+      parts = facts.get('augment') or ()
+      drawn = [part for part in parts if part['name'] == RandomCorruption.name] or [{}]
       left_out, severities = (tuple(drawn[0].get(key, ())) for key in ('left_out', 'severities'))
       wrong = ''
       if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:
         wrong = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
         wrong = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
-      elif (*left_out, *severities) in found:
-        wrong = f'as {found[*left_out, *severities]} does: take one'
+      elif (*left_out, *severities) in cells:
+        wrong = f'as {cells[*left_out, *severities]} does: take one'
       else:
         trained = {*spelt_out(drawn[0]['corruptions'])}, drawn[0]['probability']
         first = first or trained
@@ -73,8 +72,8 @@ class AllButOne(StoredOrMade):
           f'the classifier {label} leaves out the corruptions {left_out} at the severities '
           f'{severities}, {wrong}.'
         )
-      found[*left_out, *severities] = label
-    return found
+      cells[*left_out, *severities] = label
+    return cells
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields errors by corruption and severity, by corruption and on clean images; and published
@@ -83,15 +82,15 @@ class AllButOne(StoredOrMade):
     cells, views = self.cells(facts), recorded.views
     outcomes = recorded.outcomes(ERROR)
     errors = outcomes.values
-    shown = list(zip(views.corruption, views.severity, strict=True))
+    places = list(zip(views.corruption, views.severity, strict=True))
     clean = np.flatnonzero(views.corruption.isna())
     table = pd.DataFrame(list(cells), columns=['corruption', 'severity'])
 
-    own = np.stack([errors[label][:, shown.index(cell)] for cell, label in cells.items()], 1)
-    composed = dataclasses.replace(outcomes, values={COMPOSED: own}, views=table)
+    values = np.stack([errors[label][:, places.index(cell)] for cell, label in cells.items()], 1)
+    composed = dataclasses.replace(outcomes, values={COMPOSED: values}, views=table)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
-    whole = table.groupby('corruption').severity.transform('size') == len(self.severities)
-    yield self.means(ERROR, composed, ('corruption',), where=whole.to_numpy())
+    has_all = table.groupby('corruption').severity.transform('size') == len(self.severities)
+    yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
     if len(clean):
       of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: of_clean}))

@@ -89,7 +89,8 @@ CLEAN = 0
 EARLIER = {'losses': 'loss'} | {
   key: key for key in ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
 }
-"""Keys of `config.study` in earlier versions, which held for all attacks that have such a field."""
+"""Keys of `config.study` in earlier versions, for all attacks with such a field, and their names in
+the section of an attack."""
 FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 
@@ -105,7 +106,7 @@ class AttackError(Study):
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
-    restarts: runs from another random start, of which each image keeps the worst.
+    restarts: number of runs from random starts; the worst counts for each image.
     bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 
@@ -136,9 +137,9 @@ class AttackError(Study):
     self.require(len(runs) == len(self.attacks), 'attacks', 'distinct')
     for label in self.attack.keys() - runs.keys():
       self._attack(label)  # a misspelt key never passes
-    drawn = self.restarts == 1 or any(each.draws and not each.stages for each in runs.values())
-    nothing = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
-    self.require(drawn, 'restarts', nothing)
+    drawn = self.restarts == 1 or any(run.draws and not run.stages for run in runs.values())
+    valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
+    self.require(drawn, 'restarts', valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
@@ -165,7 +166,7 @@ class AttackError(Study):
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
     """See `Study`."""
-    return {'attack': dict(map(_chosen, study['attacks']))}
+    return {'attack': dict(map(_part, study['attacks']))}
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -179,17 +180,17 @@ class AttackError(Study):
       return study
     all_losses, entries, sections = moved.pop('loss', (Attack.loss,)), [], {}
     for reference in study['attacks']:
-      name, found = _chosen(reference)
-      chosen = {f.name: moved[f.name] for f in dataclasses.fields(found) if f.name in moved}
-      in_turn = settings.parse(found, chosen, cls.section).in_turn
+      name, attack = _part(reference)
+      section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
+      in_turn = settings.parse(attack, section, cls.section).in_turn
       losses = (Attack.loss,) if in_turn else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
         entries.append(reference if label == name else f'{label}={reference}')
-        sections[label] = {**chosen, 'loss': loss}
-    kept = {key: value for key, value in study.items() if key not in EARLIER}
-    kept = {**kept, 'attacks': entries, 'attack': sections}
-    return {**kept, **cls.sections_of_parts(kept)}
+        sections[label] = {**section, 'loss': loss}
+    unchanged = {key: value for key, value in study.items() if key not in EARLIER}
+    today = {**unchanged, 'attacks': entries, 'attack': sections}
+    return {**today, **cls.sections_of_parts(today)}
 
   @property
   def runs(self) -> dict[str, Attack]:
@@ -199,13 +200,13 @@ class AttackError(Study):
   def _attack(self, entry: str) -> tuple[str, Attack]:
     """Returns label and attack of an entry of `attacks`."""
     settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
-    label, found = _chosen(entry)
+    label, part = _part(entry)
     settings.check_name(f'{self.section}.attacks', label)
-    where, section = f'{self.section}.attack.{label}', self.attack.get(label, {})
-    settings.refuse_unknown(section, self.settings_of(found), where)
-    with naming(f'{found.section}.{found.name}', where):
+    key, section = f'{self.section}.attack.{label}', self.attack.get(label, {})
+    settings.refuse_unknown(section, self.settings_of(part), key)
+    with naming(f'{part.section}.{part.name}', key):
       values = {**section, 'norm': self.norm, 'epsilon': self.epsilon}
-      return label, settings.parse(found, values, where)
+      return label, settings.parse(part, values, key)
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
@@ -222,7 +223,7 @@ class AttackError(Study):
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
     An id is a digest of label, loss, norm and ε: random starts do not depend on what else a run
-    holds. Of the clean view the spectrum is that of the images, of others that of the change.
+    holds. The spectrum is of the images in the clean view, and of the change in the others.
     """
     labels, runs = [*self.runs], [*self.runs.values()]
     table = [(epsilon, index) for epsilon in self.radii for index in range(len(runs))]
@@ -235,29 +236,31 @@ class AttackError(Study):
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
       no = jnp.zeros(len(keys), bool)
       observed = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
-      nothing = observed if self._ensembles else {}  # of attacks without stages, see `Attack`
+      unobserved = observed if self._ensembles else {}  # of attacks without stages, see `Attack`
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        given = keys, logits, rows['image']
+        images = rows['image']
         if attack.stages:  # a row that pads the batch is wrong by itself, and costs nothing
-          return attack.observed(*given, jnp.where(rows['mask'], rows['label'], -1), scale)
-        return attack.worst(self.restarts, *given, rows['label'], scale), nothing
+          labels = jnp.where(rows['mask'], rows['label'], -1)
+          return attack.observed(keys, logits, images, labels, scale)
+        worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
+        return worst, unobserved
 
-      attacks = (functools.partial(attacked, own) for own in runs)
-      clean = rows['image'], nothing
+      attacks = (functools.partial(attacked, run) for run in runs)
+      clean = rows['image'], unobserved
       branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]] = [lambda _: clean]
       branches += attacks
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
-    def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
-      change = shown - jnp.where(view['epsilon'] == 0, 0, row['image'])
+    def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+      change = image - jnp.where(view['epsilon'] == 0, 0, row['image'])
       return spectrum.half_magnitude(change)
 
-    def total(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      rank = summarise(logits(shown[None]), row['label'][None])['rank'][0]
-      changed = (shown != row['image']).any()
+    def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+      rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
+      changed = (image != row['image']).any()
       counted = ((rank > 0) & changed) | (view['epsilon'] == 0)
-      averaged = magnitude(row, shown, view).mean(-1)
+      averaged = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
@@ -269,9 +272,9 @@ class AttackError(Study):
       },
       uses_classifier=True,
       together=True,
-      measure=lambda row, shown, view, _: {
-        **measures(magnitude(row, shown, view)),
-        'largest': jnp.abs(shown - row['image']).max(),
+      measure=lambda row, image, view, _: {
+        **measures(magnitude(row, image, view)),
+        'largest': jnp.abs(image - row['image']).max(),
       },
       total=total,
     )
@@ -283,7 +286,7 @@ class AttackError(Study):
       label: ', '.join(filter(None, (run.words, f'{run.loss} loss' * (run.loss != Attack.loss))))
       for label, run in self.runs.items()
     }
-    shown = ', '.join(
+    listed = ', '.join(
       value_text(ATTACK, label) + (f' ({settings})' if settings else '')
       for label, settings in words.items()
     )
@@ -292,9 +295,9 @@ class AttackError(Study):
       for name, attack in self.runs.items()
       if attack.draws and not attack.stages
     ]
-    of = f' of {" and ".join(drawn)}' if len(drawn) < len(words) else ''
-    worst = f'; the worst of {self.restarts} random starts{of}' if self.restarts > 1 else ''
-    return {'attacks': f'{shown} in the {self.ball} ball of {radii}{worst}'}
+    of_drawn = f' of {" and ".join(drawn)}' if len(drawn) < len(words) else ''
+    worst = f'; the worst of {self.restarts} random starts{of_drawn}' if self.restarts > 1 else ''
+    return {'attacks': f'{listed} in the {self.ball} ball of {radii}{worst}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     differences = super().differences(records, image_shape)
@@ -326,23 +329,23 @@ class AttackError(Study):
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors clean, under each attack and under the worst of them at each radius, and how
-    large the changes are and of which frequency, over the images that they leave wrong.
+    """Yields errors clean, under each attack and under the worst of them at each radius, and size
+    and frequency of the changes, over the images that they leave wrong.
 
-    Images that were wrong before are among these if the attack changes them, as one with steps does
-    and AutoAttack, FAB and Square do not. Of a sequential design the worst of several
-    attacks, and all that is measured of changes, is of the images that all views have.
+    Images that were wrong before are among these if the attack changes them, as attacks with steps
+    do and AutoAttack, FAB and Square do not. In a sequential design the worst of several attacks,
+    and all measures of changes, are of the images that all views have.
     """
     views, by = recorded.views, ('attack', 'epsilon')
     clean = views.attack.isna().to_numpy()
     yield self.means(CLEAN_ERROR, recorded, where=clean, test=True)
     yield self.means(ERROR, recorded, by, test=True)
     for name, attack in self._ensembles.items():
-      own = (views.attack == name).to_numpy()
+      is_shown = (views.attack == name).to_numpy()
       for number, stage in enumerate(attack.stages, 1):
         after = dataclasses.replace(ERROR_AFTER, statistic=functools.partial(_fell_by, number))
         facets = {'stage': stage}
-        yield self.means(after, recorded, ('epsilon',), where=own, facets=facets, test=True)
+        yield self.means(after, recorded, ('epsilon',), where=is_shown, facets=facets, test=True)
     under_worst = recorded.outcomes(ATTACK_ERROR)
     if len(self.runs) > 1:
       under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
@@ -352,11 +355,11 @@ class AttackError(Study):
       worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
-    energies, given = {k: (high[k], energy[k]) for k in energy}, {'clusters': recorded.clusters}
-    shares = Outcomes.of(HIGH_FREQUENCY, energies, views, **given)
+    energies, clusters = {k: (high[k], energy[k]) for k in energy}, recorded.clusters
+    shares = Outcomes.of(HIGH_FREQUENCY, energies, views, clusters=clusters)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
     yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
-    norms = Outcomes.of(CHANGE_NORM, energy, views, **given)
+    norms = Outcomes.of(CHANGE_NORM, energy, views, clusters=clusters)
     yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
@@ -378,15 +381,15 @@ class AttackError(Study):
             radius = value_text(EPSILON, epsilon)
             rows.append([label, radius, words, count, sums.n])
             if count > flag.tolerated * sums.n:
-              shown = label, radius, count, sums.n, words
-              logging.warning('%s, ε = %s: %d of %d images %s', *shown)
+              logged = label, radius, count, sums.n, words
+              logging.warning('%s, ε = %s: %d of %d images %s', *logged)
     return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results with amplitudes by |f|, and pictures.
 
-    These are mean |F(δ)| by radius and attack over the images that the attack leaves wrong (NaN
-    where it leaves none), `<label>/spectrum` [E, A, H, W], and that of the clean images,
+    The pictures are mean |F(δ)| by radius and attack over the images that the attack leaves wrong
+    (NaN where it leaves none), `<label>/spectrum` [E, A, H, W], and mean |F| of the clean images,
     `<label>/clean_spectrum` [H, W].
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
@@ -437,15 +440,15 @@ class AttackError(Study):
     return {**figures, 'spectra': (figure, caption)}
 
 
-def _chosen(entry: str) -> tuple[str, type[Attack]]:
+def _part(entry: str) -> tuple[str, type[Attack]]:
   """Returns label and class of an entry of `attacks`, LABEL=NAME or NAME."""
   label, _, name = entry.rpartition('=')
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of records [N, V, ...] by label, NaN but of clean images and of those that an
-  attack changed and left wrong."""
+  """Returns a field of records [N, V, ...] by label: its values of clean images and of images that
+  an attack changed and left wrong, else NaN."""
   values = {}
   for evaluation in recorded.evaluations:
     records = evaluation.records

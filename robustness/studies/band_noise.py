@@ -1,4 +1,4 @@
-"""Error under noise of fixed norm whose frequencies lie in a low- or high-centred square.
+"""Error under noise of fixed norm with frequencies in a low- or high-centred square.
 
 Yin et al. (2019), section 4.1 and figure 5: white noise is filtered, brought to one norm and added.
 """
@@ -24,7 +24,7 @@ SMALLEST = 1e-12  # of a norm that is divided by
 
 @dataclasses.dataclass(frozen=True)
 class BandNoise(BandStudy):
-  """Settings, beside those of `BandStudy`.
+  """Settings in addition to `BandStudy`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).
@@ -53,5 +53,5 @@ class BandNoise(BandStudy):
     return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
-    return [*super().differences(records, image_shape), *own]
+    differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
+    return [*super().differences(records, image_shape), *differing]

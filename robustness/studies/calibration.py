@@ -1,8 +1,8 @@
 """Whether classifiers know when they are wrong: clean, corrupted, or in the views of any run.
 
 Calibration error, Brier score and selective risk (`robustness.estimates.calibration`) by view:
-under common corruptions (Ovadia et al. 2019, figure 2), which are those of the study
-`corruption_error` and share its records in a battery; or, with `config.predictions`, in the views
+under common corruptions (Ovadia et al. 2019, figure 2), as in the study `corruption_error`, and
+of the same records in a battery; or, with `config.predictions`, in the views
 of a finished workdir of any study but of scenes, from its records alone.
 """
 
@@ -54,13 +54,13 @@ ERRORS = (
   _error('ece_equal_mass', 'debiased expected calibration error in bins of equal mass'),
   _error('rms_calibration_error', 'debiased root mean squared calibration error'),
 )
-"""By group of views with intervals, and by view."""
+"""Errors that are estimated by group of views, with intervals, and by view."""
 WITH_CHANCE = (
   _error('ece_biased', 'expected calibration error, not debiased'),
   _error('ece_equal_mass_biased', 'expected calibration error in bins of equal mass, not debiased'),
   _error('rms_calibration_error_biased', 'root mean squared calibration error, not debiased'),
 )
-"""By view alone."""
+"""Errors that are estimated by view alone."""
 LEANING = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
 SELECTIVE = Quantity(
@@ -81,7 +81,7 @@ BIN = Facet('bin', 'bin of confidence', '', True, '', 'bins')
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(ScoresPredictions, StoredOrMade):
-  """Settings, beside those of `StoredOrMade`.
+  """Settings in addition to `StoredOrMade`.
 
   Attributes:
     bins: M, of confidence.
@@ -97,10 +97,10 @@ class Calibration(ScoresPredictions, StoredOrMade):
   bins: int = setting(BINS, '1 to 10,000', lambda x: 1 <= x <= 10**4)
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
-  def score_predictions(self, given: WorkdirPredictions, folder: pathlib.Path) -> Scored:
+  def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`; the predictions are records already."""
-    own = {key: getattr(self, key) for key in ('name', 'bins', 'resamples', 'confidence')}
-    return given.scored(self.reduced, own)
+    keys = 'name', 'bins', 'resamples', 'confidence'
+    return settings.scored(self.reduced, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Reduces the corrupted views, made or stored; see `reduced`."""
@@ -128,7 +128,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
         f'another study, or of accuracy_by_factor without {KEYS.study.clusters}.'
       )
     draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, seed)
-    shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
+    members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
     base: dict[str, Scores] = {}
     for evaluation in evaluations:
@@ -136,38 +136,38 @@ class Calibration(ScoresPredictions, StoredOrMade):
       confidence, right = records.table('confidence').T, records.table('rank').T == 0
       views = [Predictions.of(*pair) for pair in zip(confidence, right, strict=True)]
       scored = [metrics.scores(view, draws, self.bins) for view in views]
-      own = {name: Scores.mean([scored[view] for view in shown[name]]) for name in shown}
-      rows = [*self._levels(label, own, table)]
+      by_name = {name: Scores.mean([scored[view] for view in members[name]]) for name in members}
+      rows = [*self._levels(label, by_name, table)]
       for name in table.groups if base else ():
         for quantity in ERRORS:
-          estimate = own[name].minus(base[name], quantity.name, self.confidence)
-          given = label, evaluations[0].label, quantity, table.facets_of(name)
-          rows.append(row(*given, estimate, self.confidence))
-      base = base or own
+          estimate = by_name[name].minus(base[name], quantity.name, self.confidence)
+          facets, first = table.facets_of(name), evaluations[0].label
+          rows.append(row(label, first, quantity, facets, estimate, self.confidence))
+      base = base or by_name
       findings.estimates += [part(rows), *self._curves(label, views, table)]
     return findings
 
   def _levels(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
     """Yields the quantities of groups with intervals, of views also with chance in them."""
-    for name, own in scores.items():
-      further = WITH_CHANCE if name in table.names else ()
-      for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *further):
+    for name, measured in scores.items():
+      with_chance = WITH_CHANCE if name in table.names else ()
+      for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *with_chance):
         if name in table.groups and quantity in (*ERRORS, LEANING):
-          estimate = own.estimate(quantity.name, self.confidence)
+          estimate = measured.estimate(quantity.name, self.confidence)
         else:
-          value = float(own.values[quantity.name])
-          estimate = Estimate(value, np.nan, np.nan, own.n, own.n, '')
+          value, n = float(measured.values[quantity.name]), measured.n
+          estimate = Estimate(value, np.nan, np.nan, n, n, '')
         yield row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
 
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
     """Yields the selective risk of views and groups, and what is in the bins of every view."""
-    shown = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
-    facets = pd.DataFrame([dict(table.facets_of(name)) for name in shown])
+    members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
+    facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
     risks = np.stack([view.selective_error(COVERAGES) for view in views])
-    risks = np.concatenate([risks[members].mean(0) for members in shown.values()])
+    risks = np.concatenate([risks[places].mean(0) for places in members.values()])
     along = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
     yield self.arrays(SELECTIVE, label, along, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})

@@ -1,9 +1,9 @@
 """Corruption error: error under common corruptions by severity, mean error, mCE, relative mCE.
 
 Each row is shown clean and under every corruption and severity of the settings (Hendrycks and
-Dietterich 2019; Yin et al. 2019, tables 2 to 4). The corruptions are those of
-`robustness.corruptions`, made on the device; or each row is a stored corrupted image, shown as it
-is, whose columns tell corruption, severity and base image.
+Dietterich 2019; Yin et al. 2019, tables 2 to 4). `robustness.corruptions` makes the corruptions on
+the device; or each row is a stored corrupted image, shown as it is, with its corruption, severity
+and base image as columns.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ FAILURE_SEVERITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionError(StoredOrMade):
-  """Settings, beside those of `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
+  """Settings in addition to `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
     source: without stored clean images there is no clean error and no relative mCE.
-    baseline: whose errors mCE divides by: 'first' (the first classifier of the config), or
-      published ones at all severities: of the official 15 'alexnet' (ImageNet-C) or
-      'cifar10_standard' (CIFAR-10-C), of ImageNet-3DCC's 12 'alexnet_3dcc'. Further corruptions may
-      be shown; sets that hold one have no mCE then.
+    baseline: what mCE divides by: the errors of the 'first' classifier of the config, or published
+      ones at all severities: of the official 15 'alexnet' (ImageNet-C) or 'cifar10_standard'
+      (CIFAR-10-C), of ImageNet-3DCC's 12 'alexnet_3dcc'. Other corruptions may be shown too; sets
+      with one of them have no mCE then.
     top_k: k of the second error, if there are more classes than that.
-    between: further severities between those of 1..5, such as 1.5, whose constants are interpolated
-      (`corruptions.catalog.ConstantsTable.between`). They have errors of their own; means and
-      mCE are over `severities`.
+    between: severities between 1..5, such as 1.5, with interpolated constants
+      (`corruptions.catalog.ConstantsTable.between`). They have separate errors; means and mCE are
+      over `severities`.
     failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
   """
 
@@ -89,9 +89,9 @@ class CorruptionError(StoredOrMade):
 
   def _check_published(self, published: PublishedErrors) -> None:
     """Refuses less than the errors were published for, key by key."""
-    whole = tuple(whole_sets(tuple(published.corrupted)))[:1]
+    sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
     for key, value, valid, needed in (
-      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), whole),
+      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), sets),
       ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     ):
       if not valid and self.is_stored:
@@ -115,10 +115,10 @@ class CorruptionError(StoredOrMade):
     """See `CorruptionViews`; errors in rounds and between severities have more records."""
     if self.is_stored:
       return super().recording
-    further: dict[str, Any] = {'between': self.between} if self.between else {}
+    recording = super().recording | ({'between': self.between} if self.between else {})
     if self.half_width:
-      further |= {'half_width': self.half_width, 'confidence': self.confidence}
-    return {**super().recording, **further}
+      recording |= {'half_width': self.half_width, 'confidence': self.confidence}
+    return recording
 
   @property
   def severities_between(self) -> tuple[float, ...]:
@@ -140,7 +140,7 @@ class CorruptionError(StoredOrMade):
       )
     return super().views(image_shape)
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
@@ -149,8 +149,8 @@ class CorruptionError(StoredOrMade):
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
-    further = errors_at(self.top_k) if self.top_k > 1 else ()
-    return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, *failure, *further)
+    top_k = errors_at(self.top_k) if self.top_k > 1 else ()
+    return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, *failure, *top_k)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields top-1 and top-k errors by corruption and severity with paired tests, their means by
@@ -192,8 +192,9 @@ class CorruptionError(StoredOrMade):
     if len(evaluations) == 1 and not self.published:
       note = self._to_set(image_shape)
     for part in estimates if note else ():
-      own = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
-      part.loc[own, 'note'] = ['; '.join(filter(None, (known, note))) for known in part.note[own]]
+      is_mce = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
+      notes = [f'{noted}; {note}'.removeprefix('; ') for noted in part.note[is_mce]]
+      part.loc[is_mce, 'note'] = notes
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
@@ -225,11 +226,11 @@ class CorruptionError(StoredOrMade):
     return f'for mCE set {self.key("baseline")} to {" or ".join(fitting)}'
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table, and one image under every corruption and severity."""
+    """Returns the default figures, and one image under every corruption and severity."""
     figures = charts.draw(results)
     if 'gallery' in results.arrays:
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
       caption = f'One image under every corruption and severity ({self.source}).'
-      shown = cells.corruption, cells.severity, results.arrays['gallery']
-      figures['gallery'] = gallery_figure(*shown, caption)
+      pictures = results.arrays['gallery']
+      figures['gallery'] = gallery_figure(cells.corruption, cells.severity, pictures, caption)
     return figures

@@ -53,7 +53,7 @@ CLEAN_SHARE = Quantity(
 
 
 def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
-  """Returns the root mean square of pixels whose squares have the sum `energy`."""
+  """Returns the root mean square of pixels from `energy`, the sum of their squares."""
   return np.sqrt(energy / pixels)
 
 
@@ -74,7 +74,7 @@ KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white no
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionSpectrum(StoredOrMade):
-  """Settings, beside those of `StoredOrMade`.
+  """Settings in addition to `StoredOrMade`.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
@@ -104,23 +104,23 @@ class CorruptionSpectrum(StoredOrMade):
     """Returns the clean view, with the images' spectrum, and corrupted ones, with the changes'."""
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
-    def magnitude(row: Arrays, shown: jax.Array, view: Arrays) -> jax.Array:
-      clean, of = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
-      return spectrum.half_magnitude(change(shown, row[clean], of['severity']), self.channels)
+    def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+      clean, place = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
+      return spectrum.half_magnitude(change(image, row[clean], place['severity']), self.channels)
 
-    def total(row: Arrays, shown: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      mean = magnitude(row, shown, view).mean(-1)
+    def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
+      mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
     return dataclasses.replace(
       views(image_shape),
       image_shape=image_shape,
-      measure=lambda row, shown, view: measures(magnitude(row, shown, view)),
+      measure=lambda row, image, view: measures(magnitude(row, image, view)),
       total=total,
       add_columns=_with_slots if self.is_stored else None,
     )
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the gallery: the first image under each corruption and severity."""
     return self.gallery(rows, key)
 
@@ -128,24 +128,24 @@ class CorruptionSpectrum(StoredOrMade):
     """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
 
     The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
-    W] of the changes, whose `corruption` and `severity` are arrays too, and `clean_spectrum` [H, W]
-    of the images.
+    W] of the changes, with the arrays `corruption` and `severity`, and `clean_spectrum` [H, W] of
+    the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
-    shown, recorded = self.joined(evaluations, image_shape)
-    own = recorded.evaluations[0].records
+    study, recorded = self.joined(evaluations, image_shape)
+    by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
-    total = _total_by_part(records, shown.parts) if self.is_stored else records.total('spectrum')
-    mean = (spectrum.whole(total, width) * scale / own.layout.num_rows).astype(np.float32)
+    total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
+    mean = (spectrum.whole(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     keep = high_pass(height, width, self.bandwidth)
     lowest = lowest_kept(height, width, self.bandwidth)
     return Findings(
-      estimates=list(shown._estimates(own, image_shape, scale, spectrum.measures(keep).radii)),
+      estimates=list(study._estimates(by_image, image_shape, scale, spectrum.measures(keep).radii)),
       arrays={
         'clean_spectrum': mean[CLEAN],
-        'spectrum': shown.grid(mean[CLEAN + 1 :]),
-        'corruption': np.array(shown.names),
-        'severity': np.array(shown.severities),
+        'spectrum': study.grid(mean[CLEAN + 1 :]),
+        'corruption': np.array(study.names),
+        'severity': np.array(study.severities),
       },
       tables={HIGH_PASS: Table(KEPT, [[*lowest, float(keep.mean())]])},
     )
@@ -180,7 +180,7 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table, the mean spectra and one image under every corruption."""
+    """Returns the default figures, the mean spectra and one image under every corruption."""
     [[rows, columns, _]] = results.tables[HIGH_PASS].rows
     high = f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
     figures = charts.draw(results)
@@ -190,8 +190,9 @@ class CorruptionSpectrum(StoredOrMade):
       of_share = name.startswith(SHARE_OF_HIGH.name)
       figures[name] = figure, f'{caption} {sentence(high)}' if of_share else caption
     figure, caption = figures[BY_RADIUS]
-    own = select(results.table, CLEAN_RADIAL.name, radius=...)
-    largest = max(results.table.value[results.table.quantity == RADIAL.name].max(), own.value.max())
+    clean = select(results.table, CLEAN_RADIAL.name, radius=...)
+    changes = results.table.value[results.table.quantity == RADIAL.name]
+    largest = max(changes.max(), clean.value.max())
     for axes in figure.axes:
       for line in axes.get_lines():
         line.set_label('change' if line.get_label() == IMAGES else '')
@@ -201,7 +202,7 @@ class CorruptionSpectrum(StoredOrMade):
         'linewidth': 0.8,
         'label': 'clean images',
       }
-      axes.plot(own.radius.astype(float), own.value, **look)
+      axes.plot(clean.radius.astype(float), clean.value, **look)
       style.log_scale(axes)
       axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
     style.legend_above(figure)
@@ -219,8 +220,8 @@ class CorruptionSpectrum(StoredOrMade):
     figures['spectra'] = (
       spectrum_panels(titles, spectra),
       f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
-      f'share of high frequency in the energy ({high}); {own.n.iloc[0]} images, zero frequency in '
-      'the centre, one logarithmic scale.',
+      f'share of high frequency in the energy ({high}); {clean.n.iloc[0]} images, zero frequency '
+      'in the centre, one logarithmic scale.',
     )
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
@@ -231,8 +232,8 @@ def _with_slots(rows: Rows) -> Rows:
   """Returns stored rows with their clean images, and a one-hot column that keeps the totals of the
   parts of a block of rows apart, float32 [B, slots].
 
-  Blocks hold consecutive rows, and a part is in the slot of its number modulo the slots, of which
-  there are as many as a block of `MOST_ROWS` touches parts.
+  Blocks hold consecutive rows, and a part is in the slot of its number modulo the number of slots,
+  the most parts that a block of `MOST_ROWS` touches.
   """
   num_parts: int = rows.description['parts']
   num_base = rows.num_examples // num_parts
@@ -247,20 +248,20 @@ def _with_slots(rows: Rows) -> Rows:
   return with_column(with_clean_images(rows), SLOTS, column, {})
 
 
-def _total_by_part(records: RecordsReader, shown: Sequence[StoredPart]) -> np.ndarray:
+def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the total spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1];
   refuses blocks of rows that hold more parts than there are slots."""
   number: dict[tuple[int, int], int] = {}
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     [slots] = shard['total/spectrum']
-    there = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
-    if len(there) > len(slots):
+    in_block = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
+    if len(in_block) > len(slots):
       raise InputError(
-        f'a block of config.batch_size={records.layout.block_rows} rows holds {len(there)} '
+        f'a block of config.batch_size={records.layout.block_rows} rows holds {len(in_block)} '
         f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
       )
-    for part in there:
-      own = slots[number.setdefault(part, len(number)) % len(slots)]
-      totals[part] = totals.get(part, 0) + own
-  return np.stack([totals[part] for part in (CLEAN_PART, *shown)])
+    for part in in_block:
+      slot = number.setdefault(part, len(number)) % len(slots)
+      totals[part] = totals.get(part, 0) + slots[slot]
+  return np.stack([totals[part] for part in (CLEAN_PART, *parts)])

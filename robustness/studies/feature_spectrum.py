@@ -49,9 +49,9 @@ class FeatureSpectrum(Study):
   """Settings.
 
   Attributes:
-    of_layers: layers, or ('stages',), of which those that give a vector are left out.
-    first_tokens: tokens of a transformer that stand for no place, such as the class token, which
-      come first and are dropped; −1 drops as many as leave a square number.
+    of_layers: layers, or ('stages',), without layers that return a vector.
+    first_tokens: number of first tokens of a transformer that stand for no place, such as the class
+      token, and are dropped; −1 drops the fewest that leave a square number.
   """
 
   title: ClassVar[str] = 'Spectra of feature maps'
@@ -99,9 +99,9 @@ class FeatureSpectrum(Study):
     return tokens[:, first:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean relative log-amplitude of each layer by frequency, in units of π, and that of
-    the highest frequency."""
-    shown = 0
+    """Yields the mean relative log-amplitude of each layer by frequency, in units of π, and at the
+    highest frequency."""
+    num_maps = 0
     for evaluation in recorded.evaluations:
       fields = evaluation.records.read(0, 0).arrays
       for name in (n for n in fields if n.startswith(OUTPUT) and fields[n].shape[-1] > 1):
@@ -114,8 +114,8 @@ class FeatureSpectrum(Study):
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         last = np.arange(count) == count - 1
         yield self.means(HIGHEST, relative, where=last, facets=layer)
-        shown += 1
-    if not shown:
+        num_maps += 1
+    if not num_maps:
       raise SettingError(
         KEYS.study.of_layers,
         self.of_layers,

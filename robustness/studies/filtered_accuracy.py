@@ -32,7 +32,7 @@ TRAINED = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class FilteredAccuracy(BandStudy):
-  """The settings are those of `BandStudy`. Nothing is clipped."""
+  """The settings of `BandStudy`. Nothing is clipped."""
 
   title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
@@ -48,19 +48,19 @@ class FilteredAccuracy(BandStudy):
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:
-    """See `BandStudy`; accuracies have a line at that of guessing."""
+    """See `BandStudy`; accuracies have a line at the accuracy of guessing."""
     figures, chance = super().figures(results), 100 / len(results.data['class_names'])
     name = f'{ACCURACY.name}_band_bandwidth'
     charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')
     return figures
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies, and those of networks behind a filter at its own bandwidth."""
+    """Yields accuracies, and of networks behind a filter the accuracy at its bandwidth."""
     yield from super().estimates(recorded)
     clean = recorded.views.band.isna().to_numpy()
     for evaluation in recorded.evaluations:
       input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
       if input_filter.get('name') in self.kinds:
-        own = Recorded([evaluation], recorded.views)
+        alone = Recorded([evaluation], recorded.views)
         facets = {'band': input_filter['name'], 'bandwidth': input_filter['bandwidth']}
-        yield self.means(TRAINED, own, where=clean, facets=facets)
+        yield self.means(TRAINED, alone, where=clean, facets=facets)

@@ -1,9 +1,9 @@
 """Flip rate: how often the prediction changes along a sequence of ever stronger corruption.
 
-Each row is shown as a sequence of frames for every corruption, whose severity rises evenly; what
-the corruption draws is the same in all frames, so that consecutive frames differ little (counts of
-shot noise are drawn by inversion, snow is enlarged by another factor in each). The sequences are
-not those of ImageNet-P: rates compare with each other only.
+Each row is shown as a sequence of frames for every corruption, with evenly rising severity; the
+random draws are the same in all frames, so that consecutive frames differ little (counts of shot
+noise are drawn by inversion, snow is enlarged by another factor in each). ImageNet-P has other
+sequences: rates compare with each other only.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -11,6 +11,7 @@ Reference:
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -83,8 +84,8 @@ class FlipRate(Study):
     super().__post_init__()
     check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
-    most = int((self.highest - self.lowest) * FINEST) + 1
-    self.require(2 <= self.frames <= most, 'frames', f'in 2..{most}')
+    largest = int((self.highest - self.lowest) * FINEST) + 1
+    self.require(2 <= self.frames <= largest, 'frames', f'in 2..{largest}')
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -93,12 +94,12 @@ class FlipRate(Study):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """What `references` are called."""
+    """The names of the `references`."""
     return tuple(map(part_name, self.references))
 
   @property
   def severities(self) -> np.ndarray:
-    """Of the frames, ascending."""
+    """The severities of the frames, ascending."""
     even = np.linspace(self.lowest, self.highest, self.frames)
     return np.round(even * FINEST) / FINEST
 
@@ -106,13 +107,16 @@ class FlipRate(Study):
     """Returns the frames of each corruption; all frames of one have the same draws."""
     side = self.constants or None
     numbers, between = numbered(self.severities)
-    options = {name: own for name, own in LIKE_DRAWS.items() if name in self.names}
+    options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
     checked_table(image_shape[:2], self.references, None, side, options, between)
+
+    corrupt = functools.partial(
+      apply, names=self.references, side=side, options=options, between=between
+    )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       refuse_stored(row)
-      given = key, row['image'], view['corruption'], view['severity']
-      return apply(*given, names=self.references, side=side, options=options, between=between)
+      return corrupt(key, row['image'], view['corruption'], view['severity'])
 
     first = min(self.severities)
     return Views(
@@ -146,8 +150,8 @@ class FlipRate(Study):
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
     pairs = {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
-      shown = records.table('prediction').reshape(-1, len(self.names), self.frames)
-      pairs[label] = shown[..., 1:], shown[..., :-1]
+      predicted = records.table('prediction').reshape(-1, len(self.names), self.frames)
+      pairs[label] = predicted[..., 1:], predicted[..., :-1]
     views = pd.DataFrame(places, columns=['corruption', 'frame'])
     outcomes = Outcomes.of(FLIP_RATE, pairs, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)

@@ -85,24 +85,25 @@ class FourierAttack(BeginsWithMap):
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
-    most = len(self._frequencies(image_shape))
-    valid = f'at most {most}, the distinct frequencies that there are'
-    self.require(self.queries <= most, 'queries', valid)
+    largest = len(self._frequencies(image_shape))
+    valid = f'at most {largest}, the number of distinct frequencies'
+    self.require(self.queries <= largest, 'queries', valid)
     waves = self._waves(image_shape)
     return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
     """Returns the frequencies (fy, fx) of all views but the clean one."""
-    frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
-    return frequencies.fy[shown], frequencies.fx[shown]
+    frequencies, places = self._frequencies(image_shape), self._candidates(image_shape)
+    return frequencies.fy[places], frequencies.fx[places]
 
   @property
   def shown_as(self) -> dict[str, str]:
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    own = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
-    return [*super().differences(records, image_shape), *own]
+    side = image_shape[0]
+    differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
+    return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the clean view and the frequency of each other; averages over these."""
@@ -111,14 +112,13 @@ class FourierAttack(BeginsWithMap):
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows all of which the finished heat map was measured on, or too few to be split, and
-    a map without the records that say which those are."""
+    """Refuses rows that the finished heat map was measured on, all of them, or too few to be split,
+    and a map without the records that say which rows these are."""
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
-      own, other = rows.description, self._map.results.data
-      keys = ('num_examples', 'subset_seed')
-      if all(own.get(key) == other.get(key) for key in keys):
+      measured_on, keys = self._map.results.data, ('num_examples', 'subset_seed')
+      if all(rows.description.get(key) == measured_on.get(key) for key in keys):
         raise InputError(
           f'{KEYS.study.heat_map} {self.heat_map!r} was measured on the very images of this run, '
           'and frequencies must not be chosen on the images that they are measured on: set another '
@@ -127,7 +127,7 @@ class FourierAttack(BeginsWithMap):
       self._map.records()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which rows are measured, bool [N]: those of images that chose no frequencies."""
+    """Returns which rows are measured, bool [N]: rows of images that chose no frequencies."""
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
@@ -150,22 +150,23 @@ class FourierAttack(BeginsWithMap):
     """Returns errors by number of queries, on images that chose nothing.
 
     After n queries an image is wrong if it is under any of the n worst frequencies. `wave_error` is
-    that of each of these alone, whose number is `queries`, worst on the choosing images first.
+    the error under each frequency alone; `queries` numbers these, the worst on the choosing images
+    first.
     """
-    frequencies, shown = self._frequencies(image_shape), self._candidates(image_shape)
+    frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     number = range(1, self.queries + 1)
     answers, of_waves = {}, []
     measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
       if self._map is None:
-        chosen = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
+        worst = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
       else:
-        worst = _worst(self._map.error(label, frequencies), self.queries)
-        chosen = np.searchsorted(shown, worst)
-      fy, fx = frequencies.fy[shown[chosen]], frequencies.fx[shown[chosen]]
+        of_map = _worst(self._map.error(label, frequencies), self.queries)
+        worst = np.searchsorted(candidates, of_map)
+      fy, fx = frequencies.fy[candidates[worst]], frequencies.fx[candidates[worst]]
       waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
-      alone = wrong[:, CLEAN + 1 + chosen]
+      alone = wrong[:, CLEAN + 1 + worst]
       single = dataclasses.replace(outcomes, values={label: alone}, views=waves)
       of_waves.append(self.means(WAVE_ERROR, single.of_rows(measured), tuple(waves)))
       any_of = np.logical_or.accumulate(alone, 1)
@@ -179,11 +180,11 @@ class FourierAttack(BeginsWithMap):
     ]
     return Findings(estimates=[*errors, *of_waves])
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
     row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
-    worst = _worst_waves(assemble(found.estimates))
-    views = [CLEAN, *(CLEAN + 1 + int(np.argmax((waves == own).all(1))) for own in worst)]
+    worst = _worst_waves(assemble(findings.estimates))
+    views = [CLEAN, *(CLEAN + 1 + int(np.argmax((waves == wave).all(1))) for wave in worst)]
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:
@@ -195,10 +196,10 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns (fy, fx) of the worst frequencies of the first classifier, as many as are shown."""
+  """Returns (fy, fx) of the `SHOWN` worst frequencies of the first classifier."""
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
-  own = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
-  return own[['frequency_y', 'frequency_x']].to_numpy(int)
+  of_first = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
+  return of_first[['frequency_y', 'frequency_x']].to_numpy(int)
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 r"""Fourier heat maps: error, and change of each layer's output, under every basis perturbation.
 
 Row x is shown as x + r v U_ij (Yin et al. 2019, section 2, figures 3, 4, 8 and 9), for every
-distinct frequency and once clean. Conventions are those of `robustness.fourier.basis`.
+distinct frequency and once clean. `robustness.fourier.basis` has the conventions.
 """
 
 import dataclasses
@@ -78,10 +78,10 @@ class FourierHeatmap(Study):
     phase: 'reference' (the authors' release) or 'cosine'.
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
-    layers: layers whose output change is measured, or ('stages',) for stem, stages and logits, as
-      in figure 8.
+    layers: layers with a measured change of the output, or ('stages',) for stem, stages and logits,
+      as in figure 8.
     top_k: k of the second error map, if there are more classes than that.
-    classes: names of classes with maps of their own, or ('all',).
+    classes: names of classes with separate maps, or ('all',).
   """
 
   title: ClassVar[str] = 'Fourier heat maps'
@@ -100,8 +100,8 @@ class FourierHeatmap(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     self.require_no_repeats('classes')
-    whole = ALL not in self.classes or len(self.classes) == 1
-    self.require(whole, 'classes', f'names of classes, or {ALL!r} alone')
+    is_valid = ALL not in self.classes or len(self.classes) == 1
+    self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
     alone = not (self.classes and self.half_width)
     self.require(alone, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds')
 
@@ -115,9 +115,9 @@ class FourierHeatmap(Study):
     super().check(rows, recipes)
     numbers = _class_numbers(rows.class_names)
     self.choose('classes', (ALL, *numbers))
-    there = rows.without_images()['label'] if self.classes else ()
+    labels = rows.without_images()['label'] if self.classes else ()
     for name in self.classes:
-      if name != ALL and numbers[name] not in there:
+      if name != ALL and numbers[name] not in labels:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
           f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'
@@ -146,8 +146,8 @@ class FourierHeatmap(Study):
     by_norm = PUBLISHED_WINDOWS.get(side, {})
     windows = by_norm.get(self.norm) or tuple({*itertools.chain(*by_norm.values())})
     if windows and self.window not in windows:
-      published, shown = (' and '.join(_side(w) for w in ws) for ws in (windows, [self.window]))
-      changed.append(f'window {shown}, published {published}')
+      published = ' and '.join(map(_side, windows))
+      changed.append(f'window {_side(self.window)}, published {published}')
     if self.half_width:
       changed.append(f'each frequency on as many images as ± {self.half_width:g} takes')
     data, count = records.identity.get('data', {}), records.layout.num_rows
@@ -161,7 +161,7 @@ class FourierHeatmap(Study):
     groups = {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
     return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
     2], and `basis_images` [2 r + 1, 2 r + 1, H, W] around zero, for |fy|, |fx| ≤ r."""
     row = one_view.read_row(rows, 0)
@@ -185,14 +185,14 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    further = self._errors(self.top_k) if self.top_k > 1 else ()
+    top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (
-      dataclasses.replace(own, words=own.words.format(waves=waves))
-      for own in (CLASS_ERROR, IN_BAND, LAYER_CHANGE)
+      dataclasses.replace(quantity, words=quantity.words.format(waves=waves))
+      for quantity in (CLASS_ERROR, IN_BAND, LAYER_CHANGE)
     )
     of_classes = (by_class, in_band) if self.classes else ()
-    return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *further)
+    return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *top_k)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
     """Returns the top-k errors on perturbed and on clean images."""
@@ -216,9 +216,9 @@ class FourierHeatmap(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors and changes of layers by frequency, and errors by band and by ring.
 
-    A frequency and its mirror are one row, of which `robustness.fourier.maps.centred_map` makes the
-    map; in means over frequencies every cell of the map counts once. Of a sequential design each
-    frequency has its own n; means and differences are of the images that all views have. The
+    A frequency and its mirror are one row; `robustness.fourier.maps.centred_map` makes the map from
+    these. In means over frequencies every cell of the map counts once. In a sequential design each
+    frequency has another n; means and differences are of the images that all views have. The
     table `bands` says how many cells of each band there are.
     """
     f, cells = self.frequencies(image_shape), self._cells(image_shape)
@@ -251,7 +251,8 @@ class FourierHeatmap(Study):
         names = part['band'] if by else ['all'] * len(part)
         window = f'the window of {self.window} × {self.window} shows'
         counts = (cells[name] for name in names)
-        part['note'] = [f'{window} {n} of {of} cells' if n < of else '' for n, of in counts]
+        pairs = ((n, total) for n, total in counts)
+        part['note'] = [f'{window} {n} of {total} cells' if n < total else '' for n, total in pairs]
       yield part
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -259,12 +260,12 @@ class FourierHeatmap(Study):
     one false-discovery rate over the frequencies of all classifiers."""
     differences = by_frequency[by_frequency.versus != '']
     marked = significant(differences, self._errors(1)[0], self.false_discovery_rate)
-    for label, own in differences.assign(marked=marked).groupby('classifier', sort=False):
-      counts = np.array([(own.marked & (sign * own.value > 0)).sum() for sign in (-1, 1)])
+    for label, rows in differences.assign(marked=marked).groupby('classifier', sort=False):
+      counts = np.array([(rows.marked & (sign * rows.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
-      part = self.arrays(SIGNIFICANT, label, facets, counts / len(own), n=own.n.iloc[0])
+      part = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
-      part['note'] = [f'{count} of {len(own)} frequencies, {rate}' for count in counts]
+      part['note'] = [f'{count} of {len(rows)} frequencies, {rate}' for count in counts]
       yield part
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
@@ -276,9 +277,9 @@ class FourierHeatmap(Study):
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
-    there = [names[k] for k in np.unique(labels[labels >= 0])]
+    in_rows = [names[k] for k in np.unique(labels[labels >= 0])]
     numbers = _class_numbers(names)
-    for name in there if self.classes == (ALL,) else self.classes:
+    for name in in_rows if self.classes == (ALL,) else self.classes:
       (word,) = in_words([name])
       settings.choice('config.study.classes', word, numbers)
       of_class = missed.of_rows((labels == numbers[word]).any(1))
@@ -292,15 +293,15 @@ class FourierHeatmap(Study):
       for name in evaluation.records.read(0, 0).arrays:
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
-          own = Recorded([evaluation], recorded.views)
+          alone = Recorded([evaluation], recorded.views)
           change = dataclasses.replace(LAYER_CHANGE, statistic=operator.itemgetter(name))
-          yield self.means(change, own, FREQUENCY, facets={'layer': layer})
+          yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns, for 'all' and each band, its cells in the window and in the whole map."""
-    shown, whole = (band_map(image_shape, window) for window in (self.window, 0))
-    by_band = {band: (int((shown == band).sum()), int((whole == band).sum())) for band in BANDS}
-    return {'all': (shown.size, whole.size), **by_band}
+    window, full = (band_map(image_shape, side) for side in (self.window, 0))
+    by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
+    return {'all': (window.size, full.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
     """Returns the figures of the table, maps of layers as in `_relative`, an image and basis
@@ -309,10 +310,10 @@ class FourierHeatmap(Study):
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
-    shown = pictures['sample_frequencies'][1:], pictures['sample_images']
+    sample = pictures['sample_frequencies'][1:], pictures['sample_images']
     return {
       **charts.draw(_relative(results)),
-      'sample_images': basis.sample_figure(*shown, caption),
+      'sample_images': basis.sample_figure(*sample, caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
 
@@ -347,5 +348,5 @@ def _side(window: int) -> str:
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
   """Returns the number of each class by its name, and by that in words."""
-  both = enumerate(zip(names, in_words(names), strict=True))
-  return {name: number for number, alike in both for name in alike}
+  numbered = enumerate(zip(names, in_words(names), strict=True))
+  return {name: number for number, synonyms in numbered for name in synonyms}

@@ -1,8 +1,8 @@
 """A cheap preview of a heat map: the Fourier transform of the loss gradient, one pass an image.
 
-To first order the loss changes under v r U_f by v Σ_c r_c ⟨∇_c, U_f⟩, whose root mean square over
-signs r_c = ±1 and phases of U_f is v S(f), S(f) = (Σ_c |F(∇_c)(f)|²)^½ with the orthonormal
-transform. The mean of S over images is drawn beside a measured heat map, if one is given.
+To first order the loss changes under v r U_f by v Σ_c r_c ⟨∇_c, U_f⟩. The root mean square of this
+over signs r_c = ±1 and phases of U_f is v S(f), S(f) = (Σ_c |F(∇_c)(f)|²)^½ with the orthonormal
+transform. The mean of S over images is drawn next to a measured heat map, if there is one.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ BAND_ENERGY = 'band_energy'
 
 
 def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
-  """Returns the mean energy of the cells of each band ÷ that of all cells, [N, bands]; NaN of an
-  image without energy.
+  """Returns the mean energy over the cells of each band ÷ the mean over all cells, [N, bands]; NaN
+  for an image without energy.
 
   Args:
     energy: of each band, [N, bands].
@@ -97,12 +97,12 @@ class FourierPreview(BeginsWithMap):
       identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
-      measure=lambda *shown: {BAND_ENERGY: (_squares(*shown)[None] * weights).sum((1, 2))},
-      total=lambda *shown: {'sensitivity': jnp.sqrt(_squares(*shown))},
+      measure=lambda *args: {BAND_ENERGY: (_squares(*args)[None] * weights).sum((1, 2))},
+      total=lambda *args: {'sensitivity': jnp.sqrt(_squares(*args))},
     )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows with several labels each: the gradient is that of the loss of one."""
+    """Refuses rows with several labels each: the gradient is of the loss of one label."""
     require_single_labels(rows, 'the preview')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -147,15 +147,13 @@ class FourierPreview(BeginsWithMap):
     parts.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     f, values = at(self._map.window)
     error = self._map.error(label, f)
-    known = min(np.ptp(values), np.ptp(error)) > 0
-    rho = scipy.stats.spearmanr(values, error).statistic if known else np.nan
-    one = pd.DataFrame(index=range(1))
-    return [*parts, self.arrays(RANK_CORRELATION, label, one, np.array([rho]), n=len(f))]
+    is_defined = min(np.ptp(values), np.ptp(error)) > 0
+    rho = scipy.stats.spearmanr(values, error).statistic if is_defined else np.nan
+    views = pd.DataFrame(index=range(1))
+    return [*parts, self.arrays(RANK_CORRELATION, label, views, np.array([rho]), n=len(f))]
 
 
-def _squares(row: Arrays, shown: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
+def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
   """Returns S(f)² of the gradient at an image, [H, W // 2 + 1]; XLA computes it once a step."""
-  gradient = jax.grad(lambda image: cross_entropy(logits(image[None]), row['label'][None])[0])(
-    shown
-  )
+  gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

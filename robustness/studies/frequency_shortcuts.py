@@ -52,8 +52,8 @@ SMALLEST = 1e-12  # of a probability, in a loss
 class FrequencyShortcuts(Study):
   """A set keeps each of grid × grid patches of the plane of frequencies with a probability, for
   every grid in turn, and with a frequency its opposite. The set of a class has the least mean
-  −log p of its true class over half of the class's rows. The other halves are scored, those of
-  other classes too: a set through which everything is taken for one class says nothing of it.
+  −log p of its true class over half of the class's rows. The other halves are scored, of other
+  classes too: a set through which everything is taken for one class says nothing of it.
 
   The paper searches from coarse grids to fine ones, the next candidates inside of the best; here
   all sets are drawn at once, so that they are views.
@@ -85,13 +85,13 @@ class FrequencyShortcuts(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses rows with several labels, a single class, and a class with one row."""
     super().check(rows, recipes)
-    given = rows.without_images()
-    labels = given['label']
+    columns = rows.without_images()
+    labels = columns['label']
     if labels.ndim > 1:
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
     if len(np.unique(labels)) < 2:
       raise _one_class()
-    image = given[BASE] if BASE in given else given['example_id']
+    image = columns[BASE if BASE in columns else 'example_id']
     distinct = np.unique(np.stack([labels, image]), axis=1)
     few = [rows.class_names[k] for k, n in enumerate(np.bincount(distinct[0])) if n == 1]
     if few:
@@ -122,10 +122,10 @@ class FrequencyShortcuts(Study):
     self.require(
       max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of the images'
     )
-    whole = np.ones((1, height, width // 2 + 1), bool)
+    every = np.ones((1, height, width // 2 + 1), bool)
     number = np.arange(self.sets + 1, dtype=np.int32)
-    kept = np.concatenate([whole, self.masks(height, width)])
-    return Views(_show, number, {'set': number, 'kept': kept})
+    masks = np.concatenate([every, self.masks(height, width)])
+    return Views(_show, number, {'set': number, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Names the views 'clean' and 'set 1' to the last."""
@@ -140,13 +140,13 @@ class FrequencyShortcuts(Study):
     if len(classes) < 2:  # of the classifier, which may have one where the data have several
       raise _one_class()
     labels = evaluations[0].records.column('label')
-    chosen = {e.label: self._chosen(e, labels) for e in evaluations}
+    best = {e.label: self._best_sets(e, labels) for e in evaluations}
     masks = self.masks(*image_shape[:2])
-    arrays = {f'sets/{k}': masks[[own[n] for n in classes.values()]] for k, own in chosen.items()}
-    return Findings(estimates=list(self._by_class(recorded, chosen)), arrays=arrays)
+    arrays = {f'sets/{k}': masks[[sets[n] for n in classes.values()]] for k, sets in best.items()}
+    return Findings(estimates=list(self._by_class(recorded, best)), arrays=arrays)
 
-  def _chosen(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
-    """Returns the number of the best set of each class that there is."""
+  def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
+    """Returns the number of the best set of each class of the rows."""
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
     choosing = _choosing(labels, evaluation.records)
     return {
@@ -154,19 +154,19 @@ class FrequencyShortcuts(Study):
     }
 
   def _by_class(
-    self, recorded: Recorded, chosen: Mapping[str, Mapping[int, int]]
+    self, recorded: Recorded, best: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
     predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
     own_labels = {e.label: e.records.column('label') for e in recorded.evaluations}
     scored_half = ~_choosing(labels, first.records)
-    halves = {k: np.flatnonzero((labels == k) & scored_half) for k in chosen[first.label]}
+    halves = {k: np.flatnonzero((labels == k) & scored_half) for k in best[first.label]}
     for name, number in _classes(first).items():
       scored = halves[number]
-      others = np.concatenate([own for other, own in halves.items() if other != number])
-      view = {k: [1 + own[number]] for k, own in chosen.items()}
-      through, whole = (
+      rest_of_classes = [rows for k, rows in halves.items() if k != number]
+      view = {k: [1 + sets[number]] for k, sets in best.items()}
+      through, on_whole = (
         dataclasses.replace(right, values=values, views=ONE_VIEW)
         for values in (
           {k: x[:, view[k]] for k, x in right.values.items()},
@@ -175,18 +175,21 @@ class FrequencyShortcuts(Study):
       )
       pairs = {k: (x[:, view[k]], own_labels[k][scored[0]]) for k, x in predicted.items()}
       taken = Outcomes.of(TAKEN, pairs, ONE_VIEW, clusters=recorded.clusters)
-      each = (THROUGH, through, scored), (WHOLE, whole, scored), (TAKEN, taken, others)
-      for quantity, outcomes, shown in each:
-        yield self.means(quantity, outcomes.of_rows(shown), facets={'class': name}, test=True)
+      for quantity, outcomes, rows in (
+        (THROUGH, through, scored),
+        (WHOLE, on_whole, scored),
+        (TAKEN, taken, np.concatenate(rest_of_classes)),
+      ):
+        yield self.means(quantity, outcomes.of_rows(rows), facets={'class': name}, test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table, and the set of each class, zero frequency in the centre."""
+    """Returns the default figures, and the set of each class, zero frequency in the centre."""
     rows = {}
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
     height, width = results.data['image_shape'][:2]
     for label in results.labels:
-      shown = spectrum.whole(results.arrays[f'sets/{label}'], width).astype(float)
-      rows[label] = dict(zip(names, shown[..., None], strict=True))
+      sets = spectrum.whole(results.arrays[f'sets/{label}'], width).astype(float)
+      rows[label] = dict(zip(names, sets[..., None], strict=True))
     caption = f'The frequencies that each class is recognised by best, of {height} × {width}: '
     caption += 'white ones, zero frequency in the centre.'
     return {**charts.draw(results), 'sets': (images.grid(rows), caption)}

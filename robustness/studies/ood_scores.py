@@ -1,8 +1,8 @@
-"""Which images are of no known class? Scores of finished runs, in and out of distribution.
+"""Scores that separate images of no known class, from finished runs in and out of distribution.
 
 A run on images records logits and features, and says how sure the classifier is. A config with
 `predictions` reads such workdirs, of test images and of images of no known class, and says how well
-each score of `robustness.estimates.out_of_distribution` tells them apart: from the records alone.
+each score of `robustness.estimates.out_of_distribution` separates them, from the records alone.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Workdirs(WorkdirPredictions):
       batteries.
     out_of_distribution: workdirs of images of no known class.
     shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
-      estimates are given for test images and for both together (full-spectrum).
-    bank: the workdir of training images, whose features 'knn' needs.
+      estimates are estimated for test images and for both together (full-spectrum).
+    bank: the workdir of training images with the features that 'knn' needs.
   """
 
   out_of_distribution: tuple[str, ...] = ()
@@ -96,8 +96,8 @@ class OodScores(ScoresPredictions):
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    used = KNN in self.scores or self.neighbours == type(self).neighbours
-    self.require(used, 'neighbours', f"left out without 'knn' in {self.key('scores')}")
+    is_used = KNN in self.scores or self.neighbours == type(self).neighbours
+    self.require(is_used, 'neighbours', f"left out without 'knn' in {self.key('scores')}")
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -111,59 +111,59 @@ class OodScores(ScoresPredictions):
       yield self.means(ACCURACY, recorded)
     yield self.means(CONFIDENCE, recorded)
 
-  def score_predictions(self, given: Workdirs, folder: pathlib.Path) -> Scored:
+  def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`; the predictions are records already."""
-    if not given.out_of_distribution:
+    if not workdirs.out_of_distribution:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR.'
       )
-    if (KNN in self.scores) != bool(given.bank):
+    if (KNN in self.scores) != bool(workdirs.bank):
       raise InputError(
-        f'config.bank is {given.bank!r} and {KEYS.study.scores} {self.scores}: the score '
+        f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: the score '
         "'knn' needs the workdir of a run on training images, and nothing else does."
       )
-    first = _read(given.predictions, given.task)
-    others = (*given.out_of_distribution, *given.shifted)
-    further = {path: _read(path, given.task, first) for path in others}
-    bank = _read(given.bank, given.task, first) if given.bank else None
-    scored = {given.predictions: first, **further}
-    _check_known(given, scored | ({given.bank: bank} if bank else {}))
+    first = _read(workdirs.predictions, workdirs.task)
+    paths = (*workdirs.out_of_distribution, *workdirs.shifted)
+    tasks_of = {path: _read(path, workdirs.task, first) for path in paths}
+    bank = _read(workdirs.bank, workdirs.task, first) if workdirs.bank else None
+    scored = {workdirs.predictions: first, **tasks_of}
+    _check_known(workdirs, scored | ({workdirs.bank: bank} if bank else {}))
     if bank:
-      _refuse_shared(given.bank, bank, scored)
-    names = _names(given.out_of_distribution)
+      _refuse_shared(workdirs.bank, bank, scored)
+    names = _names(workdirs.out_of_distribution)
     sets = {_set(first): 0}
-    for path in given.shifted:
-      sets.setdefault(_set(further[path]), len(sets))
+    for path in workdirs.shifted:
+      sets.setdefault(_set(tasks_of[path]), len(sets))
     note = {'note': APART} if len(sets) > 1 else {}
     rows = []
     for evaluation in first.evaluations:
       label = evaluation.label
-      near = _of(bank, label).records.column(f'output/{FEATURES}') if bank else None
+      near = _evaluation(bank, label).records.column(f'output/{FEATURES}') if bank else None
       test = self._scored(first, label, near)
-      shifted = [self._scored(further[path], label, near) for path in given.shifted]
-      for path, own in zip(given.shifted, shifted, strict=True):
-        own[ID] = own[ID].astype(np.int64) + (sets[_set(further[path])] << 40)
+      shifted = [self._scored(tasks_of[path], label, near) for path in workdirs.shifted]
+      for path, scores in zip(workdirs.shifted, shifted, strict=True):
+        scores[ID] = scores[ID].astype(np.int64) + (sets[_set(tasks_of[path])] << 40)
       kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
-      for path, name in zip(given.out_of_distribution, names, strict=True):
-        out = self._scored(further[path], label, near)
+      for path, name in zip(workdirs.out_of_distribution, names, strict=True):
+        out = self._scored(tasks_of[path], label, near)
         for kind, parts in kinds.items():
           for score in self.scores:
             inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
-            found = ood.separation(
-              inside, out[score], ids, out[ID], self.positives, self.confidence, given.seed
+            separation = ood.separation(
+              inside, out[score], ids, out[ID], self.positives, self.confidence, workdirs.seed
             )
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
             rows += [
               row(label, '', quantity, facets, estimate, self.confidence)
               | (note if kind == SHIFTED else {})
-              for quantity, estimate in zip((AUROC, AUPR, FPR95), found, strict=True)
+              for quantity, estimate in zip((AUROC, AUPR, FPR95), separation, strict=True)
             ]
-    settings = {**self.describe(), **dataclasses.asdict(given)}
+    settings = {**self.describe(), **dataclasses.asdict(workdirs)}
     tasks = {
       TEST: first,
-      **{f'{path}, shifted': further[path] for path in given.shifted},
-      **{f'{path}, no known class': further[path] for path in given.out_of_distribution},
+      **{f'{path}, shifted': tasks_of[path] for path in workdirs.shifted},
+      **{f'{path}, no known class': tasks_of[path] for path in workdirs.out_of_distribution},
       **({'bank of features': bank} if bank else {}),
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
@@ -173,7 +173,7 @@ class OodScores(ScoresPredictions):
     self, task: FinishedStudy, label: str, bank: np.ndarray | None
   ) -> dict[str, np.ndarray]:
     """Returns the scores of a classifier on the images of a run, and which images these are."""
-    records = _of(task, label).records
+    records = _evaluation(task, label).records
     logits, images = records.column('output/logits'), versions(records)
     scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
     scored[ID] = records.column(ID) if images is None else images
@@ -192,33 +192,34 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
       f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '
       'workdir of configs/ood_scores.py.'
     )
-  for own in first.evaluations if first else ():
-    before, now = (
-      {'classifier': e.records.identity['classifier']} for e in (own, _of(task, own.label))
+  for expected in first.evaluations if first else ():
+    before, after = (
+      {'classifier': e.records.identity['classifier']}
+      for e in (expected, _evaluation(task, expected.label))
     )
-    lines = differing_keys(before, now)
+    lines = differing_keys(before, after)
     if lines:
       raise InputError(
         f'{path} and {first.folder if first else path} have other classifiers under '
-        f'{own.label!r}: {"; ".join(lines)}. Run the same on both.'
+        f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'
       )
   return task
 
 
-def _check_known(given: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Refuses runs on images of known classes among those of none, the reverse, and a run twice."""
+def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
+  """Refuses runs on images of known classes where none is known, the reverse, and a run twice."""
   paths = [
-    given.predictions,
-    *given.shifted,
-    *given.out_of_distribution,
-    *filter(None, [given.bank]),
+    workdirs.predictions,
+    *workdirs.shifted,
+    *workdirs.out_of_distribution,
+    *filter(None, [workdirs.bank]),
   ]
   places = [expanded(path).resolve() for path in paths]
   for path, place in zip(paths, places, strict=True):
     if places.count(place) > 1:
       raise InputError(f'{path} is given twice: each workdir is of other images.')
     unknown = tasks[path].evaluations[0].records.identity['data'].get('labels') == UNKNOWN_CLASSES
-    if unknown != (path in given.out_of_distribution):
+    if unknown != (path in workdirs.out_of_distribution):
       kind, fix = ('no known', 'False') if not unknown else ('known', 'True')
       raise InputError(
         f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '
@@ -228,10 +229,10 @@ def _check_known(given: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
   """Refuses a bank with images that are scored: their nearest feature is their own."""
-  own = bank.evaluations[0].records.column(IMAGE_DIGEST)
+  in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():
     digests = task.evaluations[0].records.column(IMAGE_DIGEST)
-    shared = int(np.isin(digests, own).sum())
+    shared = int(np.isin(digests, in_bank).sum())
     if shared > MOST_ALIKE * len(digests):
       raise InputError(
         f'{shared} of the {len(digests)} images of {other} are in config.bank, {path}: give a run '
@@ -239,12 +240,12 @@ def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedS
       )
 
 
-def _of(task: FinishedStudy, label: str) -> Evaluation:
+def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
   for evaluation in task.evaluations:
     if evaluation.label == label:
       return evaluation
-  known = ', '.join(e.label for e in task.evaluations)
-  raise InputError(f'{task.folder} has no classifier {label!r}; it has {known}.')
+  labels = ', '.join(e.label for e in task.evaluations)
+  raise InputError(f'{task.folder} has no classifier {label!r}; it has {labels}.')
 
 
 def _set(task: FinishedStudy) -> tuple[object, str]:
@@ -256,6 +257,6 @@ def _set(task: FinishedStudy) -> tuple[object, str]:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-  """Returns the names of the folders, the whole paths where two are alike."""
+  """Returns the names of the folders, the full paths where two names are equal."""
   names = [expanded(path).resolve().name for path in paths]
   return names if len(set(names)) == len(names) else list(paths)

@@ -47,8 +47,8 @@ NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
 def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
   """Returns Σ_i |i - min(place of the i-th class, 5)| of the five best classes [..., 5], i and
   places from 0; a class that is no longer among the best has the place 5."""
-  same = reference[..., :, None] == best[..., None, :]
-  place = np.where(same.any(-1), same.argmax(-1), 5)
+  is_same = reference[..., :, None] == best[..., None, :]
+  place = np.where(is_same.any(-1), is_same.argmax(-1), 5)
   return np.abs(np.arange(5) - place).sum(-1).astype(float)
 
 
@@ -69,8 +69,8 @@ class PerturbationStability(Study):
 
   Attributes:
     perturbations: names, or a set: 'imagenet_p' or 'cifar10_p', the ten of published means.
-    baseline: whose FP and T5D those of mFR and mT5D are divided by: 'first' (the first classifier
-      of the config), or 'alexnet', published on ImageNet-P.
+    baseline: the classifier with the FP and T5D that mFR and mT5D divide by: the 'first' one of the
+      config, or 'alexnet', as published on ImageNet-P.
     confidence: of intervals.
   """
 
@@ -100,13 +100,13 @@ class PerturbationStability(Study):
   @property
   def names(self) -> tuple[str, ...]:
     """The perturbations, sets spelt out, each once, in the order of `PERTURBATIONS`."""
-    wanted = {n for each in self.perturbations for n in PERTURBATION_SETS.get(each, (each,))}
-    return tuple(name for name in PERTURBATIONS if name in wanted)
+    names = {n for name in self.perturbations for n in PERTURBATION_SETS.get(name, (name,))}
+    return tuple(name for name in PERTURBATIONS if name in names)
 
   def needed_rows(self, rows: Rows) -> Rows:
     """See `Study`; the sequences of the settings' perturbations."""
-    wanted = [PERTURBATIONS[name] for name in self.names]
-    is_wanted = np.isin(rows.without_images()['perturbation'], wanted)
+    numbers = [PERTURBATIONS[name] for name in self.names]
+    is_wanted = np.isin(rows.without_images()['perturbation'], numbers)
     if is_wanted.all():
       return rows
     return with_facts(rows.at(np.flatnonzero(is_wanted)), {'perturbations': list(self.names)})
@@ -131,15 +131,16 @@ class PerturbationStability(Study):
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
-    count, whole = num_images(records), NUM_IMAGES[source]
-    few = [f'{count} of {whole} images'] if count != whole else []
-    others = set(self.names) ^ set(PERTURBATION_SETS[source])
-    return [*few, *([f'not the ten perturbations of {source}'] if others else [])]
+    count, released = num_images(records), NUM_IMAGES[source]
+    few = [f'{count} of {released} images'] if count != released else []
+    differ = set(self.names) != set(PERTURBATION_SETS[source])
+    return [*few, *([f'not the ten perturbations of {source}'] if differ else [])]
 
   @property
   def shown_as(self) -> dict[str, str]:
-    of = 'AlexNet on ImageNet-P (published)' if self.baseline == ALEXNET else 'the first classifier'
-    return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': of}
+    is_alexnet = self.baseline == ALEXNET
+    baseline = 'AlexNet on ImageNet-P (published)' if is_alexnet else 'the first classifier'
+    return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': baseline}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
@@ -147,7 +148,7 @@ class PerturbationStability(Study):
     predictions, best_classes = {}, {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       places = [compared(records, name) for name in self.names]
-      reference, frame = (np.concatenate([own[k] for own in places], 1) for k in (0, 1))
+      reference, frame = (np.concatenate([pair[k] for pair in places], 1) for k in (0, 1))
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:

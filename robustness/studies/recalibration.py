@@ -1,4 +1,4 @@
-"""What images held out buy under corruption: rescaled confidence, and sets with a stated coverage.
+"""Rescaled confidence and sets with a stated coverage, from images held out, under corruption.
 
 A share of the images, as they are, fits the scalings of `robustness.estimates.scaling` and the
 thresholds of `robustness.estimates.prediction_sets`; all others measure them, clean and corrupted
@@ -97,7 +97,7 @@ ENDS = ('', '_low', '_high')
 
 @dataclasses.dataclass(frozen=True)
 class Recalibration(StoredOrMade):
-  """Settings, beside those of `StoredOrMade`.
+  """Settings in addition to `StoredOrMade`.
 
   Attributes:
     held_out: share of the images, drawn at random, that are fitted on: half of them for the
@@ -156,7 +156,7 @@ class Recalibration(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; logits are kept beside."""
+    """See `CorruptionViews`; logits are recorded too."""
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -164,13 +164,13 @@ class Recalibration(StoredOrMade):
     recorded.require_distinct()
     clean = int(np.flatnonzero(recorded.views.corruption.isna())[0])
     kind = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
-    shown = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
-    views = shown.assign(view=kind)
+    by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
+    views = by_severity.assign(view=kind)
     split = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits = {e.label: self._fitted(e, clean, *split[:2]) for e in recorded.evaluations}
-    for label, own in fits.items():
-      if TEMPERATURE in own.scalings:
-        value, n = 1 / float(own.scalings[TEMPERATURE].weight), len(split[0])
+    for label, fitted in fits.items():
+      if TEMPERATURE in fitted.scalings:
+        value, n = 1 / float(fitted.scalings[TEMPERATURE].weight), len(split[0])
         estimate = Estimate(value, np.nan, np.nan, n, n, '')
         yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
     measured = {
@@ -179,17 +179,17 @@ class Recalibration(StoredOrMade):
     labels = {e.label: _single(e.records.column('label'))[split[2]] for e in recorded.evaluations}
     draws = Draws.of(len(split[2]), self.resamples, SEED)
     for name in (NONE, *self.scalings):
-      fields, own_facets = self._of(measured, name, OF_SCALING), {'scaling': name}
+      fields, by_name = self._fields_of(measured, name, OF_SCALING), {'scaling': name}
       losses, right = (Outcomes.of(quantity, fields, views) for quantity in (LIKELIHOOD, RIGHT))
       for by in GROUPS:
-        likelihood = self.means(LIKELIHOOD, losses, by, facets=own_facets)
+        likelihood = self.means(LIKELIHOOD, losses, by, facets=by_name)
         likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
         yield likelihood
-        yield self.means(RIGHT, right, by, facets=own_facets)
-      yield self._calibration(fields, views, draws, own_facets)
+        yield self.means(RIGHT, right, by, facets=by_name)
+      yield self._calibration(fields, views, draws, by_name)
     for name in self.scores:
-      own_facets = {'score': name}
-      at = [self._of(measured, name, OF_SETS, end) for end in ENDS]
+      by_name = {'score': name}
+      at = [self._fields_of(measured, name, OF_SETS, end) for end in ENDS]
       covered, sizes = (
         [Outcomes.of(quantity, fields, views) for fields in at] for quantity in (COVERED, SIZE)
       )
@@ -197,10 +197,10 @@ class Recalibration(StoredOrMade):
       correlations = [_correlation(decided[0], values) for values in decided]
       for by in GROUPS:
         for quantity, of_sets in ((COVERED, covered), (SIZE, sizes)):
-          at_q, *at_ends = (self.means(quantity, each, by, facets=own_facets) for each in of_sets)
+          at_q, *at_ends = (self.means(quantity, sets, by, facets=by_name) for sets in of_sets)
           ends = [estimates.value.to_numpy() for estimates in at_ends]
           yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
-      of_views = shown.assign(**own_facets)
+      of_views = by_severity.assign(**by_name)
       for label, inside in covered[0].values.items():
         size = sizes[0].values[label]
         gap = prediction_sets.size_stratified_violation(inside, size, self.alpha)
@@ -209,8 +209,7 @@ class Recalibration(StoredOrMade):
         yield self.arrays(BY_CLASS, label, of_views, gap, n=len(split[2]))
 
   def figures(self, results: Results) -> Figures:
-    """Returns those of the table; those of coverage say the stated one, 1 − α, which is a line
-    where severities are."""
+    """Returns the default figures; figures of coverage state 1 − α, as a line over severities."""
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
       if name.startswith(COVERED.name) and not name.endswith('_difference'):
@@ -220,12 +219,12 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """What is measured of every image in every view: the field, and of which scaling or score."""
+    """The fields that are measured of every image and view, with the name of scaling or score."""
     of_scalings = [(field, name) for name in (NONE, *self.scalings) for field in OF_SCALING]
     of_sets = [field + end for end in ENDS for field in OF_SETS]
     return [*of_scalings, *((field, name) for name in self.scores for field in of_sets)]
 
-  def _of(
+  def _fields_of(
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
     """Returns by classifier the fields of a scaling, or of a score's sets at q or at an end of its
@@ -247,50 +246,51 @@ class Recalibration(StoredOrMade):
         fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
         f'({KEYS.data.num_images}).',
       )
-    deciding, needed = fitted - fitted // 2, math.ceil(1 / self.alpha - 1e-9) - 1
-    if self.scores and deciding < needed:
+    num_deciding, needed = fitted - fitted // 2, math.ceil(1 / self.alpha - 1e-9) - 1
+    if self.scores and num_deciding < needed:
       raise SettingError(
         KEYS.study.alpha,
         self.alpha,
-        problem=f'and {deciding} images held out decide thresholds, of which it needs {needed}',
+        problem=f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
         fix=f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
         f'larger alpha, or {KEYS.study.scores}=().',
       )
     order = np.random.default_rng(SEED).permutation(num_images)
     ends = fitted // 2, fitted
-    first, second, rest = (np.sort(places) for places in np.split(order, ends))
-    return first, second, rest
+    fitting, deciding, measured = (np.sort(places) for places in np.split(order, ends))
+    return fitting, deciding, measured
 
   def _fitted(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
   ) -> _Fitted:
     records = evaluation.records
     logits, labels = records.column(LOGITS, clean), _single(records.column('label'))
-    known = np.isfinite(logits).all(0)
-    if not known[labels].all():
+    can_predict = np.isfinite(logits).all(0)
+    if not can_predict[labels].all():
       raise InputError(
         f'{evaluation.label} cannot predict the class of some images, which no scaling mends: '
         'measure it on images of the classes that it has.'
       )
+    places = can_predict.cumsum() - 1
     scalings = {NONE: Scaling()} | {
       kind: scaling.fit(
-        kind, logits[fitting][:, known], (known.cumsum() - 1)[labels[fitting]], self.penalty
+        kind, logits[fitting][:, can_predict], places[labels[fitting]], self.penalty
       )
       for kind in self.scalings
     }
     rows = len(labels)
-    absent = int(known.sum()) - len(np.unique(labels[fitting]))
-    own = _Fitted(
-      self, scalings, known, absent, np.random.default_rng(SEED).random(rows), labels, {}
+    absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))
+    fitted = _Fitted(
+      self, scalings, can_predict, absent, np.random.default_rng(SEED).random(rows), labels, {}
     )
-    decided = own.set_scores(logits[deciding], own.uniform[deciding])
+    decided = fitted.set_scores(logits[deciding], fitted.uniform[deciding])
     true = labels[deciding][:, None]
     of_true = {name: np.take_along_axis(s, true, 1)[:, 0] for name, s in decided.items()}
     thresholds = {
       name: prediction_sets.threshold(s, self.alpha, self.confidence) for name, s in of_true.items()
     }
     inside = {name: s <= thresholds[name].q for name, s in of_true.items()}
-    return dataclasses.replace(own, thresholds=thresholds, decided=inside)
+    return dataclasses.replace(fitted, thresholds=thresholds, decided=inside)
 
   def _calibration(
     self,
@@ -310,25 +310,25 @@ class Recalibration(StoredOrMade):
         for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
       for place, group in enumerate(groups):
-        own = Scores.mean([by_view[view] for view in group.views])
-        given = ECE, {**facets, **group.facets}
-        estimate = own.estimate(ECE.name, self.confidence)
-        rows.append(row(label, '', *given, estimate, self.confidence))
-        first = base.setdefault(place, (label, own))
-        if first[0] != label:
-          estimate = own.minus(first[1], ECE.name, self.confidence)
-          rows.append(row(label, first[0], *given, estimate, self.confidence))
+        scores = Scores.mean([by_view[view] for view in group.views])
+        of_group = {**facets, **group.facets}
+        estimate = scores.estimate(ECE.name, self.confidence)
+        rows.append(row(label, '', ECE, of_group, estimate, self.confidence))
+        first, of_first = base.setdefault(place, (label, scores))
+        if first != label:
+          estimate = scores.minus(of_first, ECE.name, self.confidence)
+          rows.append(row(label, first, ECE, of_group, estimate, self.confidence))
     return part(rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Fitted:
-  """What images held out give of one classifier.
+  """Scalings and thresholds of one classifier, from images held out.
 
   Attributes:
     study: its settings.
     scalings: by name.
-    known: bool [K], classes that can be predicted.
+    can_predict: bool [K], of each class.
     absent: how many of these have no image that is fitted on.
     uniform: U of each row, [N].
     labels: int [N].
@@ -338,7 +338,7 @@ class _Fitted:
 
   study: Recalibration
   scalings: Mapping[str, Scaling]
-  known: np.ndarray
+  can_predict: np.ndarray
   absent: int
   uniform: np.ndarray
   labels: np.ndarray
@@ -351,18 +351,19 @@ class _Fitted:
     return f'{self.absent} classes have no image that is fitted on' if rules_out else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
-    """Returns logits [..., K] rescaled, those of unknown classes -∞."""
+    """Returns logits [..., K] rescaled, -∞ for classes that cannot be predicted."""
     scaled = np.full(logits.shape, -np.inf)
-    scaled[..., self.known] = self.scalings[name](logits[..., self.known].astype(float))
+    scaled[..., self.can_predict] = self.scalings[name](logits[..., self.can_predict].astype(float))
     return scaled
 
   def set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the scores of all classes, [..., K], by kind."""
     name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
-    own = self.study.raps_penalty, self.study.raps_rank
+    raps = self.study.raps_penalty, self.study.raps_rank
     return {
-      kind: prediction_sets.scores(kind, probabilities, uniform, *own) for kind in self.study.scores
+      kind: prediction_sets.scores(kind, probabilities, uniform, *raps)
+      for kind in self.study.scores
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
@@ -380,7 +381,7 @@ class _Fitted:
       ]
     for name, scores in self.set_scores(logits, uniform).items():
       for threshold in self.thresholds[name]:
-        inside = (scores <= threshold) & self.known
+        inside = (scores <= threshold) & self.can_predict
         fields += [np.take_along_axis(inside, labels[..., None], -1)[..., 0], inside.sum(-1)]
     return np.stack(fields, -1).astype(np.float32)
 
@@ -393,11 +394,11 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _single(labels: np.ndarray) -> np.ndarray:
-  """Returns the class of each image, [N], of labels [N] or [N, L] filled up with -1; refuses images
-  of several, of which no likelihood is given."""
-  several = labels.reshape(len(labels), -1)
-  if (several[:, 1:] >= 0).any():
+  """Returns the class of each image, [N], from labels [N] or [N, L] padded with -1; refuses images
+  with several labels, which have no likelihood."""
+  columns = labels.reshape(len(labels), -1)
+  if (columns[:, 1:] >= 0).any():
     raise InputError(
       'some images have several labels, and a scaling is fitted on one: choose rows of one label.'
     )
-  return several[:, 0]
+  return columns[:, 0]

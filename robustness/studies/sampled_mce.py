@@ -40,10 +40,10 @@ ERRORS = dataclasses.replace(ERROR, reference='')
 
 @dataclasses.dataclass(frozen=True)
 class SampledMCE(CorruptionViews):
-  """Settings, beside those of `CorruptionViews`.
+  """Settings in addition to `CorruptionViews`.
 
   Attributes:
-    baseline: whose published errors mCE divides by: 'alexnet' or 'cifar10_standard'.
+    baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
     mce_half_width: h; fewer images than make the interval of mCE at most ± h wide, whatever the
       errors, are refused.
   """
@@ -58,9 +58,8 @@ class SampledMCE(CorruptionViews):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    shown, needed = (sorted(x) for x in (self.names, self.published.corrupted))
     valid = "('official',), for which errors are published"
-    self.require(shown == needed, 'corruptions', valid)
+    self.require({*self.names} == {*self.published.corrupted}, 'corruptions', valid)
     self.require(len(self.severities) == 5, 'severities', f'{SEVERITIES}, over which mCE sums')
 
   @property
@@ -74,10 +73,10 @@ class SampledMCE(CorruptionViews):
 
   @property
   def weights(self) -> np.ndarray:
-    """Of the error in each view in mCE, [V]; the clean view has 0."""
+    """The weights of the errors of all views in mCE, [V]; the clean view has 0."""
     names = [name for name in self.names for _ in self.severities]
-    each = [1 / (len(names) * self.published.corrupted[name]) for name in names]
-    return np.array([0.0, *each])
+    of_views = [1 / (len(names) * self.published.corrupted[name]) for name in names]
+    return np.array([0.0, *of_views])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses fewer images than the half width needs, and versions of one image."""
@@ -99,31 +98,31 @@ class SampledMCE(CorruptionViews):
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns one view, in which each row is corrupted as its column `drawn_view` says."""
-    published, own = self.published, min(image_shape[:2])
-    if own != published.side:
+    published = self.published
+    if min(image_shape[:2]) != published.side:
       raise SettingError(
         KEYS.study.baseline,
         self.baseline,
         problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
         fix=f'These images are {image_shape[0]} × {image_shape[1]}.',
       )
-    whole = super().views(image_shape)
+    all_views = super().views(image_shape)
 
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
       del view
-      entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in whole.parameters.items()}
-      shown: jax.Array = whole.show(key, row, entry)
-      return shown
+      entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
+      image: jax.Array = all_views.show(key, row, entry)
+      return image
 
     return dataclasses.replace(
-      whole,
+      all_views,
       show=show,
       ids=np.zeros(1, np.int32),
       parameters={},
       measure=None,
-      add_columns=lambda rows: _with_drawn_views(rows, self, whole.ids),
+      add_columns=lambda rows: _with_drawn_views(rows, self, all_views.ids),
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -151,7 +150,7 @@ class SampledMCE(CorruptionViews):
     wrong = {k: values[:, 0] for k, values in recorded.outcomes(ERRORS).values.items()}
     drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
     strata = next(iter(drawn.values()))
-    if other := [label for label, own in drawn.items() if not np.array_equal(own, strata)]:
+    if other := [label for label, views in drawn.items() if not np.array_equal(views, strata)]:
       raise InputError(
         f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
         'for these depend on which images a run has: run both on the same images.'
@@ -159,27 +158,27 @@ class SampledMCE(CorruptionViews):
     of_view = super().facets((0, 0, 0))
     first = next(iter(wrong))
     groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]
-    shown = of_view.corruption.notna().to_numpy()
-    groups.append((ERRORS, {}, shown / shown.sum()))
+    is_corrupted = of_view.corruption.notna().to_numpy()
+    groups.append((ERRORS, {}, is_corrupted / is_corrupted.sum()))
     for facet in ('corruption', 'severity'):
       for value in of_view[facet].dropna().unique():
         inside = (of_view[facet] == value).to_numpy()
         groups.append((ERRORS, {facet: value}, inside / inside.sum()))
     rows = []
     for quantity, facets, weights in groups:
-      for label, own in wrong.items():
-        found = stratified.estimate(own, strata, weights, self.confidence)
-        within = _within(found, quantity.range)
-        rows.append(row(label, '', quantity, facets, within, self.confidence))
+      settings = strata, weights, self.confidence
+      for label, values in wrong.items():
+        estimate = _within(stratified.estimate(values, *settings), quantity.range)
+        rows.append(row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
-          found = stratified.difference(wrong[first], own, strata, weights, self.confidence)
-          within = _within(found, quantity.difference_range)
-          rows.append(row(label, first, quantity, facets, within, self.confidence))
+          difference = stratified.difference(wrong[first], values, *settings)
+          estimate = _within(difference, quantity.difference_range)
+          rows.append(row(label, first, quantity, facets, estimate, self.confidence))
     yield part(rows)
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    own = {'one corruption an image, not all': True}
-    return super().settings_differ(released, image_shape) | own
+    differing = super().settings_differ(released, image_shape)
+    return differing | {'one corruption an image, not all': True}
 
 
 def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:

@@ -110,12 +110,12 @@ class SiScore(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    given = {'areas': self.areas, 'angles': self.angles, 'xs': self.xs, 'ys': self.ys}
-    for key, levels in given.items():
+    for key in ('areas', 'angles', 'xs', 'ys'):
+      levels = getattr(self, key)
       self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
       of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
-      shown = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
-      self.require(shown, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
+      is_used = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
+      self.require(is_used, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
     of_cells = self.factor == GRID or self.cells == SiScore.cells
     self.require(of_cells, 'cells', f'left out where {KEYS.study.factor} is {self.factor!r}')
     composed = not self.stored or self.measure == SiScore.measure
@@ -191,8 +191,8 @@ class SiScore(Study):
   ) -> tuple[RecordsReader, ViewTable]:
     """See `Study`; a row is a pair of object and background."""
     pairs = self._pairs(records, image_shape[0])
-    whole = {'as stored': list(range(len(pairs.design)))}
-    groups = whole if self.stored else self.view_table(image_shape).groups
+    as_stored = {'as stored': list(range(len(pairs.design)))}
+    groups = as_stored if self.stored else self.view_table(image_shape).groups
     return pairs.records, dataclasses.replace(pairs.table, groups=groups)
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
@@ -219,17 +219,17 @@ class SiScore(Study):
     """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
     have columns that say so, and be of the factor."""
     if self.stored:
-      some = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
-      columns = rows.at(some).without_images()
+      sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
+      columns = rows.at(sample).without_images()
       if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(
           f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
           f'--{KEYS.data.source}=si_score.'
         )
-      varied = {f for f, of in designs.KEYS.items() if any(np.ptp(columns[k]) for k in of)}
+      varied = {f for f, keys in designs.KEYS.items() if any(np.ptp(columns[k]) for k in keys)}
       if varied and self.factor in designs.KEYS and self.factor not in varied:
-        alike = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
-        raise InputError(f'{alike}: they look like the set of {" and ".join(sorted(varied))}.')
+        equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
+        raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
         fraction = batch['fraction_inside']
@@ -247,12 +247,12 @@ class SiScore(Study):
       f'{KEYS.study.min_inside}, or change the levels.'
     )
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
     if self.stored:
       return {}
     views, design = self.views(rows.image_shape), self.design
-    chosen = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
+    sampled = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
     batch = next(rows.batches(min(3, rows.num_examples), [0]))
     prepare = views.prepare
     assert prepare is not None
@@ -265,29 +265,29 @@ class SiScore(Study):
       shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
 
-    images = jax.lax.map(sample, {k: jnp.asarray(v[chosen]) for k, v in views.parameters.items()})
-    names = [_level_names(design)[level] for level in chosen]
+    images = jax.lax.map(sample, {k: jnp.asarray(v[sampled]) for k, v in views.parameters.items()})
+    names = [_level_names(design)[level] for level in sampled]
     return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
 
-    Objects are the units. The balanced mix of a factor is its own, see `designs.balanced`.
+    Objects are the units. Each factor has another balanced mix, see `designs.balanced`.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
     assert first.table.counted is not None
-    ranks = {label: {'rank': own.records.table('rank')} for label, own in pairs.items()}
-    shown = dict.fromkeys(ranks, first.table.counted)
+    ranks = {label: {'rank': joined.records.table('rank')} for label, joined in pairs.items()}
+    counted = dict.fromkeys(ranks, first.table.counted)
     views = designs.levels_of(first.design)
-    outcomes = Outcomes.of(SCENE_ACCURACY, ranks, views, shown=shown, clusters=first.table.units)
+    outcomes = Outcomes.of(SCENE_ACCURACY, ranks, views, shown=counted, clusters=first.table.units)
     if not first.table.counted.any():
       raise self._no_scene()
     of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(ranks, first.is_visible))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
-    own = first.records.identity.get('classes', ()) if self.stored else ()
-    of_imagenet = len(own) in (0, len(NAMES))
-    named = {**dict(enumerate(NAMES)), **CLASS_NAMES} if of_imagenet else dict(enumerate(own))
+    stored = first.records.identity.get('classes', ()) if self.stored else ()
+    of_imagenet = len(stored) in (0, len(NAMES))
+    named = {**dict(enumerate(NAMES)), **CLASS_NAMES} if of_imagenet else dict(enumerate(stored))
     estimates = [*self._estimates(outcomes, classes, named), *self._of_all(outcomes, of_all)]
     return Findings(estimates=estimates)
 
@@ -296,18 +296,18 @@ class SiScore(Study):
     these count."""
     keys = designs.KEYS[designs.LOCATION]
     varies = designs.LOCATION in designs.varying(of_all.views)
-    if varies and (_shown(of_all) & ~_shown(published)).any():
+    if varies and (_counted(of_all) & ~_counted(published)).any():
       yield self.means(ACCURACY_OF_ALL, of_all, keys)
       yield self.means(NORMALISED_OF_ALL, of_all, keys, each=True)
 
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields the rows of scenes that count; `classes` are those of the pairs, int [P]."""
+    """Yields the rows of scenes that count; `classes` of the pairs are int [P]."""
     factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
-    if _shown(balanced).any():
+    if _counted(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
       yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
     by_level = tuple(key for keys in factors.values() for key in keys)
@@ -317,10 +317,10 @@ class SiScore(Study):
     for factor, keys in factors.items():
       if len(factors) > 1:
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
-        own = self._balanced(published, factor)
-        yield self.means(BALANCED_ACCURACY, own, keys, paired=False)
-      where = _common(published, keys) if factor == designs.LOCATION else None
-      yield self.means(NORMALISED_ACCURACY, published, keys, where=where, each=True)
+        by_factor = self._balanced(published, factor)
+        yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
+      is_common = _common(published, keys) if factor == designs.LOCATION else None
+      yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, each=True)
     for index in np.unique(classes).tolist():
       facets = {'class': named[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -331,15 +331,17 @@ class SiScore(Study):
     Without a factor the levels themselves are compared, or the angles where they vary, so that a
     pair too large to be turned at one size still counts at the others.
     """
-    levels, shown = published.views, _shown(published)
+    levels, counted = published.views, _counted(published)
     factors = designs.varying(levels)
     share = AMONG_PLACES if designs.LOCATION in factors else 0.0
     by = factor or (designs.ROTATION if designs.ROTATION in factors else '')
     compared = designs.KEYS.get(by, designs.LEVEL)
     pooled = [key for key in designs.LEVEL if key not in compared]
     groups, strata = (designs.places(levels, keys) for keys in (compared, pooled))
-    kept = designs.balanced(shown, groups, strata, share)
-    return dataclasses.replace(published, shown=dict.fromkeys(published.labels, shown & kept))
+    is_balanced = designs.balanced(counted, groups, strata, share)
+    return dataclasses.replace(
+      published, shown=dict.fromkeys(published.labels, counted & is_balanced)
+    )
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the share inside of every pair at every level, float32 [P, L], from its columns."""
@@ -372,28 +374,28 @@ class Pairs(NamedTuple):
   is_visible: np.ndarray
 
 
-def _shown(outcomes: Outcomes) -> np.ndarray:
+def _counted(outcomes: Outcomes) -> np.ndarray:
   """Returns which scenes count, bool [P, L]: the same for all classifiers."""
   assert outcomes.shown is not None
   return outcomes.shown[outcomes.labels[0]]
 
 
 def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
-  """Returns the levels, bool [L], at whose values of some keys `AMONG_PLACES` of the scenes count:
-  a corner that few objects reach into may have the largest accuracy by chance."""
-  group, counts = designs.places(outcomes.views, keys), _shown(outcomes).mean(0)
+  """Returns the levels, bool [L], with values of some keys at which `AMONG_PLACES` of the scenes
+  count: a corner that few objects reach into may have the largest accuracy by chance."""
+  group, counts = designs.places(outcomes.views, keys), _counted(outcomes).mean(0)
   return (np.bincount(group, counts) >= AMONG_PLACES * np.bincount(group))[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
   """Returns the mean over levels of a classifier's accuracy as published minus balanced."""
   levels = list(published.groups(designs.LEVEL))
-  own, kept = (units(each, label, levels) for each in (published, balanced))
+  of_all, of_balanced = (units(outcomes, label, levels) for outcomes in (published, balanced))
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    return known_mean(own.means(weights) - kept.means(weights))
+    return known_mean(of_all.means(weights) - of_balanced.means(weights))
 
-  return row(label, '', GAP, {}, bootstrap(gap, own, confidence)[0], confidence)
+  return row(label, '', GAP, {}, bootstrap(gap, of_all, confidence)[0], confidence)
 
 
 def _level_names(design: Design) -> list[str]:
@@ -404,12 +406,12 @@ def _level_names(design: Design) -> list[str]:
 
 
 def _check_reach(design: Design) -> None:
-  """Refuses levels none of which can show any part of an object."""
+  """Refuses levels that cannot show any part of an object."""
   turn = np.radians(design.angle)
   half = np.sqrt(design.area) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
   reached = np.ones(len(design), bool)
   for centre in (design.x, design.y):
     reached &= (centre + half > 0) & (centre - half < 1)
-  given = design.x.tolist()[:3], design.y.tolist()[:3]
+  centres = design.x.tolist()[:3], design.y.tolist()[:3]
   valid = 'places from which an object reaches into the image, about 0 to 1'
-  require(bool(reached.any()), f'{KEYS.study.xs} and ys', given, valid)
+  require(bool(reached.any()), f'{KEYS.study.xs} and ys', centres, valid)

@@ -64,8 +64,8 @@ SEEN_IN_TRAINING = 'seen in training'
 ABOUT_WEIGHTS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
 LONGEST_TITLE = 24
 """Letters of the classes of a group."""
-Found = tuple[Quantity, Mapping[str, object], Estimate]
-"""An estimate, with what it is of and its facets."""
+Measured = tuple[Quantity, Mapping[str, object], Estimate]
+"""An estimate, with its quantity and facets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Systematic(Study):
       by class group k.
     severities: of corruptions, averaged.
     angles: of a rotation, averaged; of 90, 180, 270.
-    baseline: label of the classifier whose accuracy ρ compensates for; '' for none (b = 0).
+    baseline: label of the classifier that ρ compensates for; '' for none (b = 0).
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
     formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     degenerate: what means of ρ make of terms that are 1 by definition: 'left_out', or 'one' for the
       paper's mean.
-    balance: 'class' weighs all classes alike, 'image' all images.
+    balance: 'class' gives all classes equal weights, 'image' all images.
     samples: draws that an interval of ρ takes.
     near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
       in to be counted and listed; -1 does not look for them.
@@ -147,10 +147,14 @@ class Systematic(Study):
       self._check_groups(label, recipe, rows.description)
 
   def _check_environments(self, label: str, recipe: Facts) -> None:
-    own = _environment(recipe)
-    if own and self.source == GENERATED and tuple(own['transforms']) != self.environments:
+    environment = _environment(recipe)
+    if (
+      environment
+      and self.source == GENERATED
+      and tuple(environment['transforms']) != self.environments
+    ):
       raise InputError(
-        f'{label} is trained on the environments {", ".join(own["transforms"])}, and '
+        f'{label} is trained on the environments {", ".join(environment["transforms"])}, and '
         f'{KEYS.study.environments} are {", ".join(self.environments)}: ρ is of the same ones in '
         f'the same order. Set both, this and config.classifiers.{label}.augment.environment.'
         f'transforms, or {KEYS.classifier.augment.environment.transforms}.'
@@ -159,9 +163,9 @@ class Systematic(Study):
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
-    scored = {name: title for title, own in data['class_groups'].items() for name in own}
-    for title, own in classifier['class_groups'].items():
-      other = next((name for name in own if scored.get(name, title) != title), None)
+    scored = {name: title for title, names in data['class_groups'].items() for name in names}
+    for title, names in classifier['class_groups'].items():
+      other = next((name for name in names if scored.get(name, title) != title), None)
       if other is not None:
         raise InputError(
           f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
@@ -173,7 +177,7 @@ class Systematic(Study):
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
 
-    It is that of the classifiers that are trained on the environments; without any there is none.
+    It shows the classifiers that are trained on the environments, and is empty without any.
     """
     names = self._names(rows.description)
     trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
@@ -181,8 +185,8 @@ class Systematic(Study):
       return Preview()
     environments, groups, seen = self._shown_in_training(rows.description)
     cells = [
-      [title, *('seen' if cell else 'held out' for cell in own)]
-      for title, own in zip(groups, seen, strict=True)
+      [title, *('seen' if cell else 'held out' for cell in of_group)]
+      for title, of_group in zip(groups, seen, strict=True)
     ]
     title = f'cells of the classes in training, of {", ".join(trained)}'
     table = Table(('class group', *environments), cells)
@@ -220,8 +224,8 @@ class Systematic(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each environment at each level.
 
-    Ids of corruptions are those of the studies of corruptions, 5 n + severity; that of a rotation
-    is 1000 + its angle.
+    The ids are 5 n + severity of corruptions, as in the studies of corruptions, and 1000 + angle of
+    rotations.
     """
     if self.source == STORED:
       return identity()
@@ -229,8 +233,8 @@ class Systematic(Study):
       transforms.get(name).check_shape(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      given = row['image'], view[ENVIRONMENT], view['level']
-      return transforms.transform(key, *given, self.environments)
+      place = view[ENVIRONMENT], view['level']
+      return transforms.transform(key, row['image'], *place, self.environments)
 
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
     bases = [0, *(transforms.get(name).view_base for name in self.environments)]
@@ -241,8 +245,8 @@ class Systematic(Study):
     """Names views 'clean' and '<environment> <level>'; rows that are stored have one view."""
     if self.source == STORED:
       return super().view_table(image_shape)
-    shown = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
-    return ViewTable.of(['clean', *shown])
+    names = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
+    return ViewTable.of(['clean', *names])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; of stored images each row has its environment."""
@@ -264,12 +268,11 @@ class Systematic(Study):
   def quantities(self) -> tuple[Quantity, ...]:
     """See `Study`; ρ as printed may be below 0, and the baseline has its label."""
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
-    rho, mean_rho = (dataclasses.replace(each, kind=kind) for each in (RHO, MEAN_RHO))
+    rho, mean_rho = (dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO))
+    label = self.baseline or 'the baseline'
     gain, baseline = (
-      dataclasses.replace(each, words=each.words.replace('the baseline', self.baseline))
-      if self.baseline
-      else each
-      for each in (UNSEEN_GAIN, BASELINE)
+      dataclasses.replace(quantity, words=quantity.words.replace('the baseline', label))
+      for quantity in (UNSEEN_GAIN, BASELINE)
     )
     return (
       *(rho, mean_rho, gain, SEEN_ACCURACY, UNSEEN_ACCURACY, baseline, GRID_ACCURACY),
@@ -296,11 +299,11 @@ class Systematic(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
 
-    All are given by environment, ρ and its parts by severity or angle as well, and in the mean over
+    All are by environment, ρ and its parts by severity or angle as well, and in the mean over
     environments; the note of a cell says whether training has shown it. ρ is of the accuracy over
-    all levels; `mean_rho` is the mean over the levels, of one environment or of all, of the ρ of
-    each, the other reading of the paper's "over the severity levels". Means leave out terms that
-    are 1 by definition, or take them by `degenerate`.
+    all levels; `mean_rho` is the mean of ρ over the levels of one environment or of all, the other
+    reading of the paper's "over the severity levels". Means leave out terms that are 1 by
+    definition, or take them by `degenerate`.
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
@@ -312,27 +315,28 @@ class Systematic(Study):
       names = self._names(facts['data'])
       self._check_groups(label, facts['classifier'], facts['data'])
       trained = _is_trained_on(facts['classifier'], self, names)
-      found = [*self._accuracies(cells[label], facts, trained)]
+      measured = [*self._accuracies(cells[label], facts, trained)]
       if trained:
         baseline, noted = self._baseline_of(label), self._notes(evaluation, evaluations)
         classes = len(facts['classes'])
         by_environment = [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-        whole = [({}, range(1, len(names) + 1)), *by_environment]
-        found += self._transfer(cells[label], cells.get(baseline), whole, noted, classes)
+        places = [({}, range(1, len(names) + 1)), *by_environment]
+        measured += self._transfer(cells[label], cells.get(baseline), places, noted, classes)
         if levels:
           by_level = [
             ({ENVIRONMENT: names[k - 1], transforms.get(name).kind_of_level: level}, [v])
             for v, (k, level) in enumerate(self._levels)
             for name in [self.environments[k - 1]]
           ]
-          found += self._transfer(levels[label], levels.get(baseline), by_level, noted, classes)
-          for facets, environments in whole:
+          by_baseline = levels.get(baseline)
+          measured += self._transfer(levels[label], by_baseline, by_level, noted, classes)
+          for facets, environments in places:
             columns = [v for v, (k, _) in enumerate(self._levels) if k in environments]
-            mean = levels[label].rho(columns, levels.get(baseline), *self._of_rho)
-            found.append((MEAN_RHO, facets, mean))
-      yield part([row(label, '', *of, self.confidence) for of in found])
+            mean = levels[label].rho(columns, by_baseline, *self._rho_settings)
+            measured.append((MEAN_RHO, facets, mean))
+      yield part([row(label, '', *estimate, self.confidence) for estimate in measured])
 
-  def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Found]:
+  def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Measured]:
     """Yields accuracies by environment, of all classes, of each group and class with images."""
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, cells.accuracy([0])
@@ -340,15 +344,15 @@ class Systematic(Study):
       yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
     groups = _in_order(facts['data']['class_groups'])
     for group in np.unique(cells.group).tolist():
-      own, title = cells.of(cells.group == group), groups[group]
+      in_group, title = cells.of(cells.group == group), groups[group]
       for k, name in enumerate(environments):
         note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
         facets = {ENVIRONMENT: name, CLASS_GROUP: title}
-        yield GRID_ACCURACY, facets, dataclasses.replace(own.accuracy([k]), note=note)
+        yield GRID_ACCURACY, facets, dataclasses.replace(in_group.accuracy([k]), note=note)
     for index in np.unique(cells.label).tolist():
-      own, title = cells.of(cells.label == index), facts['classes'][index]
+      in_class, title = cells.of(cells.label == index), facts['classes'][index]
       for k, name in enumerate(environments):
-        yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, own.accuracy([k])
+        yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, in_class.accuracy([k])
 
   def _transfer(
     self,
@@ -357,11 +361,12 @@ class Systematic(Study):
     places: Sequence[tuple[Mapping[str, object], Sequence[int]]],
     notes: Mapping[str, str],
     classes: int,
-  ) -> Iterator[Found]:
-    """Yields ρ and what it is made of, as means over the columns of each place; ρ is noted to say
-    little where the accuracy on seen classes is not shown to be above chance of some classes."""
+  ) -> Iterator[Measured]:
+    """Yields ρ and its parts as means over the columns of each place; ρ has a note where it says
+    little because the accuracy on seen classes is not shown to be above chance."""
     for facets, columns in places:
-      rho, seen = cells.rho(columns, baseline, *self._of_rho), cells.accuracy(columns, SEEN)
+      rho = cells.rho(columns, baseline, *self._rho_settings)
+      seen = cells.accuracy(columns, SEEN)
       at_chance = seen.low <= 1 / classes
       little = f'{SAYS_LITTLE}: seen classes are not above chance, 1/{classes}' if at_chance else ''
       noted = rho.note, little, notes.get(str(facets.get(ENVIRONMENT, '')))
@@ -373,7 +378,7 @@ class Systematic(Study):
         yield BASELINE, facets, baseline.accuracy(columns)
 
   @property
-  def _of_rho(self) -> tuple[str, bool, str, int]:
+  def _rho_settings(self) -> tuple[str, bool, str, int]:
     return self.formula, self.baseline_by_cell, self.degenerate, self.samples
 
   def _baseline_of(self, label: str) -> str:
@@ -383,8 +388,8 @@ class Systematic(Study):
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the environments that a classifier's initial weights may have seen.
 
-    They are those that the weights' augmentations resemble; all where these are not known, or where
-    environments are stored images, which the weights' training may have had.
+    The weights' augmentations resemble these environments. All are returned where the augmentations
+    are not known, or where environments are stored images, which the weights may have seen.
     """
     facts = evaluation.records.identity
     names = self._names(facts['data'])
@@ -397,11 +402,11 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns what its training or initial weights may have seen, by environment, '' for the mean
-    over all.
+    """Returns notes on what training or initial weights may have seen, by environment, '' for the
+    mean over all.
 
     Weights that were trained elsewhere, for example with rotations, bring robustness to all classes
-    that the training here did not give. A baseline from the same weights has it too, and ρ
+    that does not come from the training here. A baseline from the same weights has it too, and ρ
     subtracts the baseline's accuracy.
     """
     seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
@@ -421,25 +426,25 @@ class Systematic(Study):
     return dict.fromkeys(['', *seen], f'the initial weights {weights} may have seen it{why}')
 
   def _cells(self, evaluation: Evaluation, by_level: bool = False) -> Cells:
-    """Returns what was right by environment, clean first, levels averaged; or in each view but the
-    clean one."""
+    """Returns the shares of right answers by environment, clean first, levels averaged; or in each
+    view except the clean one."""
     records = evaluation.records
     right = records.table('rank') == 0
-    own: Sequence[int] = [k for k, _ in self._levels]
-    trials = [1] * len(own)
+    columns: Sequence[int] = [k for k, _ in self._levels]
+    trials = [1] * len(columns)
     if by_level:
       share = right[:, 1:].astype(float)
     elif self.source == STORED:
-      own = range(len(self._environments(records.identity['data'])))
-      share = np.where(records.column(ENVIRONMENT)[:, None] == np.array(own), right, np.nan)
-      trials = [1] * len(own)
+      columns = range(len(self._environments(records.identity['data'])))
+      share = np.where(records.column(ENVIRONMENT)[:, None] == np.array(columns), right, np.nan)
+      trials = [1] * len(columns)
     else:
-      of_view = np.array([0, *own])
+      of_view = np.array([0, *columns])
       trials = np.bincount(of_view).tolist()
-      own = range(len(trials))
-      share = np.stack([right[:, of_view == k].mean(1) for k in own], 1)
+      columns = range(len(trials))
+      share = np.stack([right[:, of_view == k].mean(1) for k in columns], 1)
     label, group = (records.column(name) for name in ('label', COLUMN))
-    return Cells(share, label, group, own, trials, self.balance, self.confidence)
+    return Cells(share, label, group, columns, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:
@@ -447,15 +452,15 @@ class Systematic(Study):
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
     """Returns `near_duplicates` of every classifier trained here, and a table of the pairs."""
-    distinct = {id(own): own for own in training.values()}
-    hashed = {key: near_duplicates.hashed(own) for key, own in distinct.items()}
-    own = {label: hashed[id(rows_of)] for label, rows_of in training.items()}
-    given = self.near_duplicates, self.confidence
-    shares, table = near_duplicates.between(near_duplicates.hashed(rows), own, *given)
-    found = [
-      row(label, '', NEAR_DUPLICATES, {}, share, self.confidence) for label, share in shares.items()
-    ]
-    return Findings(tables={'near_duplicates': table}, estimates=[part(found)])
+    distinct = {id(trained_on): trained_on for trained_on in training.values()}
+    by_id = {key: near_duplicates.hashed(trained_on) for key, trained_on in distinct.items()}
+    hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
+    settings = self.near_duplicates, self.confidence
+    shares, table = near_duplicates.between(near_duplicates.hashed(rows), hashes, *settings)
+    estimates = part(
+      [row(k, '', NEAR_DUPLICATES, {}, v, self.confidence) for k, v in shares.items()]
+    )
+    return Findings(tables={'near_duplicates': table}, estimates=[estimates])
 
   def figures(self, results: Results) -> Figures:
     """See `Study`; the grid first, with the cells training showed."""
@@ -467,28 +472,29 @@ class Systematic(Study):
       **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
     }
     if (results.table.note == SEEN_IN_TRAINING).any():
-      of = ', '.join(results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique())
+      labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
       figures['cells'] = (
         _picture(*self._shown_in_training(results.data)),
-        f'What the training of {of} shows: pairs of class group and environment, seen or held out.',
+        f'What the training of {", ".join(labels)} shows: pairs of class group and environment, '
+        'seen or held out.',
       )
     return figures
 
   def _shown_in_training(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
     """Returns environments, titles of class groups, and which cells training shows [G, E]."""
     members = data['class_groups']
-    groups = {number: own for number, own in enumerate(_in_order(members)) if members[own]}
+    groups = {number: title for number, title in enumerate(_in_order(members)) if members[title]}
     environments, titles = self._environments(data), []
     seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
-    for own in groups.values():
-      listed = ', '.join(members[own])
+    for title in groups.values():
+      listed = ', '.join(members[title])
       short = 0 < len(listed) <= LONGEST_TITLE
-      titles.append(f'{own}: {listed}' if short else f'{own} ({len(members[own])} classes)')
+      titles.append(f'{title}: {listed}' if short else f'{title} ({len(members[title])} classes)')
     return environments, titles, np.array(seen)
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Returns the titles of class groups, that of the classes left over first, as number 0."""
+  """Returns the titles of class groups, first the group of the classes left over, as number 0."""
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 
@@ -498,12 +504,12 @@ def _is_seen(group: int, environment: int) -> bool:
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
-  """Whether a classifier's training shows these environments to the groups of their number."""
+  """Returns whether a classifier's training shows each of these environments to its group."""
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
-  own = _environment(classifier)
-  return bool(own) and tuple(own['transforms']) == study.environments
+  environment = _environment(classifier)
+  return bool(environment) and tuple(environment['transforms']) == study.environments
 
 
 def _environment(classifier: Facts) -> Facts:
@@ -521,8 +527,8 @@ def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarra
   figure = Figure(figsize=(width, height), layout='constrained')
   axes = figure.subplots()
   axes.imshow(seen, cmap=ListedColormap(['w', style.COLOURS[0]]), vmin=0, vmax=1, aspect='auto')
-  for (line, column), shown in np.ndenumerate(seen):
-    text, colour = ('seen', 'w') if shown else ('' if narrow else 'held out', '0.4')
+  for (line, column), is_seen in np.ndenumerate(seen):
+    text, colour = ('seen', 'w') if is_seen else ('' if narrow else 'held out', '0.4')
     size = 4.5 if narrow else 7.0
     axes.text(column, line, text, color=colour, ha='center', va='center', fontsize=size)
   names = [name.replace('_', ' ') for name in environments]

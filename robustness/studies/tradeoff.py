@@ -1,7 +1,7 @@
 """The trade-off between frequencies: change of accuracy against share of high-frequency energy.
 
-Every classifier is shown the same corrupted images, made or stored, whose energies are measured as
-they are shown (Yin et al. 2019, section 4.2, figure 6). Changes are from the first classifier.
+Every classifier is shown the same corrupted images, made or stored, and their energies are measured
+as they are shown (Yin et al. 2019, section 4.2, figure 6). Changes are from the first classifier.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HIGH_FREQUENCY_FRACTION = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoff(StoredOrMade):
-  """The settings are those of `StoredOrMade`."""
+  """The settings of `StoredOrMade`."""
 
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
@@ -61,25 +61,26 @@ class Tradeoff(StoredOrMade):
     yield self.means(HIGH_FREQUENCY_FRACTION, shares, ('corruption',))
     right = recorded.outcomes(ACCURACY).values
     errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in right.items()}
-    first, *others = errors
-    for label in others:
+    first = next(iter(errors))
+    for label in [*errors][1:]:
       pair = errors[first], errors[label]
       yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
 
   def figures(self, results: Results) -> Figures:
     """Returns the changes of accuracy against the shares, with the lines, and the default ones."""
-    first, *others = [label for label in results.labels if label != IMAGES]
+    labels = [label for label in results.labels if label != IMAGES]
+    first = labels[0]
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)
     panels = []
-    for label in others:
-      own = results.table[results.table.classifier == label]
-      line = own[own['quantity'] == LINE.name]
+    for label in labels[1:]:
+      of_label = results.table[results.table.classifier == label]
+      line = of_label[of_label['quantity'] == LINE.name]
       fitted = ', '.join(
         f'{q.name} {Notation(q).bare(row)}{unit}'
         for q, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
-        for row in own[own['quantity'] == q.name].itertuples()
+        for row in of_label[of_label['quantity'] == q.name].itertuples()
       )
-      changes = select(own, ACCURACY.name, first, corruption=...).set_index('corruption')
+      changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
       line = line.set_index('high_frequency_share') if len(line) else line
       panels.append(NamedPoints((label, fitted), shares.set_index('corruption'), changes, line))
     height, width, _ = results.data['image_shape']

@@ -175,7 +175,7 @@ FRAMES = Facet(
 )
 
 EVERY_CLASSIFIER = 'all classifiers'
-"""What stands for a classifier where an estimate is across them."""
+"""The label of estimates across classifiers."""
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
 FAILURES, AUTO = 'failures', 'auto'
@@ -189,19 +189,19 @@ class VideoPmK(ScoresPredictions):
     k: largest distance from the anchor in frames; curves go from 0 to k. Above the largest distance
       of a neighbor in the sets, that distance takes its place.
     include_anchor: whether the anchor must be right too, as in the released scorer.
-    label_rule: whose labels count for a neighbor, its own ('frame') or its 'anchor''s.
-    merge: '' keeps the run's own projection onto a coarser label space; 'max', 'sum' or 'mean' of
-      the members' probabilities projects the recorded scores anew.
-    testbed: published models to draw the classifiers among, 'imagenet_vid_robust' or 'ytbb_robust';
-      'auto' takes the one of as many anchors, if there is one, and '' none. Theirs is pm-10: with
-      another k, or no neighbor at 10 frames, none is drawn.
+    label_rule: which labels count for a neighbor: of its 'frame', or of its 'anchor'.
+    merge: '' keeps the run's projection onto a coarser label space; 'max', 'sum' or 'mean' of the
+      members' probabilities projects the recorded scores again.
+    testbed: published models that figures show with the classifiers, 'imagenet_vid_robust' or
+      'ytbb_robust'; 'auto' takes the one with the same number of anchors, if any, and '' none. They
+      have pm-10: with another k, or no neighbor at 10 frames, none is drawn.
     failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
     distances: whether ℓ∞ and root-mean-square distances of pairs are computed, which reads all
       frames once more.
-    frames: the folder that the frames' paths lie under: distances are then of frames as they are
-      stored. '' takes them as they are shown, resized and cropped.
+    frames: root folder of the frames' paths: distances are then of frames as they are stored. ''
+      takes them as they are shown, resized and cropped.
     reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
-      are then those of all, of the reviewed, and of mistakes on the reviewed pairs.
+      are then of all pairs, of the reviewed ones, and of mistakes on these.
   """
 
   title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
@@ -232,8 +232,9 @@ class VideoPmK(ScoresPredictions):
       self.testbed in ('', AUTO) or self.k == testbed.K,
       *('k', f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'),
     )
-    given = self.frames or self.reviewed
-    self.require(self.distances or not given, 'distances', 'True with frames or reviewed')
+    needs_distances = bool(self.frames or self.reviewed)
+    valid = 'True with frames or reviewed'
+    self.require(self.distances or not needs_distances, 'distances', valid)
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -247,7 +248,7 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def _published(self) -> str:
-    """The testbed whose accuracies are of the same kind; '' with other rules than theirs."""
+    """The testbed, where its accuracies follow the same rules; else ''."""
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -269,13 +270,13 @@ class VideoPmK(ScoresPredictions):
       metadata.read(self.reviewed)
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
-  def score_predictions(self, given: Rescoring, folder: pathlib.Path) -> Scored:
+  def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`."""
-    found = given.scored(self, self.review, folder)
+    scored = settings.scored(self, self.review, folder)
     if self.distances:
       self.require(bool(self.frames), 'frames', 'the folder of the frames')
-      found.findings.estimates.extend(self._distances(found.evaluations))
-    return found
+      scored.findings.estimates.extend(self._distances(scored.evaluations))
+    return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and as tables of facts the sets and the most damaged of them.
@@ -311,11 +312,11 @@ class VideoPmK(ScoresPredictions):
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
-    """Returns what each classifier got right, by the labels in the order of its own classes."""
+    """Returns which frames each classifier got right; labels are in the order of its classes."""
     return SetOutcomes.stacked(
       {
-        label: metrics.outcomes(own.sets, own.prediction, self.label_rule)
-        for label, own in predictions.items()
+        label: metrics.outcomes(predicted.sets, predicted.prediction, self.label_rule)
+        for label, predicted in predictions.items()
       }
     )
 
@@ -331,30 +332,30 @@ class VideoPmK(ScoresPredictions):
     yield from by_class
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians = drops.groupby('classifier', sort=False).value.median()
-    n, none = right.num_anchors, np.nan
+    n, at_k = right.num_anchors, {'k': self.k}
     yield part(
       [
-        row(str(label), '', MEDIAN_DROP, {'k': self.k}, Estimate(value, none, none, n, n, ''), none)
-        for label, value in medians.items()
+        row(str(k), '', MEDIAN_DROP, at_k, Estimate(v, np.nan, np.nan, n, n, ''), np.nan)
+        for k, v in medians.items()
       ]
     )
-    for kind, those in metrics.without_frame_types(right, sets).items():
-      yield from self._accuracies(those, {'without_frame_type': kind})
-    for rate, those in metrics.by_fps(right, sets).items():
-      yield from self._accuracies(those, {'fps': rate})
+    for frame_type, subset in metrics.without_frame_types(right, sets).items():
+      yield from self._accuracies(subset, {'without_frame_type': frame_type})
+    for rate, subset in metrics.by_fps(right, sets).items():
+      yield from self._accuracies(subset, {'fps': rate})
 
   def _by_class(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields the accuracies on the sets of each class."""
     labels = sets.labels[sets.anchors]
     for class_id in np.unique(labels[labels >= 0]).tolist():
-      own = np.flatnonzero((labels == class_id).any(1))  # a set of several labels is in each
-      named = {'class': class_name(class_id, sets.class_names)}
-      yield from self._accuracies(right.of_anchors(own), named)
+      anchors = np.flatnonzero((labels == class_id).any(1))  # sets count for each of their labels
+      facets = {'class': class_name(class_id, sets.class_names)}
+      yield from self._accuracies(right.of_anchors(anchors), facets)
 
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on anchors, pm-k and the drop of some sets, whose facets are given."""
+    """Yields accuracy on anchors, pm-k and the drop of sets with these facets."""
     at_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
     yield self._means(PM_K, right, self._at_k, test=True, facets=at_k)
@@ -362,7 +363,7 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """What `worst` takes beside outcomes, for all frames within k."""
+    """The distances and `include_anchor` with which `worst` is over all frames within k."""
     return [self.k], self.include_anchor
 
   def _worst(self, right: SetOutcomes) -> np.ndarray:
@@ -375,15 +376,15 @@ class VideoPmK(ScoresPredictions):
     right: SetOutcomes,
     settings: tuple[Any, ...] = (),
     views: pd.DataFrame = ONE_VIEW,
-    shown: np.ndarray | None = None,
+    counted: np.ndarray | None = None,
     test: bool = False,
     facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
-    """Returns means of a quantity by the facets of the views, of those that are `shown`, [A, V].
+    """Returns means of a quantity by the facets of the views over what counts, bool [A, V].
 
-    `settings` are what its statistic takes beside outcomes. See `estimates.means.means`.
+    `settings` are further arguments of its statistic. See `estimates.means.means`.
     """
-    outcomes = _measured(quantity, right, settings, views, shown)
+    outcomes = _measured(quantity, right, settings, views, counted)
     return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
@@ -399,34 +400,35 @@ class VideoPmK(ScoresPredictions):
     offsets = np.unique(np.append(right.offset, 0))
     nearest = np.argsort(np.abs(offsets), kind='stable')  # the anchor first
     near = nearest[1 : (np.abs(offsets) <= self.k).sum()]
-    there = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
+    counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
-    for place, (label, shown) in enumerate(zip(right.models, there, strict=True)):
+    for place, label in enumerate(right.models):
       alone = SetOutcomes.stacked({label: right.of_model(place)})
-      yield self._means(CONDITIONAL, alone, (near,), views, shown)
+      yield self._means(CONDITIONAL, alone, (near,), views, counted[place])
 
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields how often frames at each signed distance are wrong, and wrong beside a right anchor,
-    over the sets with such a frame; the latter also over all classifiers together, of which those
-    of a video are one cluster.
+    """Yields how often frames at each signed distance are wrong, and wrong with a right anchor.
+
+    Shares are over the sets with such a frame; the second also over all classifiers together, with
+    a cluster for each video.
 
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
     right anchor and a wrong frame, which is never so at the anchor itself, where the share is 0.
     """
     every = np.ones(right.num_anchors, bool)
-    there = metrics.by_offset(right, np.ones_like(right.group, bool), every)
+    has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), every)
     views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
-    yield self._means(OFFSET_ERROR, right, (), views, there, facets=facets)
-    turned = _measured(TURNED, right, (), views, there)
+    yield self._means(OFFSET_ERROR, right, (), views, has_frame, facets=facets)
+    turned = _measured(TURNED, right, (), views, has_frame)
     yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
     if len(right.models) > 1:
       every_set = np.tile(np.arange(right.num_anchors), len(right.models))
       together = dataclasses.replace(
         turned,
         values={EVERY_CLASSIFIER: np.concatenate([*turned.values.values()])},
-        shown={EVERY_CLASSIFIER: there[every_set]},
+        shown={EVERY_CLASSIFIER: has_frame[every_set]},
         clusters=every_set if right.videos is None else right.videos[every_set],
       )
       yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
@@ -450,36 +452,35 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies before and after the review of the sets, and its changes.
 
-    Videos are resampled with what there is of them before and after (the paper's table 4).
+    Videos are resampled with their sets before and after (the paper's table 4).
 
     A reviewed anchor that is not among the unreviewed is refused.
     """
-    both = [self._predictions(evaluations) for evaluations in (unreviewed, reviewed)]
-    sets = [next(iter(predictions.values())).sets for predictions in both]
+    predictions = [self._predictions(evaluations) for evaluations in (unreviewed, reviewed)]
+    sets = [next(iter(by_label.values())).sets for by_label in predictions]
     within, place = self._within(sets[0]), metrics.positions(*sets)
-    before, after = (within._outcomes(predictions) for predictions in both)
+    before, after = map(within._outcomes, predictions)
     for frames, right in ((UNREVIEWED, before), (REVIEWED, after)):
       yield from within._accuracies(right, {'frames': frames})
       yield from within._by_offset(right, {'frames': frames})
-    shown = np.ones((len(sets[0].anchors), 4), bool)
-    shown[:, 2:] = np.isin(np.arange(len(shown)), place)[:, None]
-    both_of = [np.stack([o.anchor, within._worst(o)], -1) for o in (before, after)]
-    values = np.zeros((len(before.models), *shown.shape), bool)
-    values[..., :2], values[:, place, 2:] = both_of
-    by_label = dict(zip(before.models, values, strict=True))
-    views = pd.DataFrame({'view': range(4)})
-    given = {'shown': dict.fromkeys(by_label, shown), 'clusters': before.videos}
-    table = Outcomes.of(REVIEW_ANCHOR, by_label, views, **given)
+    counted = np.ones((len(sets[0].anchors), 4), bool)
+    counted[:, 2:] = np.isin(np.arange(len(counted)), place)[:, None]
+    values = np.zeros((len(before.models), *counted.shape), bool)
+    values[..., :2] = np.stack([before.anchor, within._worst(before)], -1)
+    values[:, place, 2:] = np.stack([after.anchor, within._worst(after)], -1)
+    fields, views = dict(zip(before.models, values, strict=True)), pd.DataFrame({'view': range(4)})
+    settings = {'shown': dict.fromkeys(fields, counted), 'clusters': before.videos}
+    outcomes = Outcomes.of(REVIEW_ANCHOR, fields, views, **settings)
     at_k = {'k': within.k}
     for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
-      yield self.means(quantity, table, ('view',), facets=facets)
+      yield self.means(quantity, outcomes, ('view',), facets=facets)
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields with `distances` the cumulative distributions of distances (the paper's figure 10).
 
-    They are of all pairs, of those that passed the review where that is known, and of each
-    classifier's mistakes: wrong neighbors of right anchors. As the shares, the ends of their
-    intervals do not fall with the distance; within 1 all pairs are.
+    They are of all pairs, of the pairs that passed the review where it is known, and of each
+    classifier's mistakes: wrong neighbors of right anchors. Shares and the ends of their intervals
+    do not fall with the distance; all pairs are within 1.
     """
     if self.distances:
       yield from self._distances(evaluations, rows)
@@ -490,40 +491,42 @@ class VideoPmK(ScoresPredictions):
     predictions = self._predictions(evaluations)
     sets = next(iter(predictions.values())).sets
     pairs = sets.pairs
-    shown = None if self.frames or rows is None else metrics.row_images(rows)
-    image_of = shown or metrics.stored_images(self.frames, sets.frames)
+    if self.frames or rows is None:
+      image_of = metrics.stored_images(self.frames, sets.frames)
+    else:
+      image_of = metrics.row_images(rows)
     far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
     every = np.ones(len(far), bool)
-    known = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
-    chosen = {(IMAGES, 'all pairs'): every}
+    has_passed = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
+    subsets = {(IMAGES, 'all pairs'): every}
     units = pairs.group if sets.videos is None else sets.videos[pairs.group]
     if self.reviewed:
-      chosen[IMAGES, 'reviewed pairs'] = known
+      subsets[IMAGES, 'reviewed pairs'] = has_passed
     right = self._outcomes(predictions)
     for label, mistakes in zip(right.models, right.mistakes, strict=True):
-      chosen[label, 'mistakes'] = mistakes & known
+      subsets[label, 'mistakes'] = mistakes & has_passed
     views = pd.DataFrame({'distance': DISTANCES})
-    for (label, name), some in chosen.items():
+    for (label, name), is_in in subsets.items():
       for quantity in (WITHIN, WITHIN_RMS):
-        table = Outcomes.of(quantity, {label: far[some]}, views, clusters=units[some])
-        shares = self.means(quantity, table, ('distance',), facets={'pairs': name})
+        outcomes = Outcomes.of(quantity, {label: far[is_in]}, views, clusters=units[is_in])
+        shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
-        certain = (shares.distance == 1) & (shares.n > 0)
-        shares.loc[certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
+        is_certain = (shares.distance == 1) & (shares.n > 0)
+        shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
         yield shares
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
-    neighbors. The neighbor told of is the nearest one that is wrong."""
+    neighbors. The stated neighbor is the nearest wrong one."""
     rows, near = [], np.abs(right.offset) <= self.k
-    for (label, own), mistakes in zip(predictions.items(), right.mistakes, strict=True):
-      sets, pairs = own.sets, own.sets.pairs
+    for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
+      sets, pairs = predicted.sets, predicted.sets.pairs
       wrong = np.flatnonzero(mistakes & near)
       count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
-      of = np.bincount(pairs.group[near], minlength=len(sets.anchors))
+      neighbors = np.bincount(pairs.group[near], minlength=len(sets.anchors))
       order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
       nearest = order[np.unique(pairs.group[order], return_index=True)[1]]
-      share = count[pairs.group[nearest]] / of[pairs.group[nearest]]
+      share = count[pairs.group[nearest]] / neighbors[pairs.group[nearest]]
       for pair in nearest[np.argsort(-share, kind='stable')][: self.failures]:
         group = int(pairs.group[pair])
         anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
@@ -536,20 +539,21 @@ class VideoPmK(ScoresPredictions):
           'labels': ', '.join(titles),
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
-          predicted = int(own.prediction[frame])
-          word = class_name(predicted, sets.class_names) if predicted >= 0 else 'nothing'
-          cells[f'{name} predicted'] = word
-          cells[f'{name} probability'] = float(own.confidence[frame])
+          number = int(predicted.prediction[frame])
+          words = class_name(number, sets.class_names) if number >= 0 else 'nothing'
+          cells[f'{name} predicted'] = words
+          cells[f'{name} probability'] = float(predicted.confidence[frame])
           cells[f'{name} row'] = frame
-        rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(of[group])})
+        rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(neighbors[group])})
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
-  def sample_arrays(self, rows: Rows, key: jax.Array, found: Findings) -> dict[str, np.ndarray]:
+  def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `failure_images` [E, 2, H, W, C], anchor and neighbor of each row of `failures`."""
-    shown = pd.DataFrame(found.tables[FAILURES].rows, columns=found.tables[FAILURES].columns)
-    if shown.empty:
+    table = findings.tables[FAILURES]
+    if not table.rows:
       return {}
-    pairs = shown[['anchor row', 'neighbor row']].to_numpy()
+    pairs = pd.DataFrame(table.rows, columns=table.columns)[['anchor row', 'neighbor row']]
+    pairs = pairs.to_numpy()
     image = {
       frame: next(rows.batches(1, [frame]))['image'][0] for frame in np.unique(pairs).tolist()
     }
@@ -569,12 +573,12 @@ def _measured(
   right: SetOutcomes,
   settings: tuple[Any, ...],
   views: pd.DataFrame,
-  shown: np.ndarray | None,
+  counted: np.ndarray | None,
 ) -> Outcomes:
   """Returns the outcomes of a quantity for every model; videos are the units."""
   fields = {label: (right.of_model(place), *settings) for place, label in enumerate(right.models)}
-  where = None if shown is None else dict.fromkeys(right.models, shown)
-  return Outcomes.of(quantity, fields, views, shown=where, clusters=right.videos)
+  shown_to = None if counted is None else dict.fromkeys(right.models, counted)
+  return Outcomes.of(quantity, fields, views, shown=shown_to, clusters=right.videos)
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
@@ -587,21 +591,21 @@ def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
     return {}
-  shown = pd.DataFrame(table.rows, columns=table.columns)
-  shown['above'] = [
+  sets = pd.DataFrame(table.rows, columns=table.columns)
+  sets['above'] = [
     [
       failures.taken(row['anchor predicted'], row['anchor probability']),
       f'{failures.taken(row["neighbor predicted"], row["neighbor probability"])} '
       f'({number(row["offset"])})',
     ]
-    for row in shown.to_dict('records')
+    for row in sets.to_dict('records')
   ]
   return {
     f'{FAILURES}_{label}': (
-      failures.gallery(images[own.index], own.above),
+      failures.gallery(images[damaged.index], damaged.above),
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.',
     )
-    for label, own in shown.groupby('classifier', sort=False)
+    for label, damaged in sets.groupby('classifier', sort=False)
   }
