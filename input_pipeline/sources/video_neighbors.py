@@ -23,7 +23,15 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.rows import padded_labels
 from robustness.models import label_space
-from robustness.video.columns import FPS, FRAME_TYPE, GROUP, OFFSET, PATH, linked, to_columns
+from robustness.video.columns import (
+  FPS,
+  FRAME_TYPE,
+  GROUP,
+  OFFSET,
+  PATH,
+  component_numbers,
+  to_columns,
+)
 from robustness.video.metadata import SETS, NeighborSets, find, read
 from robustness.video.ytbb_robust import VIDEOS
 
@@ -126,7 +134,7 @@ class NeighborFrames:
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
     anchors = np.argwhere((group_id >= 0) & (offset == 0))[:, 0]
     # Frames of a set that is not there whole would be a wrong number.
-    family = linked(group_id)
+    family = component_numbers(group_id)
     families, sizes = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
     last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))

@@ -517,18 +517,8 @@ class _ChangedRows:
   def without_images(self) -> Batch:
     return self.change(self.rows.without_images())
 
-  def batches(
-    self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
-  ) -> Iterator[Batch]:
-    return map(self.change, self.rows.batches(batch_size, blocks, stored=stored))
+  def batches(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
+    return map(self.change, self.rows.batches(*arguments, **options))
 
-  def training_batches(
-    self,
-    batch_size: int,
-    seed: int,
-    start_step: int = 0,
-    share: tuple[int, int] = (0, 1),
-    sampler: Sampler | None = None,
-  ) -> Iterator[Batch]:
-    batches = self.rows.training_batches(batch_size, seed, start_step, share, sampler)
-    return map(self.change, batches)
+  def training_batches(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
+    return map(self.change, self.rows.training_batches(*arguments, **options))

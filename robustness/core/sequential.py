@@ -95,14 +95,14 @@ def by_branch(
   ordered = branch[order]
   rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
   slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
-  nobody = jnp.full(((count // TILE + branches) * TILE,), count)
-  rows = nobody.at[slot].set(order).reshape(-1, TILE)
-  of_tile = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
+  unused = jnp.full(((count // TILE + branches) * TILE,), count)
+  rows = unused.at[slot].set(order).reshape(-1, TILE)
+  tile_branch = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
 
   def add(number: jax.Array, results: jax.Array) -> jax.Array:
     entries = jax.tree.map(lambda x: x[jnp.minimum(rows[number], count - 1)], trees)
-    made = jax.vmap(lambda *entry: function(of_tile[number], *entry))(*entries)
-    return results.at[rows[number]].set(made, mode='drop')
+    computed = jax.vmap(lambda *entry: function(tile_branch[number], *entry))(*entries)
+    return results.at[rows[number]].set(computed, mode='drop')
 
   first = jax.tree.map(lambda x: x[0], trees)
   shape = jax.eval_shape(function, branch[0], *first)

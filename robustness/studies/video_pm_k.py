@@ -53,7 +53,7 @@ from robustness.present.notation import number
 from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import accuracy_figures, columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
-from robustness.video.metadata import LABEL_RULES, NeighborSets, passed
+from robustness.video.metadata import LABEL_RULES, NeighborSets, are_reviewed
 from robustness.video.neighbor_estimates import SetOutcomes, distances, right_within
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
@@ -260,7 +260,7 @@ class VideoPmK(ScoresPredictions):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; frames of one clip are a unit."""
     names = {columns.GROUP, columns.PATH} & records.read(0, 0).arrays.keys()
-    units = columns.clips({name: records.column(name) for name in names})
+    units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -497,7 +497,7 @@ class VideoPmK(ScoresPredictions):
       image_of = metrics.row_images(rows)
     far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
     every = np.ones(len(far), bool)
-    has_passed = passed(sets, metadata.read(self.reviewed)) if self.reviewed else every
+    has_passed = are_reviewed(sets, metadata.read(self.reviewed)) if self.reviewed else every
     subsets = {(IMAGES, 'all pairs'): every}
     units = pairs.group if sets.videos is None else sets.videos[pairs.group]
     if self.reviewed:

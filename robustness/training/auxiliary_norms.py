@@ -22,13 +22,13 @@ _ARRAYS = {'scale', 'bias', 'mean', 'var'}
 """Arrays of normalisation layers; a layer without other arrays is one."""
 
 
-def added(variables: Variables) -> Variables:
+def with_second(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` with a copy of the arrays of all normalisation layers.
 
   Raises:
     InputError: the network has no normalisation layers.
   """
-  flat = flatten_dict(dict(left_out(variables)), keep_empty_nodes=True)
+  flat = flatten_dict(dict(without_second(variables)), keep_empty_nodes=True)
   arrays = collections.defaultdict(set)
   for path in flat:
     arrays[path[1:-1]].add(path[-1])
@@ -45,7 +45,7 @@ def added(variables: Variables) -> Variables:
   return unflatten_dict({**flat, **second})
 
 
-def left_out(variables: Variables) -> Variables:
+def without_second(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` without the second set."""
   return {
     name: {key: value for key, value in tree.items() if key != AUXILIARY}

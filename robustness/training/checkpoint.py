@@ -26,7 +26,7 @@ from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
-from robustness.training.state import TrainState, chosen_variables
+from robustness.training.state import TrainState, final_variables
 
 FACTS_NAME = 'classifier.json'
 FACTS_FORM: json_files.Form = {
@@ -66,7 +66,7 @@ class Checkpoints:
     handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
     self._manager = _Manager(folder, options=options, item_handlers=handlers)
     try:
-      self._claim(json.loads(json.dumps(facts)))
+      self._check_or_write(json.loads(json.dumps(facts)))
     except BaseException:
       self._manager.close()
       raise
@@ -120,7 +120,7 @@ class Checkpoints:
     step = self._manager.latest_step()
     return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
 
-  def _claim(self, facts: Facts) -> None:
+  def _check_or_write(self, facts: Facts) -> None:
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
       _check_same(facts, _load_json(path), f'{self._directory} holds another training')
@@ -132,7 +132,7 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
   """Reads a trained classifier from a directory that `train` wrote.
 
   Returns:
-    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (see `chosen_variables`),
+    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (see `final_variables`),
     and the facts of `classifier.json` with the `step` of the checkpoint and, if the best weights
     are kept, their step `kept_step`.
 
@@ -155,7 +155,7 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
         'holds those that the training began with: let the training continue.'
       )
     facts['kept_step'] = int(best['step'])
-  return chosen_variables(state), facts
+  return final_variables(state), facts
 
 
 def progress(facts: Facts) -> dict[str, int]:

@@ -17,7 +17,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import exchange
-from robustness.video.columns import GROUP, OFFSET, clips
+from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
@@ -87,7 +87,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   are_versions = 'base_images' in rows.description  # splitting them one by one would leak
   columns = (rows.without_images() if are_versions else columns_of(rows)) if share else {}
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
-  groups = clips(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
+  groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)
 
 

@@ -26,7 +26,7 @@ from robustness.training import schedule
 from robustness.training.checkpoint import Checkpoints
 from robustness.training.preemption import Preempted, StopRequest
 from robustness.training.settings import BEST
-from robustness.training.state import TrainState, chosen_variables
+from robustness.training.state import TrainState, final_variables
 from robustness.training.step import TrainStep
 from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
@@ -69,7 +69,7 @@ def train(
     label: label of the progress line.
 
   Returns:
-    `{'params', 'batch_stats'}` as numpy arrays, see `chosen_variables`.
+    `{'params', 'batch_stats'}` as numpy arrays, see `final_variables`.
 
   Raises:
     InputError: settings, data or directory do not fit, or the training diverged.
@@ -85,7 +85,7 @@ def train(
     if int(state.step) < training.total_steps:
       connect(parallel)
       state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
-  return jax.tree.map(np.asarray, chosen_variables(vars(state)))
+  return jax.tree.map(np.asarray, final_variables(vars(state)))
 
 
 @dataclasses.dataclass(frozen=True)

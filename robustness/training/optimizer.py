@@ -19,19 +19,19 @@ HEAD = HEAD_BIAS[1:-1]
 """Path of the last layer in every architecture, or `HEAD[:1]` if the module itself is the layer."""
 
 
-def decayed(params: PyTree, decay: str) -> PyTree:
+def has_decay(params: PyTree, decay: str) -> PyTree:
   """Returns which parameters have weight decay, a tree of bools: leaves `kernel`, all or none."""
   return path_aware_map(
     lambda path, _: decay == ALL or (decay != NONE and path[-1] == 'kernel'), params
   )
 
 
-def in_head(params: PyTree) -> PyTree:
+def is_in_head(params: PyTree) -> PyTree:
   """Returns which parameters are of the last layer, a tree of bools."""
   return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
 
 
-def in_stem(params: PyTree) -> PyTree:
+def is_in_stem(params: PyTree) -> PyTree:
   """Returns which parameters are of the first layer, a tree of bools."""
   return path_aware_map(lambda path, _: path[0] == 'stem', params)
 
@@ -87,7 +87,7 @@ def create(
     stages.append(optax.clip_by_global_norm(settings.clip_norm))
   if settings.bias_rate != 1:
     stages.append(optax.masked(optax.scale(settings.bias_rate), is_normalisation_bias))
-  mask = functools.partial(decayed, decay=settings.decay)
+  mask = functools.partial(has_decay, decay=settings.decay)
 
   def schedule(step: ArrayLike) -> ArrayLike:
     del step  # Optax counts steps for a schedule, and checkpoints hold the count
@@ -107,11 +107,11 @@ def create(
     stages.append(
       optax.masked(
         optax.scale(settings.backbone_rate_multiplier),
-        lambda params: jax.tree.map(operator.not_, in_head(params)),
+        lambda params: jax.tree.map(operator.not_, is_in_head(params)),
       )
     )
   if settings.stem_epochs:
-    stages.append(optax.masked(optax.scale_by_schedule(lambda _: stem_rate), in_stem))
+    stages.append(optax.masked(optax.scale_by_schedule(lambda _: stem_rate), is_in_stem))
   if settings.schedule == PLATEAU:
     stages.append(
       optax.contrib.reduce_on_plateau(PLATEAU_FACTOR, patience=1, accumulation_size=epoch_steps)

@@ -44,7 +44,8 @@ class StopRequest:
   """
 
   def __init__(self, processes: int = 1) -> None:
-    self._received = False
+    """Sets `received`, whether the signal came; it stays False if JAX handles the signal."""
+    self.received = False
     self._agreed = processes > 1
     self._active = not self._agreed and threading.current_thread() is threading.main_thread()
     self._previous: Any = None
@@ -57,19 +58,14 @@ class StopRequest:
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
     if self._active:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
-    if self._received and kind is None:
+    if self.received and kind is None:
       signal.raise_signal(signal.SIGTERM)
-
-  @property
-  def received(self) -> bool:
-    """Whether the signal came; always False if JAX handles it."""
-    return self._received
 
   def due(self, step: int) -> bool:
     """Returns whether to stop after this step; it must be called at every step."""
-    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self._received
+    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self.received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
-    self._received = True
+    self.received = True

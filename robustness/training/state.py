@@ -47,12 +47,12 @@ class TrainState(struct.PyTreeNode):
   @property
   def raw_variables(self) -> Variables:
     """The variables that `model.apply` takes, after the last step."""
-    return auxiliary_norms.left_out(self.trained)
+    return auxiliary_norms.without_second(self.trained)
 
   @property
   def variables(self) -> Variables:
     """The variables that are evaluated: averaged ones if there are any, else the raw ones."""
-    return auxiliary_norms.left_out(self.ema or self.trained)
+    return auxiliary_norms.without_second(self.ema or self.trained)
 
   def averaged(self, decay: float) -> Self:
     """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ after step t.
@@ -93,7 +93,7 @@ class TrainState(struct.PyTreeNode):
     return self.replace(ema=slow, params=fast['params'], batch_stats=fast['batch_stats'])
 
 
-def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
+def final_variables(state: Mapping[str, PyTree]) -> Variables:
   """Returns `params` and `batch_stats` that a training ends with.
 
   They are the best ones if these are kept, else the averaged ones if there are any, else the raw
@@ -101,7 +101,7 @@ def chosen_variables(state: Mapping[str, PyTree]) -> Variables:
   """
   weights = state.get('best') or state.get('ema') or state
   names = 'params', 'batch_stats'
-  return auxiliary_norms.left_out({name: weights.get(name, {}) for name in names})
+  return auxiliary_norms.without_second({name: weights.get(name, {}) for name in names})
 
 
 def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:

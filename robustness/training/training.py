@@ -166,7 +166,7 @@ class Training:
     """Returns the state before the first step, from `params` and `batch_stats` of the network."""
     settings = self.settings
     if settings.auxiliary_norms:
-      variables = auxiliary_norms.added(variables)
+      variables = auxiliary_norms.with_second(variables)
     opt_state = jax.jit(optimizer.create(settings).init)(variables['params'])
     objective = self.pipeline.objective.initial_state(self.num_classes)
     step = jnp.zeros((), jnp.int32)
@@ -208,9 +208,9 @@ class Training:
     fit the augmentations, statistics or normalisation layers."""
     settings, attack = self.settings, self.pipeline.attack
     layers = {
-      'stem_epochs': (optimizer.in_stem, 'layer called stem'),
+      'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
-      'backbone_rate_multiplier': (optimizer.in_head, 'last layer called head'),
+      'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
     }
     for name, (select, words) in layers.items():
       value, unused = vars(settings)[name], vars(TrainingSettings())[name]

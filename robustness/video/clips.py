@@ -198,7 +198,7 @@ def _av() -> ModuleType:
 def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   """Opens a file and its first video stream; raises InputError if the file is truncated."""
   av = _av()
-  require_whole(file)
+  require_complete(file)
   try:
     container = av.open(str(file), options=CONTAINERS)
   except (av.error.FFmpegError, OSError) as error:
@@ -235,7 +235,7 @@ def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
   )
 
 
-def require_whole(path: pathlib.Path) -> None:
+def require_complete(path: pathlib.Path) -> None:
   """Raises InputError if a video file is shorter than its headers state; other files pass."""
   try:
     with path.open('rb') as file:

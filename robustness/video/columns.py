@@ -45,7 +45,7 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   return columns
 
 
-def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
+def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
   """Returns the connected component of each frame, int [F].
 
   Two frames are connected if they share a set (`group_id` int [F, M], padded with −1) or a folder
@@ -63,7 +63,7 @@ def linked(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarra
   return connected_components(graph, directed=False)[1][: len(group_id)]
 
 
-def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
   """Returns the number of each row's clip, int [N]; None if the rows are not frames of sets.
 
   A clip is a folder of frames; clips of one YouTube video count as one (`source_of`). If the rows
@@ -73,7 +73,7 @@ def clips(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
     return None
   paths = columns.get(PATH)
   folders = None if paths is None else np.array([source_of(str(path)) for path in paths])
-  return linked(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
+  return component_numbers(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
 
 
 def from_columns(

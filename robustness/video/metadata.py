@@ -451,7 +451,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
     raise InputError(f'{folder} cannot be written ({error}): give another folder.') from error
 
 
-def passed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
+def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
   """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P]."""
   proposed, accepted = (
     [

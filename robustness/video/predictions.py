@@ -207,7 +207,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
 
 
-def transferred(
+def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
   """Returns recorded predictions for other sets of the same frames, which are found by their paths.

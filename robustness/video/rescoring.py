@@ -36,7 +36,7 @@ from robustness.video.predictions import (
   REFUSED,
   UNPREDICTED,
   score_kind,
-  transferred,
+  transfer_to,
 )
 
 BLOCK = 4096
@@ -123,7 +123,7 @@ class Rescoring:
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
     logging.info('%s', sets.title)
     if _is_records(path):
-      moved = transferred(Records.open(path), sets, sets.class_names or space.class_names)
+      moved = transfer_to(Records.open(path), sets, sets.class_names or space.class_names)
       return _write(directory / label, *moved)
     source = label_space.get(space.source) if space.source else space
     classes = sets.class_names or space.class_names

@@ -8,7 +8,7 @@ import pytest
 from flax import traverse_util
 
 from robustness.models import catalog
-from robustness.training.optimizer import create, decayed, in_head, rate_factor
+from robustness.training.optimizer import create, has_decay, is_in_head, rate_factor
 from robustness.training.schedule import learning_rate
 from robustness.training.settings import TrainingSettings
 from tests.cases import cases
@@ -88,7 +88,7 @@ def test_decay_touches_only_what_it_says(decay, touched):
   optimizer = create(settings, 0.1)
   zeros = jax.tree.map(jnp.zeros_like, PARAMS)
   updates, _ = optimizer.update(zeros, optimizer.init(PARAMS), PARAMS)
-  trees = PARAMS, updates, decayed(PARAMS, decay)
+  trees = PARAMS, updates, has_decay(PARAMS, decay)
   values, updates, flags = (traverse_util.flatten_dict(tree, sep='/') for tree in trees)
   for name, value in values.items():
     expected = -0.1 * 0.5 * value if name in touched else 0 * value
@@ -181,5 +181,5 @@ def test_the_backbone_is_all_but_the_map_to_logits(name):
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)
-  flags = traverse_util.flatten_dict(in_head(variables['params']), sep='/')
+  flags = traverse_util.flatten_dict(is_in_head(variables['params']), sep='/')
   assert {path for path, last in flags.items() if last} == {'head/dense/kernel', 'head/dense/bias'}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustness.video.clips import EBML, SEGMENT, VideoFile, frame_rate, require_whole
+from robustness.video.clips import EBML, SEGMENT, VideoFile, frame_rate, require_complete
 from tests.cases import cases
 from tests.refusals import refused
 from tests.video.small_videos import encode, number_of
@@ -22,10 +22,10 @@ def test_a_file_passes_whole_and_not_cut(tmp_path):
   path = tmp_path / 'clip'
   for content in (MP4, LARGE, AVI, OPEN_DML, MATROSKA):
     path.write_bytes(content)
-    require_whole(path)
+    require_complete(path)
     path.write_bytes(content[:-12])
-    refused(f'is truncated: .* {len(content)} .*{len(content) - 12}', require_whole, path)
-  refused('cannot be read', require_whole, tmp_path / 'none.mp4')
+    refused(f'is truncated: .* {len(content)} .*{len(content) - 12}', require_complete, path)
+  refused('cannot be read', require_complete, tmp_path / 'none.mp4')
 
 
 def test_a_file_that_tells_no_size_passes(tmp_path):
@@ -41,7 +41,7 @@ def test_a_file_that_tells_no_size_passes(tmp_path):
     AVI[:-9],  # writers count a header or a padding byte too much
   ):
     (tmp_path / 'clip').write_bytes(content)
-    require_whole(tmp_path / 'clip')
+    require_complete(tmp_path / 'clip')
 
 
 def frame(path: pathlib.Path) -> np.ndarray:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from robustness.video import metadata
-from robustness.video.columns import clips, from_columns, to_columns
+from robustness.video.columns import clip_numbers, from_columns, to_columns
 from robustness.video.metadata import NeighborSets
 from tests.refusals import refused
 
@@ -39,15 +39,15 @@ def test_there_and_back_on_the_released_sets(shared_dir):
 
 def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
-  assert clips(columns).tolist() == [0, 0, 0, 1], 'by their sets'
+  assert clip_numbers(columns).tolist() == [0, 0, 0, 1], 'by their sets'
   paths = np.array(['v/1', 'v/2', 'w/4', 'v/7'])
-  assert clips({**columns, 'path': paths}).tolist() == [0] * 4, 'by set and folder'
+  assert clip_numbers({**columns, 'path': paths}).tolist() == [0] * 4, 'by set and folder'
   cut = np.array(['8Lx004yCltY_10/1', '8Lx004yCltY_10/2', '8Lx004yCltY_10/4', '8Lx004yCltY_20/7'])
-  assert clips({**columns, 'path': cut}).tolist() == [0] * 4, 'of one video of YouTube'
+  assert clip_numbers({**columns, 'path': cut}).tolist() == [0] * 4, 'of one video of YouTube'
   flat = {**columns, 'path': np.array(['1', '2', '4', '7'])}
-  assert clips(flat).tolist() == [0, 0, 0, 1]
-  assert clips({'group_id': np.array([3, 3, 9])}).tolist() == [0, 0, 1]
-  assert clips({'label': np.zeros(3)}) is None
+  assert clip_numbers(flat).tolist() == [0, 0, 0, 1]
+  assert clip_numbers({'group_id': np.array([3, 3, 9])}).tolist() == [0, 0, 1]
+  assert clip_numbers({'label': np.zeros(3)}) is None
   # a subset keeps the ids of its sets
   sets = from_columns({name: values[3:] for name, values in columns.items()})
   assert sets.anchors.tolist() == [0] and len(sets.pairs.frame) == 0

@@ -10,7 +10,7 @@ import pytest
 from robustness.models import label_space
 from robustness.models.label_space import LabelSpace
 from robustness.video import metadata
-from robustness.video.metadata import from_mappings, passed
+from robustness.video.metadata import are_reviewed, from_mappings
 from tests.cases import cases
 from tests.refusals import refused
 from tests.video import small_archive
@@ -263,6 +263,8 @@ def test_a_reviewed_pair_is_an_anchor_with_a_neighbor():
       {'v/1': ['v/2']},
     )
   )
-  assert passed(candidates, reviewed).tolist() == [False, True, False, True, False]
-  assert passed(candidates, candidates).all()
-  refused('none of the 5 pairs of the data is one of the 1 reviewed', passed, candidates, other)
+  assert are_reviewed(candidates, reviewed).tolist() == [False, True, False, True, False]
+  assert are_reviewed(candidates, candidates).all()
+  refused(
+    'none of the 5 pairs of the data is one of the 1 reviewed', are_reviewed, candidates, other
+  )

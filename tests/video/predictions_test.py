@@ -14,7 +14,7 @@ from robustness.models.label_space import MERGES, get, project_scores
 from robustness.video import predictions
 from robustness.video.columns import PATH, to_columns
 from robustness.video.metadata import NeighborSets, from_mappings
-from robustness.video.predictions import read_predictions, score_kind, transferred
+from robustness.video.predictions import read_predictions, score_kind, transfer_to
 from tests.refusals import refused
 
 FRAMES = ('v/1.jpg', 'v/2.jpg', 'v/3.jpg')
@@ -153,7 +153,7 @@ def recorded(folder: pathlib.Path, without: str = '', **replaced: np.ndarray) ->
 
 def test_answers_are_found_by_path_and_labels_by_name(tmp_path):
   fewer = made({'v/1.jpg': ['v/3.jpg']}, ('Sheep', 'red_panda', 'fox'))
-  sets, fields, _ = transferred(recorded(tmp_path), fewer, fewer.class_names)
+  sets, fields, _ = transfer_to(recorded(tmp_path), fewer, fewer.class_names)
   assert sets.frames == ('v/1.jpg', 'v/3.jpg')
   assert fields['prediction'].tolist() == [[0], [2]]
   assert fields['output/logits'].tolist() == [[[1, 0, 0]], [[0, 0, 1]]]
@@ -165,16 +165,16 @@ def test_labels_go_to_the_class_that_is_spelt_so(tmp_path):
   records = Records(tmp_path, Layout(1, 1, 1, 1), {'classes': ['Cardigan', 'cardigan']})
   records.write(0, 0, {PATH: np.array(['v/1.jpg'])})
   sets = from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]}, ('Cardigan', 'cardigan'))
-  assert transferred(records, sets, sets.class_names)[0].labels.tolist() == [[0]]
+  assert transfer_to(records, sets, sets.class_names)[0].labels.tolist() == [[0]]
 
 
 def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers(tmp_path):
   records = recorded(tmp_path)
-  sets, fields, identity = transferred(records, made(WHOLE), CLASSES)
-  _, _, fewer = transferred(records, made({'v/2.jpg': ['v/1.jpg']}), CLASSES)
+  sets, fields, identity = transfer_to(records, made(WHOLE), CLASSES)
+  _, _, fewer = transfer_to(records, made({'v/2.jpg': ['v/1.jpg']}), CLASSES)
   assert identity['sets'] != fewer['sets']
   assert identity['classes'] == records.identity['classes']
-  assert transferred(records, made(WHOLE), CLASSES)[2] == identity
+  assert transfer_to(records, made(WHOLE), CLASSES)[2] == identity
   stored = read_predictions(records)
   answers = zip(sets.frames, fields['prediction'][:, 0].tolist(), strict=True)
   assert dict(zip(stored.sets.frames, stored.prediction.tolist(), strict=True)) == dict(answers)
@@ -186,7 +186,7 @@ def test_sets_that_the_records_do_not_hold_are_refused(tmp_path):
   records, unknown = recorded(tmp_path / 'one'), from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS)
   bare, alone = recorded(tmp_path / 'two', PATH), made({'w/1.jpg': []})
   missing = "1 of 2 frames are not in .*, first 'w/3.jpg'"
-  refused(missing, transferred, records, unknown, CLASSES)
+  refused(missing, transfer_to, records, unknown, CLASSES)
   wolf = "class 'wolf', which is none of the 3"
-  refused(wolf, transferred, records, alone, ('fox', 'wolf', 'sheep'))
-  refused('holds no paths of frames', transferred, bare, made(WHOLE), CLASSES)
+  refused(wolf, transfer_to, records, alone, ('fox', 'wolf', 'sheep'))
+  refused('holds no paths of frames', transfer_to, bare, made(WHOLE), CLASSES)
