@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from absl import logging
 
+from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images
 from robustness.core.errors import KEYS, naming
 from robustness.core.registry import Part, Registry, check_fields, setting, word
@@ -52,6 +54,10 @@ class Source(Part, abc.ABC):
     Raises:
       InputError: whatever is wrong with the settings or the files, named.
     """
+
+  def folder(self, advice: str, key: str = 'path') -> Path:
+    """Returns the folder that a setting names; `advice` ends the message where there is none."""
+    return existing_folder(getattr(self, key), advice, self.key(key))
 
   def for_study(self, study: Facts) -> Self:
     """Returns the source for a study, described as plain values, which may choose a setting."""

@@ -77,8 +77,7 @@ class Shards(Source, abc.ABC):
     root = expanded(self.path) if self.path else None
     if root is not None and root.is_file():
       return of_split([root], root.parent, split, self.path)
-    advice = f'give a {suffix} file or a folder of them.'
-    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(f'give a {suffix} file or a folder of them.')
     files = image_files.images_in(root, (suffix,), left_out=left_out)
     if not files:
       raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')

@@ -1,7 +1,7 @@
 """A folder of a TFDS data set in ArrayRecord files, read in any order.
 
-`path` is the folder with `dataset_info.json` and `features.json`. The package
-array-record reads its files, as it does below Grain, whose source is a subclass with tracing. An
+`path` is the folder with `dataset_info.json` and `features.json`. The package array-record reads
+its files, as for Grain, which adds tracing in a subclass. An
 example has the features `image` and `label`; further numbers and words are columns of the rows.
 `example_id` is the place in the files of the split.
 """
@@ -36,8 +36,7 @@ class ArrayRecord(Source):
 
     from input_pipeline import tfds_sets
 
-    advice = 'give the folder with dataset_info.json and features.json.'
-    folder = image_files.existing_folder(self.path, advice, self.key('path'))
+    folder = self.folder('give the folder with dataset_info.json and features.json.')
     if not (folder / 'dataset_info.json').is_file():
       raise InputError(
         f'{folder} holds no dataset_info.json{image_files.looks_like(folder)}; give the folder of '
@@ -49,7 +48,7 @@ class ArrayRecord(Source):
     decoders = {'image': tfds.decode.SkipDecoding()}
     try:
       examples = builder.as_data_source(settings.split, decoders=decoders)
-      table = pd.DataFrame([_beside(examples[i]) for i in range(num_examples)])
+      table = pd.DataFrame([_without_image(examples[i]) for i in range(num_examples)])
     except NotImplementedError as error:
       raise InputError(
         f'{folder} holds {builder.info.file_format.value} files, which are read with '
@@ -73,8 +72,8 @@ class ArrayRecord(Source):
     )
 
 
-def _beside(example: dict[str, Any]) -> dict[str, Any]:
-  """Returns the features of an example but its image, words decoded."""
+def _without_image(example: dict[str, Any]) -> dict[str, Any]:
+  """Returns the features of an example but its image, with decoded words."""
   return {
     name: value.decode() if isinstance(value, bytes) else value
     for name, value in example.items()

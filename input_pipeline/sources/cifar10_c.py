@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from input_pipeline.corruption_parts import check_names, of_parts
-from input_pipeline.image_files import existing_folder, looks_like
+from input_pipeline.image_files import looks_like
 from input_pipeline.images import Images, PartsStore, array_images
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.npz import read_npy
@@ -72,7 +72,7 @@ class Cifar10C(Source):
 
   def open(self, settings: DataSettings) -> Images:
     advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
-    folder = existing_folder(self.path, f'{advice}corruption.', self.key('path'))
+    folder = self.folder(f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     if LABELS not in files:
       inside = [path.parent for path in sorted(folder.glob(f'*/{LABELS}.npy'))]
@@ -88,8 +88,8 @@ class Cifar10C(Source):
       arrays[CLEAN_PART] = self._clean_from_tfds(labels)
     for name in (name for name in NAMES if name in files):
       images = read_images(files[name], len(SEVERITIES) * len(labels))
-      for severity, own in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
-        arrays[StoredPart(NUMBERS[name], severity)] = own
+      for severity, part in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
+        arrays[StoredPart(NUMBERS[name], severity)] = part
     images_of = list(arrays.values())
     return of_parts(
       [*arrays],
@@ -141,10 +141,9 @@ class Cifar101(Source):
 
   def open(self, settings: DataSettings) -> Images:
     folder = expanded(self.path)
-    there = [v for v in VERSIONS if (folder / f'cifar10.1_{v}_data.npy').is_file()]
-    there = there if self.path else []
-    if not self.version and len(there) != 1:
-      listed = ' and '.join(there) or 'no cifar10.1_<version>_data.npy'
+    versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
+    if not self.version and len(versions) != 1:
+      listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
       raise SettingError(
         self.key('path'),
         self.path,
@@ -152,7 +151,7 @@ class Cifar101(Source):
         fix=f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of '
         f'{", ".join(VERSIONS)}.',
       )
-    version = self.version or there[0]
+    version = self.version or versions[0]
     choice(self.key('version'), version, VERSIONS)
     data, file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
     labels = read_labels(file, repeats=1)

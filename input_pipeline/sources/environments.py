@@ -95,20 +95,21 @@ class Environments(Source):
 
   def _of_files(self, settings: DataSettings) -> Images:
     left_out = Counter[str]()
-    whole = self.read(left_out)
-    cells = whole[TEST if settings.split == TEST else TRAIN]
-    classes = tuple(in_class_order({n for own in whole.values() for c in own.values() for n in c}))
+    splits = self.read(left_out)
+    cells = splits[TEST if settings.split == TEST else TRAIN]
+    folders = [classes for split in splits.values() for classes in split.values()]
+    classes = tuple(in_class_order({name for names in folders for name in names}))
     self.require(bool(classes), 'path', 'of environments that have classes')
-    environments = self._ordered([e for own in whole.values() for e in own])
+    environments = self._ordered([name for split in splits.values() for name in split])
     groups = from_settings(settings, classes)
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-    present = np.array([[bool(cell) for cell in own] for own in files])
+    present = np.array([[bool(cell) for cell in row] for row in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
     rows = [
       (file, label, number)
-      for number, own in enumerate(files)
+      for number, row in enumerate(files)
       for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label))
-      for file in own[label]
+      for file in row[label]
     ]
     numbers = np.array([number for _, _, number in rows], np.int32)
     return file_images(
@@ -145,7 +146,7 @@ class Environments(Source):
       if not any(cells.values()):
         release, layout = looks_like(path), '<environment>/<class>/<image>'
         raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-      levels = [{*cells}, *({*own} for own in cells.values())]
+      levels = [{*cells}, *({*classes} for classes in cells.values())]
       if any({TRAIN, TEST} <= names for names in levels):
         raise InputError(
           f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
@@ -163,10 +164,11 @@ class Environments(Source):
     document = json_files.read(path, advice=_FORM)
     if not document:
       raise InputError(f'{path} is empty. {_FORM}')
-    whole = document if set(document) == {TRAIN, TEST} else {'': document}
-    splits = {split: _of_document(own, path) for split, own in whole.items()}
+    has_splits = set(document) == {TRAIN, TEST}
+    documents = document if has_splits else {'': document}
+    splits = {split: _of_document(cells, path) for split, cells in documents.items()}
     _check_once(splits, path)
-    return splits if '' not in splits else _split(splits[''], self.test_share)
+    return splits if has_splits else _split(splits[''], self.test_share)
 
   def _of_tfds(self, settings: DataSettings) -> Images:
     from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder

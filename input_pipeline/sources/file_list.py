@@ -103,7 +103,7 @@ class FileList(Source):
     if self.table:
       return expanded(self.table)
     advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
-    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(advice)
     found = [root / name for name in TABLES if (root / name).is_file()]
     if len(found) != 1:
       have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'

@@ -54,7 +54,7 @@ class Folder(Source):
     files = {
       name: image_files.images_in(folder, left_out=left_out) for name, folder in classes.items()
     }
-    names = {path: f'{name}/{path.name}' for name, own in files.items() for path in own}
+    names = {path: f'{name}/{path.name}' for name, paths in files.items() for path in paths}
     if self.label_space:
       files = merged(files, label_space.get(self.label_space), root)
       reason = f'images of no class of {self.label_space}'
@@ -79,8 +79,7 @@ class Folder(Source):
     """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test'
     and neither all folders nor two are called as splits are. (A class may be called so, such as
     'train'.)"""
-    advice = 'give the folder that holds one folder a class.'
-    root = image_files.existing_folder(self.path, advice, self.key('path'))
+    root = self.folder('give the folder that holds one folder a class.')
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split
     folders = image_files.folders_in(root)
@@ -102,9 +101,9 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
   Folders of no member of a class are left out.
   """
   by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
-  for folder, own in files.items():
+  for folder, paths in files.items():
     if folder in space.aliases:
-      by_class[space.class_names[space.aliases[folder]]] += own
+      by_class[space.class_names[space.aliases[folder]]] += paths
   if not any(by_class.values()):
     raise InputError(
       f'{root}: none of its {len(files)} class folders ({", ".join([*files][:3])}) is a member of '
@@ -116,7 +115,7 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
 class Foolbox(Source):
   """The 20 labelled ImageNet pictures that come with the package foolbox.
 
-  Files tell positions among ImageNet's classes; classes here are those that occur.
+  The names of the files have positions among ImageNet's classes; only classes that occur are kept.
   """
 
   name = 'foolbox'
@@ -136,8 +135,8 @@ class Foolbox(Source):
     if not paths:
       raise InputError(f'{folder} holds no ImageNet pictures: use foolbox 3.')
     numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
-    used, labels = np.unique(numbers, return_inverse=True)
-    names = [WNIDS[number] for number in used]
+    classes, labels = np.unique(numbers, return_inverse=True)
+    names = [WNIDS[number] for number in classes]
     description = {'split': settings.split}
     return image_files.file_images(
       paths, labels.astype(np.int32), names, 'foolbox', description, channels=3

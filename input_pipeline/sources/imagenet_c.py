@@ -26,14 +26,7 @@ from typing import ClassVar
 import numpy as np
 
 from input_pipeline.corruption_parts import check_names, of_parts
-from input_pipeline.image_files import (
-  existing_folder,
-  folders_in,
-  has_suffix,
-  read_file,
-  read_header,
-  suffix_of,
-)
+from input_pipeline.image_files import folders_in, has_suffix, read_file, read_header, suffix_of
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
@@ -80,8 +73,7 @@ class ImagenetC(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; RGB."""
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
-    advice = f'give the folder of {self.title}: {layout}'
-    root = existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
     others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
     classes = set(folders_in(others[0])) if self.has_more_frost and others else None

@@ -35,7 +35,6 @@ import numpy as np
 
 from input_pipeline.image_files import (
   count_outside_classes,
-  existing_folder,
   file_images,
   folders_in,
   images_in,
@@ -55,24 +54,16 @@ from robustness.models.imagenet_names import NAMES, WNIDS
 if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
 
-CLASSES = {
-  'imagenet_v2': 1000,
-  'imagenet_a': 200,
-  'imagenet_r': 200,
-  'imagenet_sketch': 1000,
-  'imagenet_real': 1000,
-  'objectnet': 113,
+PUBLISHED = {
+  'imagenet_v2': (1000, 10_000),
+  'imagenet_a': (200, 7_500),
+  'imagenet_r': (200, 30_000),
+  'imagenet_sketch': (1000, 50_889),
+  'imagenet_real': (1000, 50_000),
+  'objectnet': (113, 18_574),
 }
-"""How many classes a set has; of objectnet the objects that are classes of ImageNet."""
-IMAGES = {
-  'imagenet_v2': 10_000,
-  'imagenet_a': 7_500,
-  'imagenet_r': 30_000,
-  'imagenet_sketch': 50_889,
-  'imagenet_real': 50_000,
-  'objectnet': 18_574,
-}
-"""How many images of these classes; of imagenet_real those without a label too."""
+"""Numbers of classes and images of each set: of objectnet the objects that are classes of ImageNet
+with their images, of imagenet_real also the images without a label."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
 TFDS_REAL = 'imagenet2012_real'
 FRAME = 2  # pixels
@@ -106,19 +97,20 @@ class NaturalShifts(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; ordered by class or number, then path."""
-    self.choose('dataset', CLASSES)
+    self.choose('dataset', PUBLISHED)
     by_tfds = not self.path and self.dataset != OBJECTNET
     if by_tfds and not (self.dataset == REAL and self.real_labels):
       return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # none is to train on
     advice = f'give that of {self.dataset} as released.'
-    root = existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(advice)
     read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
     paths, labels, facts = read(root, left_out)
-    used = np.unique(labels[labels >= 0])
-    self._check_count('classes', CLASSES, facts.pop('objects', len(used)))
-    self._check_count('images', IMAGES, len(paths) + facts.get('images_without_label', 0))
+    classes = np.unique(labels[labels >= 0])
+    num_classes, num_images = PUBLISHED[self.dataset]
+    self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
+    self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
     framed: dict[str, Any] = {
       'read': _without_frame,
       'sizes': lambda indices: (
@@ -127,20 +119,20 @@ class NaturalShifts(Source):
     }
     return file_images(
       paths,
-      _among(used, labels),
-      [WNIDS[label] for label in used],
+      _positions(classes, labels),
+      [WNIDS[label] for label in classes],
       title=f'{self.dataset} in {self.path}',
-      description={'name': self.dataset, 'path': self.path, 'classes': len(used), **facts},
+      description={'name': self.dataset, 'path': self.path, 'classes': len(classes), **facts},
       channels=3,
       left_out=left_out,
       **(framed if self.dataset == OBJECTNET else {}),
     )
 
-  def _check_count(self, what: str, published: Mapping[str, int], count: int) -> None:
-    expected = published[self.dataset]
+  def _check_count(self, name: str, expected: int, count: int) -> None:
+    """Refuses another number of classes or images than the published one, unless some may lack."""
     if count != expected and not self.allow_missing:
       raise InputError(
-        f'{self.path or self.dataset} has {count} {what}; {self.dataset} has {expected}: '
+        f'{self.path or self.dataset} has {count} {name}; {self.dataset} has {expected}: '
         f'complete it, or set {self.key("allow_missing")}=True for a part of it.'
       )
 
@@ -148,14 +140,14 @@ class NaturalShifts(Source):
     from input_pipeline import tfds_sets
 
     read = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    examples, labels, kept, facts = read(split)
-    used = np.unique(labels[labels >= 0])
-    self._check_count('classes', CLASSES, len(used))
+    examples, labels, places, facts = read(split)
+    classes = np.unique(labels[labels >= 0])
+    self._check_count('classes', PUBLISHED[self.dataset][0], len(classes))
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
-    description = {'name': name, 'split': examples.name, 'classes': len(used), **facts}
-    store = tfds_sets.SplitsStore([examples], [kept], _among(used, labels))
-    return store.images([WNIDS[label] for label in used], title, description)
+    description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
+    store = tfds_sets.SplitsStore([examples], [places], _positions(classes, labels))
+    return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
     from input_pipeline import tfds_sets
@@ -164,8 +156,7 @@ class NaturalShifts(Source):
     _, names = tfds_sets.check_features(builder)
     examples = tfds_sets.Split(builder, split)
     stored = examples.numbers(['label'])['label']
-    used = [names[label] for label in np.unique(stored)]
-    _check_wnids(used, builder.info.full_name)
+    _check_wnids([names[label] for label in np.unique(stored)], builder.info.full_name)
     labels = np.array([WNIDS.index(names[label]) for label in stored])
     return examples, labels, np.arange(examples.num_examples), {}
 
@@ -185,13 +176,13 @@ class NaturalShifts(Source):
     tfds_sets.download(builder)
     name = 'validation' if split == DataSettings.split else split
     examples = tfds_sets.Split(builder, name, 'original_label')
-    own = examples.lists('real_label') if examples.num_examples else []
-    kept = np.flatnonzero([len(labels) for labels in own])
-    if not len(kept):
+    lists = examples.lists('real_label') if examples.num_examples else []
+    places = np.flatnonzero([len(labels) for labels in lists])
+    if not len(places):
       raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
     of_class = np.array([WNIDS.index(name) for name in names])
-    labels = _padded([of_class[own[place]].tolist() for place in kept])
-    return examples, labels, kept, {'images_without_label': len(own) - len(kept)}
+    labels = _padded([of_class[lists[place]].tolist() for place in places])
+    return examples, labels, places, {'images_without_label': len(lists) - len(places)}
 
   def _real(self, root: Path, left_out: Counter[str]) -> Listed:
     """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
@@ -206,9 +197,8 @@ class NaturalShifts(Source):
       )
     table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
     files = images_in(root, left_out=left_out)
-    found = ((_VALIDATION.search(path.name), str(path)) for path in files)
     numbered: dict[int, str] = {}
-    for match, image in found:
+    for match, image in ((_VALIDATION.search(path.name), str(path)) for path in files):
       left_out['pictures without a number of ImageNet'] += match is None
       if match and numbered.setdefault(int(match[1]), image) != image:
         raise InputError(
@@ -221,17 +211,17 @@ class NaturalShifts(Source):
         raise InputError(
           f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
         )
-    own = {number: table[number - 1] for number in sorted(numbered)}
-    kept = [number for number, labels in own.items() if labels]
-    if not kept:
+    labels_of = {number: table[number - 1] for number in sorted(numbered)}
+    labelled = [number for number, labels in labels_of.items() if labels]
+    if not labelled:
       raise InputError(f'{self.real_labels} has no label for any image of {root}.')
-    facts = {'images_without_label': len(own) - len(kept)}
-    return [numbered[n] for n in kept], _padded([own[n] for n in kept]), facts
+    facts = {'images_without_label': len(labels_of) - len(labelled)}
+    return [numbered[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
 
 
-def _among(used: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns labels of ImageNet as positions in `used`, ascending; -1 stays; int32."""
-  return np.where(labels >= 0, np.searchsorted(used, labels), -1).astype(np.int32)
+def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+  """Returns labels of ImageNet as positions in the ascending `classes`, int32; -1 stays."""
+  return np.where(labels >= 0, np.searchsorted(classes, labels), -1).astype(np.int32)
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
@@ -248,10 +238,10 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
     for wnid in WNIDS
     if wnid in by_wnid
   }
-  paths = [path for own in files.values() for path in own]
+  paths = [path for members in files.values() for path in members]
   if not paths:
     raise InputError(f'{root} holds no images; expected {root}/<class>/<image>.')
-  labels = [WNIDS.index(wnid) for wnid, own in files.items() for _ in own]
+  labels = [WNIDS.index(wnid) for wnid, members in files.items() for _ in members]
   return paths, np.array(labels), {}
 
 
@@ -285,14 +275,19 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   if unknown:
     listed = ', '.join(unknown[:_LISTED])
     raise InputError(f'{root}/images has objects that its mappings do not name: {listed}.')
-  shown = [name for name in objects if folders[name] in classes]
-  own = {name: [*map(_label_of, classes[folders[name]].split('; '))] for name in shown}
+  labels_of = {
+    name: [*map(_label_of, classes[folders[name]].split('; '))]
+    for name in objects
+    if folders[name] in classes
+  }
   files = [
-    (str(path), own[name]) for name in shown for path in images_in(objects[name], left_out=left_out)
+    (str(path), labels)
+    for name, labels in labels_of.items()
+    for path in images_in(objects[name], left_out=left_out)
   ]
   if not files:
     raise InputError(f'{root}/images holds no images of objects that are classes of ImageNet.')
-  facts = {'objects': len(shown), 'objects_left_out': len(objects) - len(shown)}
+  facts = {'objects': len(labels_of), 'objects_left_out': len(objects) - len(labels_of)}
   return [path for path, _ in files], _padded([labels for _, labels in files]), facts
 
 
@@ -310,8 +305,8 @@ def _without_frame(path: bytes) -> np.ndarray:
 
 def _label_of(words: str) -> int:
   """Returns the class of ImageNet that one of the words for it, 'quill, quill pen', names."""
-  own = words.removeprefix('maillot, ')  # a class beside 'maillot, tank suit'
-  for word in own.split(', '):
+  # 'maillot' and 'maillot, tank suit' are two classes
+  for word in words.removeprefix('maillot, ').split(', '):
     label = label_space.position(word, NAMES)
     if label is not None:
       return label
@@ -323,7 +318,7 @@ def _label_of(words: str) -> int:
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
   """Returns labels [N, L] of ImageNet, padded with -1."""
-  for own in labels:
-    known = 0 <= min(own) <= max(own) < len(WNIDS)
-    require(known, 'the labels of an image', own, 'classes of ImageNet, 0..999')
+  for row in labels:
+    is_valid = 0 <= min(row) <= max(row) < len(WNIDS)
+    require(is_valid, 'the labels of an image', row, 'classes of ImageNet, 0..999')
   return padded_labels(labels)

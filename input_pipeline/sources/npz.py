@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
@@ -52,14 +51,13 @@ class Npz(Source):
 
 
 class Npy(Npz):
-  """Arrays in a folder of `.npy` files, of which only the images of a batch are read."""
+  """Arrays in a folder of `.npy` files; only the images of a batch are read."""
 
   name = 'npy'
 
   def arrays(self) -> Mapping[str, np.ndarray]:
     """See `Npz`; the files are mapped into memory."""
-    advice = 'give the one that holds images.npy and labels.npy.'
-    folder = existing_folder(self.path, advice, self.key('path'))
+    folder = self.folder('give the one that holds images.npy and labels.npy.')
     return {file.stem: read_npy(file) for file in sorted(folder.glob('[!.]*.npy'))}
 
 
@@ -87,8 +85,8 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
     if key in arrays and unsplit:
       return key
   expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
-  whole = ', or ' + ' or '.join(map(repr, keys))
-  advice = whole if unsplit else f"; to read unsplit arrays set --{KEYS.data.split}=''"
+  unsplit_keys = ', or ' + ' or '.join(map(repr, keys))
+  advice = unsplit_keys if unsplit else f"; to read unsplit arrays set --{KEYS.data.split}=''"
   raise InputError(
     f'{path} has no array {expected}{advice}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
@@ -133,9 +131,9 @@ def _class_names(
   largest = int(labels.max())
   if 'class_names' not in arrays:
     return numbered_classes(largest, title)
-  given = np.atleast_1d(arrays['class_names'])
-  given = np.char.decode(given, 'utf-8', 'replace') if given.dtype.kind == 'S' else given
-  names = tuple(map(str, given))
+  stored = np.atleast_1d(arrays['class_names'])
+  stored = np.char.decode(stored, 'utf-8', 'replace') if stored.dtype.kind == 'S' else stored
+  names = tuple(map(str, stored))
   check_class_names(names, f"{title}: 'class_names'")
   if largest >= len(names):
     row = int(np.argwhere(labels == largest)[0][0])

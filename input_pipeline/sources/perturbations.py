@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from input_pipeline.corruption_parts import check_names
-from input_pipeline.image_files import existing_folder, folders_in
+from input_pipeline.image_files import folders_in
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
@@ -114,9 +114,9 @@ class Cifar10P(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`."""
     advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
-    folder = existing_folder(self.path, advice, self.key('path'))
+    folder = self.folder(advice)
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
-    given = files.pop(LABELS, None)
+    label_file = files.pop(LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
     arrays = {name: _read_sequences(files[name]) for name in PERTURBATIONS if name in files}
     first, sequences = next(iter(arrays.items()))
@@ -130,16 +130,16 @@ class Cifar10P(Source):
     name = dataset.partition(':')[0].partition('/')[0]
     valid = "'cifar10', or '' where the folder has labels.npy"
     self.require(name in ('', 'cifar10'), 'label_dataset', valid)
-    if not (given or dataset):
+    if not (label_file or dataset):
       raise InputError(
         f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
         'the labels.'
       )
-    labels = read_labels(given, 1) if given else test_set(dataset, self.data_dir, key)[1]
+    labels = read_labels(label_file, 1) if label_file else test_set(dataset, self.data_dir, key)[1]
     if len(labels) != len(sequences):
       raise InputError(
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
-        f'{given or dataset} has {len(labels)} labels: one an image is needed.'
+        f'{label_file or dataset} has {len(labels)} labels: one an image is needed.'
       )
     return of_sequences(
       {name: array.shape[1] for name, array in arrays.items()},
@@ -170,8 +170,7 @@ class ImagenetP(Source):
   def open(self, settings: DataSettings) -> Images:
     """See `Source`; the first video of a perturbation says how many frames all have."""
     layout = '<perturbation>/<class>/<image>.mp4.'
-    advice = f'give the folder of ImageNet-P: {layout}'
-    root = existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(f'give the folder of ImageNet-P: {layout}')
     folders = folders_in(root)
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}

@@ -30,7 +30,6 @@ import pandas as pd
 
 from input_pipeline.image_files import (
   count_outside_classes,
-  existing_folder,
   file_images,
   folders_in,
   images_in,
@@ -142,7 +141,7 @@ class SiScore(Source):
     """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
     or_dataset = f'{self.key("dataset")}=siscore/FACTOR.'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {or_dataset}'
-    root = existing_folder(self.path, advice, self.key('path'))
+    root = self.folder(advice)
     folders = folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
       raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')

@@ -75,7 +75,8 @@ class WebDataset(shards.Shards):
       files = shards.of_split(files, files[0].parent, settings.split, self.path)
     else:
       files = self.shards('.tar', settings.split, left_out)
-    samples = [sample for file in files for sample in _samples(file, left_out)]
+    shard_of_key: dict[str, Path] = {}
+    samples = [s for file in files for s in _samples(file, left_out, shard_of_key)]
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
@@ -123,9 +124,14 @@ def _lines(file: Path) -> list[str]:
     raise InputError(f'{file} is no text in UTF-8: {error}.') from error
 
 
-def _samples(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields key and fields of the samples of a shard that have an image; counts other members."""
-  key, fields, seen = '', dict[str, _Member](), set[str]()
+def _samples(
+  shard: Path, left_out: Counter[str], shard_of_key: dict[str, Path]
+) -> Iterator[tuple[str, dict[str, _Member]]]:
+  """Yields key and fields of the samples of a shard that have an image; counts other members.
+
+  `shard_of_key` has the keys of the samples that were read, to which those of the shard are added.
+  """
+  key, fields = '', dict[str, _Member]()
   try:
     with tarfile.open(shard, 'r:') as archive:
       for member in archive:
@@ -137,9 +143,11 @@ def _samples(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, dict[st
         if f'{folder}{slash}{stem}' != key:
           yield from _with_images(shard, key, fields, left_out)
           key, fields = f'{folder}{slash}{stem}', {}
-          if key in seen:
-            raise InputError(f'{shard}: the sample {key!r} comes again; each counts once.')
-          seen.add(key)
+          if key in shard_of_key:
+            raise InputError(
+              f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
+            )
+          shard_of_key[key] = shard
         if field.lower() in fields:
           raise InputError(f'{shard}: the sample {key!r} has two members {field.lower()!r}.')
         fields[field.lower()] = _Member(shard, member.offset_data, member.size)
