@@ -25,10 +25,8 @@ def test_flags_and_methods_of_the_archive_are_one_line(tmp_path, flag, method):
     content[place] |= 1 << flag
     content[place + 2] = method
   path.write_bytes(content)
-  message = refused(
-    r'a\.npz is truncated or is no .*Make it anew\.', read_npz, path, 'Make it anew.'
-  )
-  assert '\n' not in message
+  message = r'a\.npz is truncated or is no .*Make it anew\.'
+  assert '\n' not in refused(message, read_npz, path, 'Make it anew.')
 
 
 def test_arrays_come_back_and_no_flipped_bit_is_read_as_other_values(tmp_path):

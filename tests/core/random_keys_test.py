@@ -47,9 +47,7 @@ def test_streams_keep_their_names():
   named = 'accuracy attack_error band_noise filtered_accuracy fourier_attack fourier_heatmap'
   named += ' fourier_preview si_score systematic video_pm_k'
   shared = 'all_but_one calibration corruption_error corruption_spectrum flip_rate tradeoff'
-  streams = {name: name for name in named.split()} | dict.fromkeys(
-    shared.split(), 'corruption_error'
-  )
+  streams = {n: n for n in named.split()} | dict.fromkeys(shared.split(), 'corruption_error')
   assert {name: studies.from_config({'name': name}).stream for name in streams} == streams
 
 

@@ -56,9 +56,8 @@ def test_each_group_comes_once_in_as_many_positions_as_there_are():
   order = Balanced(groups, 5, 'group')
   rows, group = order.positions(0, 3 * 2000), order.columns(0, 3 * 2000)['group']
   np.testing.assert_array_equal(np.sort(group.reshape(-1, 3)), np.tile(np.arange(3), (2000, 1)))
-  assert all(
-    (np.sort(np.unique(rows[group == k])) == members).all() for k, members in enumerate(groups)
-  )
+  for number, members in enumerate(groups):
+    np.testing.assert_array_equal(np.unique(rows[group == number]), members)
   epochs = rows[group == 0].reshape(-1, 10)
   np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(10), (200, 1)))
   orders = {tuple(block) for block in group.reshape(-1, 3)}

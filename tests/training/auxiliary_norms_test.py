@@ -56,10 +56,8 @@ def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
   params = {**state.params, **{k: begin.params[k] for k in ('conv', 'head')}}
   result = trained(task, devices, state.replace(params=params))
   expected = trained(reference, devices, begin)
-  for values, other in (
-    (result.params, expected.params),
-    (result.batch_stats, expected.batch_stats),
-  ):
+  for name in ('params', 'batch_stats'):
+    values, other = vars(result)[name], vars(expected)[name]
     second = other.pop('second')
     assert_close(values.pop('auxiliary_norms'), {'bn': second})
     assert_close(values, other)

@@ -65,10 +65,8 @@ class ReadBy:
   def __getattr__(self, name):
     return getattr(self._rows, name)
 
-  def training_batches(self, batch_size, seed, start_step=0, *rest_arguments):
-    return self._read(
-      self._rows.training_batches(batch_size, seed, start_step, *rest_arguments), start_step
-    )
+  def training_batches(self, size, seed, start_step=0, *options):
+    return self._read(self._rows.training_batches(size, seed, start_step, *options), start_step)
 
 
 def normalised(task, images):

@@ -8,15 +8,7 @@ from PIL import Image
 
 from robustness.video.average_precision import Scoring, detection_pm_k
 from robustness.video.boxes import Boxes
-from robustness.video.detection_figures import (
-  HIT,
-  LOOKS,
-  MAX_SIDE,
-  MISS,
-  ScoredBoxes,
-  gallery,
-  pictures,
-)
+from robustness.video.detection_figures import LOOKS, MAX_SIDE, ScoredBoxes, gallery, pictures
 from robustness.video.metadata import from_mappings
 from tests.refusals import refused
 
@@ -87,7 +79,7 @@ def test_true_and_false_positives_and_ground_truth():
   drawn = [[p for p in axes.patches if isinstance(p, Rectangle)] for axes in figure.axes]
   assert [len(box) for box in drawn] == [2, 2], 'a score of .3 is not drawn'
   colours = [to_hex(box[1].get_edgecolor()).upper() for box in drawn]
-  assert colours == [LOOKS[HIT][0], LOOKS[MISS][0]]
+  assert colours == [LOOKS['true positive'][0], LOOKS['false positive'][0]]
   texts = [text.get_text() for axes in figure.axes for text in axes.texts]
   assert texts == ['fox 0.90', 'sheep 0.80']
   legend = [text.get_text() for text in figure.legends[0].get_texts()]

@@ -7,21 +7,16 @@ import pytest
 from PIL import Image
 
 from robustness.cli import detection as command
+from robustness.models import label_space
 from robustness.results import Results
 from robustness.video import metadata
 from tests.cases import cases
 from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
-from tests.video import small_archive
 from tests.video.small_archive import save_xml
 
 SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
-
-
-def flags_of(folder: pathlib.Path, sets: pathlib.Path, truth: pathlib.Path) -> list[str]:
-  inputs = {'metadata': sets, 'truth': truth, 'detections': folder / 'found.json'}
-  return [f'--{name}={path}' for name, path in {**inputs, 'out': folder / 'out'}.items()]
 
 
 @pytest.fixture
@@ -36,7 +31,8 @@ def flags(tmp_path):
   del entries[FRAMES.index('v1/4.jpg')]
   (folder / 'truth.json').write_text(json.dumps({'images': images, 'annotations': truth}))
   (folder / 'found.json').write_text(json.dumps(entries))
-  return flags_of(folder, folder / 'sets', folder / 'truth.json')
+  files = {'metadata': 'sets', 'truth': 'truth.json', 'detections': 'found.json', 'out': 'out'}
+  return [f'--{name}={folder / file}' for name, file in files.items()]
 
 
 def test_detection_and_localisation(tmp_path, capsys, flags):
@@ -109,9 +105,10 @@ def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path, flags):
   assert command.main(flags) == 0
   first = (tmp_path / 'out/results.csv').read_bytes()
   labels = dict.fromkeys(FRAMES, [1])
-  named = metadata.from_mappings(SETS, labels, ('fox', 'sheep', 'cow'))
+  names = label_space.get('imagenet_vid').class_names
+  named = metadata.from_mappings(SETS, labels, names)
   metadata.write(named, tmp_path / 'sets')
-  save_xml(tmp_path / 'xml', FRAMES, 'sheep', (50, 50), (5, 5, 25, 25))
+  save_xml(tmp_path / 'xml', FRAMES, 'n02419796', (50, 50), (5, 5, 25, 25))
   flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
   entries = json.loads((tmp_path / 'found.json').read_text())
   for box in entries:
@@ -174,16 +171,3 @@ def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_comman
 )
 def test_bad_input(flag, message, flags):
   refused(message, command.main, [*flags, flag])
-
-
-def test_the_archive_is_taken_as_it_unpacks(tmp_path):
-  """ILSVRC's annotations name the classes of the sets."""
-  home = small_archive.unpacked(tmp_path)
-  frames = metadata.read(home).frames
-  save_xml(tmp_path / 'truth', frames, 'n02084071', (32, 32), (5, 5, 20, 20))
-  box = {'category_id': 8, 'bbox': [5, 5, 15, 15], 'score': 0.9}
-  (tmp_path / 'found.json').write_text(json.dumps([{**box, 'image_id': f} for f in frames]))
-  flags = flags_of(tmp_path, home, tmp_path / 'truth')
-  assert command.main([*flags, f'--frames={home}']) == 0
-  table = Results.read(tmp_path / 'out').table
-  assert estimate(table, 'detector', 'mAP_pm_k', kind='detection', k=1).value == 1

@@ -76,15 +76,11 @@ def test_frames_without_a_prediction_are_refused_or_wrong(tmp_path):
 def test_confidence_is_a_share_among_the_classes_of_the_sets(tmp_path):
   space, logits = get('imagenet_vid'), np.random.default_rng(0).normal(size=(3, 1000))
   sets = from_mappings({FRAMES[1]: [FRAMES[0], FRAMES[2]]}, dict.fromkeys(FRAMES, [1]))
-  columns, outputs = (
-    to_columns(sets),
-    {'logits': logits, 'probabilities': special.softmax(logits, 1)},
-  )
-  records = {}
+  outputs, records = {'logits': logits, 'probabilities': special.softmax(logits, 1)}, {}
   for kind, scores in outputs.items():
     identity = {'classifier': {'scores': kind, 'label_space': space.name}, 'classes': []}
     records[kind] = Records(tmp_path / kind, Layout(3, 1, 3, 1), identity)
-    records[kind].write(0, 0, {**columns, predictions.OUTPUTS[0]: scores[:, None]})
+    records[kind].write(0, 0, {**to_columns(sets), predictions.OUTPUTS[0]: scores[:, None]})
   for merge in MERGES:
     expected = special.softmax(project_scores(logits, space, merge), 1).max(1)
     for kind in outputs:

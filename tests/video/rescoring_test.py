@@ -129,13 +129,10 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
     config.study.merge, config.unpredicted = merge, 'wrong'
     results = runs.run(config, tmp_path / f'run_{name}', drawn=False)
     assert results.classifiers[0]['scores'] == kind
-    measured.append(
-      {n: v for n, v in values(results.table).items() if n.endswith(('anchor', '_2'))}
-    )
+    numbers = values(results.table)
+    measured.append({n: v for n, v in numbers.items() if n.endswith(('anchor', '_2'))})
   assert measured[0] == measured[1]
-  assert (
-    measured[0]['accuracy_anchor'] > 1 / 8
-  )  # where logits are nearly equal it is one class always
+  assert measured[0]['accuracy_anchor'] > 1 / 8, 'nearly equal logits always predict one class'
 
 
 @pytest.mark.slow
@@ -164,9 +161,8 @@ def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
   config.predictions = f'clean={paths[0]},{paths[1]}'
   results = runs.run(config, tmp_path / 'run', drawn=False)
   facts = dict(results.tables['which numbers these are'].rows)
-  assert facts['comparable with published tables'].startswith(
-    'no: neighbor sets of imagenet_vid: 8'
-  )
+  comparable = facts['comparable with published tables']
+  assert comparable.startswith('no: neighbor sets of imagenet_vid: 8')
   measured = values(results.table)
   for label, numbers in zip(('clean', 'net'), alone, strict=True):
     assert {name: measured[f'{label}/{name}'] for name in numbers} == numbers

@@ -47,12 +47,6 @@ def verdict(kind: str, keep: bool) -> dict[str, Any]:
 
 
 def answer(
-  review: Candidates,
-  item: Item,
-  annotator: str = 'ann',
-  stage='individual',
-  keep=True,
-  **marks: object,
+  review: Candidates, item: Item, annotator='ann', stage='individual', keep=True, **marks: Any
 ) -> Answer:
-  marks = {**verdict(item.kind, keep), **marks}
-  return Answer(annotator, stage, *review.paths(item), **marks)
+  return Answer(annotator, stage, *review.paths(item), **{**verdict(item.kind, keep), **marks})

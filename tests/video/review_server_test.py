@@ -230,11 +230,7 @@ def test_going_back_in_the_joint_round_stays_there(server):
     _, item = all_answered(client, 'pair:1', 'pair:4', stage='individual')
   assert item['id'] == 'pair:1' and item['round'] == 'joint'
   back = '/api/back?annotator=bob&before='
-  status, reply = client.ask(f'{back}pair:1&round=joint')
-  assert (status, reply['error']) == (
-    400,
-    'there is no earlier answer of yours in the joint round.',
-  )
+  client.refused('no earlier answer of yours in the joint round.', f'{back}pair:1&round=joint')
   client.answer(item)
   _, turn = client.ask(f'{back}pair:4&round=joint')
   assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')

@@ -41,15 +41,12 @@ def save_misc(misc: pathlib.Path) -> None:
   space = label_space.get('imagenet_vid')
   coarse = [wnid for _, wnid, _ in label_space.coarse_entries('imagenet_vid')]
   short = [name.rpartition(' ')[2] for name in NAMES]
+  groups = list(zip(coarse, space.members, strict=True))
   documents = {
     'imagenet_class_index': dict(enumerate(zip(WNIDS, short, strict=True))),
     'imagenet_vid_class_index': dict(enumerate(zip(coarse, space.class_names, strict=True))),
-    'wnid_map': {
-      WNIDS[m]: w for w, members in zip(coarse, space.members, strict=True) for m in members
-    },
-    'rev_wnid_map': {
-      w: [WNIDS[m] for m in members] for w, members in zip(coarse, space.members, strict=True)
-    },
+    'wnid_map': {WNIDS[m]: wnid for wnid, group in groups for m in group},
+    'rev_wnid_map': {wnid: [WNIDS[m] for m in group] for wnid, group in groups},
   }
   misc.mkdir(parents=True)
   for name, document in documents.items():
