@@ -18,20 +18,19 @@ CHATTY = (
   'PIL',
 )
 """Packages with warnings that a user of this project cannot act on."""
-NOT_ACTIONABLE = 'Some donated buffers were not usable'
-"""Beginning of such a warning of JAX: XLA could not reuse a small buffer."""
+NOT_ACTIONABLE = r'Some donated buffers were not usable|Glyph \d+ .*missing from'
+"""Beginning of such warnings: of JAX, that XLA could not reuse a small buffer, and of Matplotlib,
+that its font lacks a character."""
 
 
 def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:
-  """Configures the logs of Python, absl and the C++ parts of TensorFlow and XLA.
+  """Configures the logs of Python and absl; for C++ parts see `robustness/__init__.py`.
 
   Args:
     folders: the folders of this project's packages.
     is_excluded: function that returns whether other code prints a record, such as an error that
       ends the run.
   """
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')  # errors
-  os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this
     flags.FLAGS.mark_as_parsed()

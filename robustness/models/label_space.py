@@ -173,7 +173,7 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
   """Returns what makes classes of data, some of which a classifier lacks, match its classes."""
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
-    return f'set {KEYS.data.label_space}={coarse.name}'
+    return f'set {KEYS.data.folder.label_space}={coarse.name}'
   imagenet = get(IMAGENET)
   for space in coarse_spaces() if tuple(class_names) == imagenet.class_names else ():
     spellings = {*map(spelt, (*space.class_names, *space.aliases))}

@@ -113,8 +113,11 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _in_lines(text: str, inches: float) -> str:
-  """Returns text in lines of some length."""
-  return style.wrapped(text, max(LEAST, int(inches / style.LETTER)))
+  """Returns text in lines of some length; a unit in brackets that does not fit has a line."""
+  letters = max(LEAST, int(inches / style.LETTER))
+  words, bracket, unit = text.partition(' (')
+  parts = [words, f'({unit}'] if bracket and len(text) > letters else [text]
+  return '\n'.join(style.wrapped(part, letters) for part in parts)
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:

@@ -4,7 +4,6 @@ import logging
 import os
 import subprocess
 import sys
-import warnings
 
 from robustness.core import terminal
 from tests.cases import cases
@@ -46,6 +45,7 @@ terminal.set_up({OWN!r}, lambda record: False)
 for module in ('tensorflow.python.ops', 'orbax', 'robustness.run', 'jax.interpreters', 'kerasy'):
   warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
+warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
 """
   command = [sys.executable, '-c', code]
   answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -53,11 +53,18 @@ warnings.warn('Some donated buffers were not usable: f32[3]')
     line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line
   ]
   assert printed == ['robustness.run', 'jax.interpreters', 'kerasy']
-  assert 'donated' not in answer.stderr
+  assert 'donated' not in answer.stderr and 'Glyph' not in answer.stderr
 
 
-def test_what_the_user_chose_for_tensorflow_stays(monkeypatch):
-  monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', '0')
-  with warnings.catch_warnings():
-    terminal.set_up(OWN, lambda record: True)
-  assert os.environ['TF_CPP_MIN_LOG_LEVEL'] == '0'
+@cases('chosen, expected', (None, '3'), ('0', '0'))
+def test_libraries_in_c_print_fatal_errors_alone_unless_the_user_chose(chosen, expected):
+  """The level is set before JAX is imported, which would set another one."""
+  environment = {k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'}
+  if chosen is not None:
+    environment['TF_CPP_MIN_LOG_LEVEL'] = chosen
+  code = 'from robustness.cli import running; import os; print(os.environ["TF_CPP_MIN_LOG_LEVEL"])'
+  command = [sys.executable, '-c', code]
+  answer = subprocess.run(
+    command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment
+  )
+  assert answer.stdout.strip() == expected

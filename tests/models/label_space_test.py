@@ -248,5 +248,5 @@ def test_classes_that_do_not_match_are_told_the_label_space_that_has_them():
   )
   coarse = label_space.get('laion_c')
   finer = message([wnid for wnid in WNIDS if wnid not in coarse.aliases][:2], coarse)
-  assert finer.endswith('set config.data.label_space=laion_c.')
+  assert finer.endswith('set config.data.folder.label_space=laion_c.')
   assert 'rename them' in message(['no such thing'], imagenet)

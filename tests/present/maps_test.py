@@ -104,3 +104,20 @@ def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numb
   ]
   assert {text.get_text() for text in texts} == {'50' if numbers else ''}
   assert not numbers or min(text.get_fontsize() for text in texts) >= maps.SMALLEST_NUMBER
+
+
+def test_a_unit_that_does_not_fit_beside_a_map_has_a_line():
+  y, x = np.meshgrid(np.arange(0.0, 4), np.arange(-3.0, 4), indexing='ij')
+  rows = pd.DataFrame({'frequency_y': y.ravel(), 'frequency_x': x.ravel(), 'marked': False})
+  panel = maps.Panel('', rows.assign(value=x.ravel() / 10), Notation(Quantity('q', 'q')))
+  axes = maps.maps([panel], 'frequency_y', 'frequency_x').axes[0]
+  assert axes.get_xlabel() == 'horizontal frequency\n(cycles per image)'
+  assert axes.get_ylabel() == 'vertical frequency\n(cycles per image)'
+
+
+def test_outlines_of_cells_are_white_where_the_cell_is_dark():
+  rows = pd.DataFrame({'row': ['a', 'b'], 'column': ['x', 'x'], 'value': [0.0, 1.0]})
+  rows = rows.assign(marked=False, note='noted', low=np.nan, high=np.nan)
+  panel = maps.Panel('', rows, Notation(Quantity('q', 'q')))
+  outlines = maps.grids([panel], 'row', 'column').axes[0].patches
+  assert [patch.get_edgecolor()[:3] for patch in outlines] == [(1, 1, 1), (0, 0, 0)]
