@@ -154,15 +154,15 @@ class Choice:
 
 def choices(results: Results) -> list[Choice]:
   """Returns what is told of the quantities that are headlines; of all where there is none: levels,
-  then differences, then extremes, of few facets before those of many and of classes last."""
+  then differences, then extremes, of few facets before those of many; those of classes last."""
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
   rate = float(results.settings.get('false_discovery_rate', RATE))
   chosen = [choice for quantity in quantities for choice in levels(table, quantity)]
+  many = [choice for quantity in quantities for choice in differences(table, quantity, rate)]
   for quantity in quantities:
-    chosen += differences(table, quantity, rate)
-  for quantity in quantities:
-    chosen += extremes(table, quantity, results.quantities)
+    many += extremes(table, quantity, results.quantities)
+  chosen += sorted(many, key=lambda choice: CLASS in choice.facets)
   told: dict[object, Choice] = {}
   for choice in chosen:
     told.setdefault(_values(choice), choice)
@@ -360,13 +360,17 @@ def short_names(chosen: Sequence[Choice]) -> list[str]:
 
 def foremost(found: Sequence[Choice], most: int) -> list[Choice]:
   """Returns at most so many of the headlines, in their order: the first of each task, then second
-  ones, and so on. Ratios of classifiers to themselves are left out."""
-  told = [choice for choice in found if not choice.stated.note.str.startswith(ITSELF).all()]
+  ones, and so on. Single classes, and ratios of classifiers to themselves, are left out."""
+  candidates = [
+    choice
+    for choice in found
+    if CLASS not in choice.facets and not choice.stated.note.str.startswith(ITSELF).all()
+  ]
   counts, ranks = collections.Counter[str](), []
-  for choice in told:
+  for choice in candidates:
     counts[choice.task] += 1
     ranks.append(counts[choice.task])
-  return [told[place] for place in sorted(np.argsort(ranks, kind='stable')[:most])]
+  return [candidates[place] for place in sorted(np.argsort(ranks, kind='stable')[:most])]
 
 
 def labels_of(tasks: Mapping[str, Results]) -> list[str]:

@@ -188,3 +188,18 @@ def test_a_reference_by_the_same_facets_chooses_what_is_farthest_beyond_it_and_i
   assert (first, second) == ('share, clearest of 8 corruptions (%)', 'share of others, there (%)')
   assert share.startswith('80 (') and share.endswith(' under snow')
   assert others.startswith('10 (') and others.endswith(' under snow')
+
+
+def test_single_classes_come_after_all_that_is_by_another_facet():
+  facets = {'class': [f'class {name}' for name in CORRUPTIONS], 'corruption': CORRUPTIONS}
+  quantities = ERROR, ATTACK
+  tables = [
+    means(
+      quantity, Outcomes({'a': np.eye(count, 8, dtype=bool)}, pd.DataFrame({name: values})), (name,)
+    )
+    for count, quantity in enumerate(quantities, 8)
+    for name, values in facets.items()
+  ]
+  of = Results('made', [{'label': 'a'}], {}, {}, table=assemble(tables), quantities=quantities)
+  by = [chosen.facets[0] for chosen in choice.choices(of)]
+  assert by and by == sorted(by, key=lambda name: name == 'class')
