@@ -248,12 +248,12 @@ def called_different(
     seed: of the draws.
   """
   generator = np.random.default_rng(seed)
-  draws = Draws.of(n, 200, 0)
+  draws = Draws.generate(n, 200, 0)
   different = dict.fromkeys(calibration.BIASED, 0)
   for _ in range(samples):
     first, second = (
       [
-        calibration.scores(Predictions.of(p, generator.random(n) < p**power), draws)
+        calibration.scores(Predictions.sort(p, generator.random(n) < p**power), draws)
         for p in generator.beta(a, b, (views, n))
       ]
       for a, b, power in ((19, 1, 1.0), (5.7, 4.3, exponent))

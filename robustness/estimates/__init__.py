@@ -1,1 +1,1 @@
-"""From records to the table of results: NumPy, SciPy and pandas only, without an accelerator."""
+"""Estimates and tables of results from records, by NumPy, SciPy and pandas only."""

@@ -5,15 +5,15 @@ confidence b, each with the share w_b of the examples,
 
   ECE = Σ_b w_b |ȳ_b - p̄_b|                          (Naeini et al. 2015; Guo et al. 2017),
 
-over bins of equal width or of equal mass (as many examples in each, but equal confidences in one,
-so that the order of examples changes nothing). It is biased upwards: chance alone moves ȳ_b from
-p̄_b. The debiased estimator subtracts what chance adds (Kumar et al. 2019, section 5 and appendix),
-with ȳ_b taken as normal around what was seen:
+over bins of equal width or of equal mass (the same number of examples in each, but equal
+confidences in one bin, so that the order of examples changes nothing). It is biased upwards: chance
+alone moves ȳ_b from p̄_b. The debiased estimator subtracts the expected bias (Kumar et al. 2019,
+section 5 and appendix), with ȳ_b taken as normal around the observed mean:
 
   ECE - (Σ_b w_b E|N(ȳ_b - p̄_b, ȳ_b(1 - ȳ_b)/n_b)| - ECE),
 
-whose expectation has a closed form (the folded normal distribution); it may fall below 0, and is
-then 0. The squared error has an unbiased estimator (Bröcker 2012; Ferro and Fricker 2012; Kumar et
+an expectation with a closed form (the folded normal distribution). A negative estimate is set to
+0. The squared error has an unbiased estimator (Bröcker 2012; Ferro and Fricker 2012; Kumar et
 al. 2019, definition 4.1):
 
   Σ_b w_b ((ȳ_b - p̄_b)² - ȳ_b(1 - ȳ_b)/(n_b - 1)).
@@ -37,17 +37,17 @@ from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
 from robustness.estimates.means import Estimate
 
 BINS = 15
-"""Guo et al. (2017)."""
+"""The number of bins of Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
-"""Of `Scores`, in the order in which tables have them."""
+"""Names of the values of `Scores`, in the order of tables."""
 OVERCONFIDENCE = 'overconfidence'
-"""Also of `Scores`: mean confidence minus accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
+"""The mean confidence minus accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
 _ROUNDING = 1e-12  # of a mean over views
 _AT_ONCE = 2**22  # weights of images, of bootstrap samples that are computed together
 
 
 class Bins(NamedTuple):
-  """What falls into M bins of confidence, weights [..., M]: numbers, means of p and of y."""
+  """The predictions in M bins of confidence, [..., M]: their number and the means of p and y."""
 
   size: np.ndarray
   confidence: np.ndarray
@@ -69,7 +69,7 @@ class Predictions:
   correct: np.ndarray
 
   @classmethod
-  def of(cls, confidence: ArrayLike, correct: ArrayLike) -> Predictions:
+  def sort(cls, confidence: ArrayLike, correct: ArrayLike) -> Predictions:
     """Sorts predictions.
 
     Raises:
@@ -109,14 +109,14 @@ class Predictions:
 
   @functools.cached_property
   def _ties(self) -> np.ndarray:
-    """Where each run of equal confidences begins, and N."""
+    """The start of each run of equal confidences, and N."""
     return np.flatnonzero(np.diff(self.confidence, prepend=np.inf, append=-np.inf))
 
   def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
     """Returns AURC = 1/N Σ_k (wrong among the k most confident)/k (Geifman and El-Yaniv 2017).
 
-    Of equal confidences it is the mean over all their orders. With K predictions and E wrong ones
-    before a run of m equal confidences, e of which are wrong, the run adds
+    Equal confidences count with the mean over all their orders. With K predictions and E wrong ones
+    before a run of m equal confidences, among them e wrong ones, the run adds
 
       Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
     """
@@ -131,7 +131,7 @@ class Predictions:
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the error among the most confident share of the predictions, for shares in (0, 1].
 
-    A prediction cut by a share counts in part, and equal confidences are the mean of all orders.
+    A prediction cut by a share counts in part; equal confidences count with the mean of all orders.
     """
     wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
     answered = coverages * len(self.order)
@@ -161,14 +161,13 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
 
 
 def squared_calibration_error(bins: Bins) -> np.ndarray:
-  """Returns the unbiased estimate of the mean squared gap, [...], which may lie below 0.
+  """Returns the unbiased estimate of the mean squared gap, [...], which may be negative.
 
   Bins of one example show no variance and are left out, as in the released code of Kumar et al.
   """
-  several = bins.size > 1
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance
-  return np.asarray((_share(bins) * np.where(several, squared, 0)).sum(-1))
+  return np.asarray((_share(bins) * np.where(bins.size > 1, squared, 0)).sum(-1))
 
 
 def _share(bins: Bins) -> np.ndarray:
@@ -178,15 +177,15 @@ def _share(bins: Bins) -> np.ndarray:
 def least_area(error: ArrayLike) -> np.ndarray:
   """Returns the AURC of the best order at an error r: r + (1 - r) ln(1 - r), [...].
 
-  What lies above it is the excess (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation
-  for deep neural classifiers, ICLR 2019, equation 5).
+  The excess is the AURC minus this area (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty
+  estimation for deep neural classifiers, ICLR 2019, equation 5).
   """
   risk = np.asarray(error, float)
   return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
 
 
 BIASED = {name: f'{name}_biased' for name in ('ece', 'ece_equal_mass', 'rms_calibration_error')}
-"""Calibration errors, and what they are called with chance in them."""
+"""Names of debiased calibration errors, and of the same errors before the bias is subtracted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,11 +193,11 @@ class Scores:
   """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
 
   Attributes:
-    values: by `QUANTITIES` (calibration errors debiased), `OVERCONFIDENCE`, 'accuracy',
-      'mean_confidence', and by the values of `BIASED`, with chance in them, as published ones.
-    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`, with chance in them.
+    values: by name of `QUANTITIES` (calibration errors are debiased), `OVERCONFIDENCE`, 'accuracy',
+      'mean_confidence', and of the values of `BIASED`, which papers publish.
+    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`, not debiased.
     calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
-      keys and `OVERCONFIDENCE`: what chance alone gives (Bröcker and Smith 2007).
+      keys and `OVERCONFIDENCE`: the values of chance alone (Bröcker and Smith 2007).
     n: images.
   """
 
@@ -222,11 +221,11 @@ class Scores:
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
     """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE` as `minus`.
 
-    That of Brier scores and areas has the ends l and h of `percentile_interval`. A bootstrap sample
-    adds to a calibration error what chance added to it before; with the ECE as it was seen and the
-    mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no chance is taken off at the
-    upper end, where most of the error is real. It begins at 0 where the ECE is one that a
-    calibrated classifier gives by chance. docs/calibration.md has the coverage in simulations.
+    Brier scores and areas have the ends l and h of `percentile_interval`. A bootstrap sample adds
+    the same bias to a calibration error that chance added to it before; with the biased ECE and the
+    mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no bias is subtracted at the
+    upper end, where most of the error is real. It begins at 0 where a calibrated classifier would
+    reach this ECE by chance. docs/calibration.md has the coverage in simulations.
     """
     value, seen, drawn = self.values[name], self._seen(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
@@ -241,12 +240,12 @@ class Scores:
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns the difference of a quantity from that of another classifier on the same images.
+    """Returns a quantity minus the same of another classifier on the same images.
 
-    The interval is that of the bootstrap samples, moved so that their mean is the value: what
-    chance adds to both calibration errors is in the samples and not in the value. Debiasing leaves
-    a part of what chance adds, which is more where confidences are lower; the interval therefore
-    reaches 0 where calibrated classifiers give the difference as it was seen by chance.
+    The interval has the percentiles of the bootstrap samples, moved so that their mean is the
+    value, because the samples are biased and the value is not. Debiasing leaves a part of the bias,
+    which is larger where confidences are lower; the interval therefore includes 0 where calibrated
+    classifiers would reach the biased difference by chance.
     """
     by_chance = None
     if name in self.calibrated:
@@ -257,7 +256,7 @@ class Scores:
     return _around(value, drawn, self.n, confidence, seen, by_chance)
 
   def _seen(self, name: str) -> float:
-    """A value with chance in it."""
+    """Returns a value that is not debiased."""
     return self.values[BIASED.get(name, name)]
 
 
@@ -269,27 +268,31 @@ def _around(
   seen: float,
   calibrated: np.ndarray | None,
 ) -> Estimate:
-  """Returns a difference with the interval of samples around it, see `Scores.minus`."""
+  """Returns a difference with the percentiles of samples around it, see `Scores.minus`."""
   low, high = (
     value + float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence)
   )
   if calibrated is not None:
-    least, most = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
-    if least - _ROUNDING <= seen <= most + _ROUNDING:
+    lower, upper = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
+    if lower - _ROUNDING <= seen <= upper + _ROUNDING:
       low, high = min(low, 0.0), max(high, 0.0)
   return Estimate(float(value), max(low, -1.0), min(high, 1.0), n, n, BOOTSTRAP)
 
 
 class Draws(NamedTuple):
-  """Random numbers of images, equal over the views and classifiers of a run: how often each is in
-  each bootstrap sample, int32 [B, N], and float32 [B, N] in [0, 1)."""
+  """Random numbers of N images in B bootstrap samples, equal for all views and classifiers.
+
+  Attributes:
+    counts: how often each image is in each sample, int32 [B, N].
+    uniform: uniform numbers, float32 [B, N] in [0, 1).
+  """
 
   counts: np.ndarray
   uniform: np.ndarray
 
   @classmethod
-  def of(cls, num_images: int, resamples: int, seed: int) -> Draws:
-    """Draws for N images and B samples."""
+  def generate(cls, num_images: int, resamples: int, seed: int) -> Draws:
+    """Returns the draws for N images and B samples."""
     generator = np.random.default_rng(seed)
     chances = np.full(num_images, 1 / num_images)
     counts = generator.multinomial(num_images, chances, size=resamples).astype(np.int32)
@@ -318,11 +321,11 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     chance = predictions.calibrated(uniform)
     calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
   of_samples, by_chance = (
-    {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+    {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     for parts in (drawn, calibrated)
   )
-  known = {name: float(value) for name, value in values.items()}
-  return Scores(known, of_samples, by_chance, len(predictions.order))
+  floats = {name: float(value) for name, value in values.items()}
+  return Scores(floats, of_samples, by_chance, len(predictions.order))
 
 
 def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:

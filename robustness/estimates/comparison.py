@@ -1,5 +1,5 @@
-"""Classifiers on the same images: paired differences, which of many are significant, and what lies
-above the line through others."""
+"""Comparisons of classifiers on the same images: paired differences and tests, false-discovery
+rates, and robustness relative to a line through other classifiers."""
 
 import numpy as np
 import scipy
@@ -33,10 +33,10 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
 def sign_flip(differences: ArrayLike) -> np.ndarray:
   """Exact two-sided test of equal error on clusters of examples: P(|Σ ±d_k| ≥ |Σ d_k|).
 
-  The integers d_k [K, ...] are right predictions of the second minus those of the first in each of
-  K clusters. If the classifiers are alike, a difference is as likely as its negative; all signs are
-  independent and fair. Of clusters of one example each this is McNemar's exact test. P-values [...]
-  hold to about 1e-12; 1 where the sum is 0.
+  The integers d_k [K, ...] are the right predictions of the second classifier minus the right ones
+  of the first in each of K clusters. If the classifiers are equal, a difference is as likely as its
+  negative; all signs are independent and fair. With clusters of one example each this is McNemar's
+  exact test. P-values [...] are exact to about 1e-12, and 1 where the sum is 0.
 
   Reference:
     Fisher, The Design of Experiments (1935), chapter 3; the distribution of the sum is taken from
@@ -119,13 +119,13 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
   """Returns ρ of each model against the plane through all others, [..., M].
 
   The plane shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares
-  after each accuracy is put on the logit scale, where such points lie on lines. The effective
-  robustness of a model is ρ = shifted - β(references), in points of accuracy: what is above that
-  which its other accuracies let expect. Networks of other training data lie above the line of one
-  reference set (Shi et al. 2023).
+  after each accuracy is put on the logit scale, where such points are on lines. The effective
+  robustness of a model is ρ = shifted - β(references), in points of accuracy: the accuracy above
+  the one that the other accuracies predict. Networks of other training data are above the line of
+  one reference set (Shi et al. 2023).
 
-  Accuracies of 0 and 1 have no logit: they count as those of half of the n images more or less. It
-  is NaN where the others share a line of reference accuracies, or all have the same.
+  Accuracies of 0 and 1 have no logit: they count as half of one of the n images from the end. It
+  is NaN where the reference accuracies of the other models are all on one line, or all equal.
 
   Args:
     references: accuracies, [..., M, R].
@@ -151,14 +151,14 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
   z = np.concatenate([np.ones_like(z[..., :1]), z], -1)
   expected = []
   for model in range(models):
-    others = np.delete(np.arange(models), model)
-    points = z[..., others, :]
-    plane = np.linalg.pinv(points) @ level[..., others, None]
+    other_models = np.delete(np.arange(models), model)
+    points = z[..., other_models, :]
+    plane = np.linalg.pinv(points) @ level[..., other_models, None]
     value = special.expit((z[..., [model], :] @ plane)[..., 0, 0])
     expected.append(np.where(np.linalg.matrix_rank(points) == count + 1, value, np.nan))
   return np.asarray(y - np.stack(expected, -1))
 
 
 def fewest_models(references: int) -> int:
-  """Returns how many models effective robustness given so many reference sets needs."""
+  """Returns how many models effective robustness needs with this number of reference sets."""
   return references + 3

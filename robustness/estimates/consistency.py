@@ -23,34 +23,34 @@ from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
 PRIOR = 3.0
-"""Effective images by which the design effect of all cells counts against κ's own."""
+"""Effective images that the design effect of all cells weighs against the jackknife of κ."""
 _NEAREST = 1 - 1e-9  # to 1 of a κ that has a finite transform
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
   """Returns κ = (p_o − p_e)/(1 − p_e) of observed and expected agreement; NaN where p_e = 1."""
-  rest, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
-  np.divide(observed - expected, rest, out=kappa, where=rest > 1e-12)
+  possible, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
+  np.divide(observed - expected, possible, out=kappa, where=possible > 1e-12)
   return kappa
 
 
-def error_consistency(first: ArrayLike, second: ArrayLike, same: ArrayLike) -> np.ndarray:
+def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike) -> np.ndarray:
   """Returns Cohen's κ of two classifiers' right and wrong answers, [...] in [-1, 1].
 
-  κ = (c - e) / (1 - e), where c is how often both are right or both are wrong and e is how often
-  independent classifiers of these accuracies p and q are: p q + (1 - p)(1 - q) (equations 1 to 3).
-  It is 1 where both are wrong on the same images, 0 where they are as often as by chance, and NaN
-  where both are always right or both always wrong.
+  κ = (c - e) / (1 - e), where c is how often both are right or both are wrong, and
+  e = p q + (1 - p)(1 - q) the expectation of c for independent classifiers of the accuracies p and
+  q (equations 1 to 3). It is 1 where both are wrong on the same images, 0 where c is at chance, and
+  NaN where both are always right or both always wrong.
 
   Args:
     first, second: accuracies, [...].
-    same: how often both are right or both are wrong, [...].
+    agreement: how often both are right or both are wrong, [...].
   """
-  p, q, agreed = (np.asarray(value, float) for value in (first, second, same))
+  p, q, agreed = (np.asarray(value, float) for value in (first, second, agreement))
   return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
 
 
-def estimates(of: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
+def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
   """Returns the mean error consistency of each group of views, with jackknife intervals.
 
   κ is computed in each view, as by condition in the authors' toolbox (model-vs-human,
@@ -70,8 +70,9 @@ def estimates(of: Units, groups: np.ndarray, confidence: float = 0.95) -> list[E
   effective ones for an interval.
 
   Args:
-    of: images of each of K units, [K, 3 V]: on which the first classifier is right in V views, the
-      second, and on which both are right or both wrong. Weights count images.
+    units: totals [K, 3 V] of K units: the images on which the first classifier is right in each of
+      V views, on which the second is, and on which both are right or both wrong. Their weights are
+      numbers of images.
     groups: how often a view counts in each of G groups, [G, V].
     confidence: of each interval, in (0, 1).
 
@@ -79,18 +80,18 @@ def estimates(of: Units, groups: np.ndarray, confidence: float = 0.95) -> list[E
     Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat.
     Assoc. 76 (1981).
   """
-  views = of.weight.shape[1] // 3
-  images = of.weight[:, :views]
-  first, second, same = np.split(of.total, 3, 1)
-  both = (first + second + same - images) / 2
-  cells = np.stack([both, first - both, second - both, images - first - second + both])
+  views = units.weight.shape[1] // 3
+  images = units.weight[:, :views]
+  first, second, equal = np.split(units.total, 3, 1)
+  right = (first + second + equal - images) / 2
+  cells = np.stack([right, first - right, second - right, images - first - second + right])
   estimates = []
   for times in groups:
-    shown = times > 0
-    table = cells[:, :, shown]
+    is_counted = times > 0
+    table = cells[:, :, is_counted]
     kappa = _of_cells(table.sum(1))
     defined = np.isfinite(kappa)
-    weight = times[shown][defined]
+    weight = times[is_counted][defined]
     absent = int((~defined).sum())
     note = ''
     if absent:
@@ -102,8 +103,8 @@ def estimates(of: Units, groups: np.ndarray, confidence: float = 0.95) -> list[E
       value = float(kappa[defined] @ weight)
       low, high, reason = _interval(table[:, :, defined], weight, value, confidence)
       note = '; '.join(filter(None, (note, reason)))
-    units = int((images[:, shown] > 0).any(1).sum())
-    estimates.append(Estimate(value, low, high, of.n, units, JACKKNIFE, note=note))
+    count = int((images[:, is_counted] > 0).any(1).sum())
+    estimates.append(Estimate(value, low, high, units.n, count, JACKKNIFE, note=note))
   return estimates
 
 

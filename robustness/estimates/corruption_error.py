@@ -47,20 +47,15 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
   Raises:
     InputError: shapes differ, or the baseline makes no error under a corruption.
   """
-  return float(corruption_errors(error, baseline).mean())
-
-
-def corruption_errors(error: ArrayLike, baseline: ArrayLike) -> np.ndarray:
-  """Returns the CE of each corruption, [K]: its error over the baseline's, severities summed."""
-  own, reference = _over_severities(error), _over_severities(baseline)
-  if own.shape != reference.shape:
-    raise InputError(f'errors of {own.size} corruptions against a baseline of {reference.size}.')
+  errors, reference = _over_severities(error), _over_severities(baseline)
+  if errors.shape != reference.shape:
+    raise InputError(f'errors of {errors.size} corruptions against a baseline of {reference.size}.')
   if np.any(reference <= 0):
     raise InputError(
       f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
       'a ratio to it is undefined. Choose another baseline or more images.'
     )
-  return np.asarray(own / reference)
+  return float((errors / reference).mean())
 
 
 def _over_severities(error: ArrayLike) -> np.ndarray:
@@ -77,11 +72,11 @@ def failure_severity(
 ) -> np.ndarray:
   """Returns the first severity at which accuracy is below `share` × clean accuracy, [...].
 
-  Between the ascending severities [S] accuracy [..., S] is taken as linear. What is below at the
-  lowest severity gives that one; it is infinite where accuracy stays above.
+  Accuracy [..., S] is interpolated linearly between the ascending severities [S]. The result is the
+  lowest severity where accuracy is below there, and infinite where it stays above.
 
   Raises:
-    InputError: severities that do not ascend, or are no more than accuracies.
+    InputError: severities that do not ascend, or another number of accuracies.
   """
   table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
   if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
@@ -96,8 +91,8 @@ def failure_severity(
   high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
   part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
-  found = levels[before] + part * (levels[first] - levels[before])
-  return np.where(below.any(-1), found, np.inf)
+  crossing = levels[before] + part * (levels[first] - levels[before])
+  return np.where(below.any(-1), crossing, np.inf)
 
 
 def failure_points(
@@ -115,35 +110,35 @@ def failure_points(
   views = right.views.reset_index(drop=True)
   clean = int(np.flatnonzero(views.corruption.isna())[0])
   for label in right.labels:
-    for name, own in views.groupby('corruption', sort=False):
-      own = own.sort_values('severity')
-      groups = [Group({}, np.array([view]), np.ones(1)) for view in (clean, *own.index)]
-      levels = own.severity.to_numpy(float)
+    for name, corrupted in views.groupby('corruption', sort=False):
+      corrupted = corrupted.sort_values('severity')
+      groups = [Group({}, np.array([view]), np.ones(1)) for view in (clean, *corrupted.index)]
+      levels = corrupted.severity.to_numpy(float)
       estimate = failure_point(units(right, label, groups), levels, share, confidence)
       rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
   return part(rows)
 
 
 def failure_point(
-  of: Units, severities: np.ndarray, share: float, confidence: float = 0.95
+  measured: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity, of what units have right clean and at S severities."""
-  n, count, highest = of.n, len(of.weight), severities[-1]
+  """Returns the failure severity of units, with the right images clean and at S severities."""
+  n, count, highest = measured.n, len(measured.weight), severities[-1]
 
-  def found(weights: np.ndarray) -> np.ndarray:
-    accuracy = of.means(np.rint(weights * count))
+  def severity_at(weights: np.ndarray) -> np.ndarray:
+    accuracy = measured.means(np.rint(weights * count))
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
-  value = float(found(np.full((1, count), 1 / count))[0])
-  drawn = resampled(found, count)
+  value = float(severity_at(np.full((1, count), 1 / count))[0])
+  drawn = resampled(severity_at, count)
   reached = np.isfinite(drawn).mean()
   if not np.isfinite(value):
-    if not of.total[:, 0].any():
+    if not measured.total[:, 0].any():
       return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  low, high = percentile_interval(np.minimum(drawn, highest), of.clusters, confidence)
+  low, high = percentile_interval(np.minimum(drawn, highest), measured.clusters, confidence)
   notes = [BEFORE] if value == severities[0] else []
   if reached < 1:
     notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')

@@ -1,4 +1,4 @@
-"""What estimates are by, declared once for tables, figures and sentences."""
+"""The facets that group estimates, declared once for tables, figures and sentences."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from robustness.core.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Facet:
-  """What estimates are given by: a column of the table of results.
+  """A column of the table of results that groups estimates.
 
   Attributes:
     name: of the column.
@@ -89,4 +89,4 @@ RANKED_BY = Facet('ranked_by', 'quantity', place='by {}')
 TASK = Facet('task', 'task of the battery', '', False, 'in {}', 'tasks')
 SEED = Facet('seed', 'seed', ordered=True)
 SHARED = {facet.name: facet for facet in [*vars().values()] if isinstance(facet, Facet)}
-"""The facets of several studies, by name; a study declares what it has beside them."""
+"""The facets of several studies, by name; a study declares its other facets."""

@@ -1,9 +1,10 @@
 """Proportions measured until their interval is narrow enough, with intervals that stay valid.
 
-Trials come in rounds of equal size. After each, a proportion whose interval has a half width of at
-most w is finished; the others go on. An interval of the usual level, looked at repeatedly, holds
-less often than it says. Here its level is raised so far that the exact probability of holding,
-computed over all paths of the count, is at least the confidence for every proportion.
+Trials come in rounds of equal size. After each, a proportion is finished if the half width of its
+interval is at most w; the others continue. An interval of the usual level that is computed
+repeatedly holds the proportion less often than stated. Here the level is raised until the exact
+probability of holding it, computed over all paths of the count, is at least the confidence for
+every proportion.
 """
 
 import dataclasses
@@ -20,21 +21,21 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
 
 MOST_LOOKS = 12
-"""Of a design."""
+"""The largest number of looks of a design."""
 
 FEWEST_TRIALS = 16
-"""Of a round: fewer are not worth a step on a device."""
+"""The least number of trials in a round: fewer are not worth a step on a device."""
 
 ERROR_SHARES = (*(k / 100 for k in range(90, 70, -1)), 0.7, 0.6, 0.5, 0.25)
-"""(1 − level) / (1 − confidence): the first whose exact coverage suffices is taken."""
+"""Values of (1 − level) / (1 − confidence); the first with sufficient exact coverage is taken."""
 
 EARLY_SHARE = 0.02
-"""Of 1 − confidence, that intervals of unfinished proportions may miss by in all."""
+"""The share of 1 − confidence that is left to the intervals of unfinished proportions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FixedWidth:
-  """A sequential design: when proportions are looked at, and their intervals then.
+  """A sequential design: the looks at proportions, and their intervals at each look.
 
   The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials up to
   the look that finished it; before, it is the same at the higher `early_level`. The sequence of
@@ -63,12 +64,13 @@ class FixedWidth:
 
   @property
   def most_trials(self) -> int:
-    """What a proportion of ½ may need: n of the last look."""
+    """The number of trials at the last look, which a proportion near ½ may need."""
     return self.looks * self.trials
 
   @property
   def early_level(self) -> float:
-    """Of unfinished intervals: all looks together miss with probability `EARLY_SHARE` · α."""
+    """The level of unfinished intervals, with which all looks miss with probability
+    `EARLY_SHARE` · α."""
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 
   def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
@@ -112,10 +114,10 @@ class FixedWidth:
     )
 
   def tested(self) -> np.ndarray:
-    """Returns proportions in (0, ½) of which the least coverage is that of all, but for rounding.
+    """Returns proportions in (0, ½) that include one of the lowest coverage, up to rounding.
 
-    Coverage, by symmetry that of 1 − p too, jumps at the ends of intervals and is lowest just
-    outside of them: all ends of all looks, ascending.
+    Coverage is symmetric in p and 1 − p, jumps at the ends of intervals and is lowest just outside
+    them: the proportions are all ends of all looks, ascending.
     """
     looks = [_outcomes(self, self.trials * look) for look in range(1, self.looks + 1)]
     low, high = (np.concatenate([ends[side] for ends in looks]) for side in (0, 1))
@@ -123,43 +125,45 @@ class FixedWidth:
     return outside[(outside > 0) & (outside < 0.5)]
 
   def _paths(
-    self, p: np.ndarray, kept: Callable[[np.ndarray, int], np.ndarray] | None = None
+    self, p: np.ndarray, holds: Callable[[np.ndarray, int], np.ndarray] | None = None
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields n of each look, P(k successes, unfinished before) [P, K], and who is finished.
+    """Yields n of each look, P(k successes, unfinished before) [P, K], and bool [P, K] of the
+    counts that are finished.
 
-    The K counts are within 6 standard errors of n p; those `kept(k [P, K], n)` are followed.
+    The K counts are within 6 standard errors of n p; only paths with `holds(k [P, K], n)` are
+    followed.
     """
     p, around = p[:, None], _around(self.most_trials)
-    own = np.round(self.trials * p).astype(int) + _around(self.trials)
-    of_round = scipy.stats.binom.pmf(own, self.trials, p)
+    around_round = np.round(self.trials * p).astype(int) + _around(self.trials)
+    of_round = scipy.stats.binom.pmf(around_round, self.trials, p)
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, of_round, axes=1), 0)
       successes = np.round(n * p).astype(int) + around
-      place = successes - first - own[:, :1]
+      place = successes - first - around_round[:, :1]
       inside = (place >= 0) & (place < sums.shape[1]) & (successes >= 0) & (successes <= n)
       probability = np.where(inside, np.take_along_axis(sums, place * inside, 1), 0)
-      if kept is not None:
-        probability = probability * kept(successes, n)
+      if holds is not None:
+        probability = probability * holds(successes, n)
       [finished] = _at(_outcomes(self, n)[2:], successes)
       yield n, probability, finished
       unfinished, first = probability * ~finished, successes[:, :1]
 
 
 def _around(trials: int) -> np.ndarray:
-  """How far counts may be from their mean: up to 6 standard errors of ½ on either side."""
+  """Returns distances of counts from their mean, up to 6 standard errors of ½ on either side."""
   reach = math.ceil(3 * math.sqrt(trials))
   return np.arange(-reach, reach + 1)
 
 
 def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-  """Returns values by count [n + 1] at some counts, those outside at the nearest."""
+  """Returns values by count [n + 1] at some counts, which are clipped to 0..n."""
   return [values[np.clip(counts, 0, len(values) - 1)] for values in by_count]
 
 
 @functools.lru_cache(MOST_LOOKS)
 def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns low and high ends by count 0..n of a look, and who is finished, [n + 1] each."""
+  """Returns low and high ends by count 0..n of a look, and whether it is finished, [n + 1] each."""
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
   return low, high, design.finished(counts, n) | (n == design.most_trials)
@@ -173,7 +177,7 @@ def fewest_trials(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
-  """Returns the fewest trials whose Clopper–Pearson interval is at most ± w whatever the count."""
+  """Returns the fewest trials with Clopper–Pearson intervals of at most ± w at every count."""
 
   def wide(n: int) -> bool:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
@@ -191,7 +195,7 @@ def fixed_size(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def plan(half_width: float, confidence: float) -> FixedWidth:
-  """Returns the design whose intervals hold with probability ≥ `confidence` for every proportion.
+  """Returns the design with intervals that hold every proportion with probability ≥ `confidence`.
 
   Its level is the lowest of `ERROR_SHARES` with enough coverage where that is lowest
   (`FixedWidth.tested`). It takes two seconds at w = .03 and some thirty at .01.

@@ -15,8 +15,8 @@ BONETT_PRICE, STUDENT = 'bonett-price', 'student'
 REGRESSION = 'student of a regression'  # over its points, and not over images
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
-THRESHOLD = 'images and threshold'  # of shares of sets whose threshold other images decide
-"""What the column `method` of the table of results calls intervals."""
+THRESHOLD = 'images and threshold'  # of shares of sets with a threshold from other images
+"""Names of intervals in the column `method` of the table of results."""
 _ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
 
 
@@ -54,10 +54,10 @@ def clopper_pearson(
 def korn_graubard(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, size: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Interval (low, high) for a proportion whose trials come in n clusters (views of one image).
+  """Interval (low, high) for a proportion of trials that come in n clusters (views of one image).
 
   The Clopper–Pearson interval at the effective number of trials n* (`effective_trials`) of p(1 − p)
-  and s²/n. Where p is 0 or 1, n* = n: all that is known then is that no cluster differs.
+  and s²/n. Where p is 0 or 1, n* = n: such data only show that no cluster differs.
 
   Args:
     mean: p, in [0, 1].
@@ -91,20 +91,19 @@ def effective_trials(
   """Returns how many independent trials are as informative as N trials that come in n clusters.
 
   n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], with v ≥ 0 the variance of one independent
-  trial, V that of the mean as the spread between the clusters shows it, and t_d Student's quantile
-  1 − α/2 with d degrees of freedom: V is known from n clusters only. It is n if all trials of a
-  cluster agree; v = 0, an unknown V (NaN) or a single cluster show nothing, and count as n. See
-  `korn_graubard`.
+  trial, V the variance of the mean, estimated from the spread between the n clusters, and t_d
+  Student's quantile 1 − α/2 with d degrees of freedom. It is n if all trials of a cluster agree,
+  and where no variance can be estimated: v = 0, V = NaN or a single cluster. See `korn_graubard`.
   """
   v, mean_variance, n, total = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
   )
-  known = (v > 0) & (n > 1) & np.isfinite(mean_variance)
+  has_variance = (v > 0) & (n > 1) & np.isfinite(mean_variance)
   quantile = 1 - _tail(confidence)
-  both = (special.stdtrit(np.maximum(count - 1, 1), quantile) for count in (total, n))
-  factor = (next(both) / next(both)) ** 2
-  effective = np.where(known, total * factor, n)
-  np.divide(v * factor, mean_variance, out=effective, where=known & (mean_variance > 0))
+  quantiles = (special.stdtrit(np.maximum(count - 1, 1), quantile) for count in (total, n))
+  factor = (next(quantiles) / next(quantiles)) ** 2
+  effective = np.where(has_variance, total * factor, n)
+  np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))
 
 

@@ -15,7 +15,7 @@ TOO_FEW = 'no interval: too few clusters'
 def effective_units(weight: np.ndarray) -> np.ndarray:
   """Returns (Σm)² / Σm² of the weights m [K, ...] of K units, [...] (Kish 1965, section 11.2).
 
-  It is the number of equal units whose mean has the same variance.
+  The mean of this number of equal units has the same variance.
   """
   total, squares = weight.sum(0), (weight**2).sum(0)
   return np.asarray(total**2 / np.where(squares > 0, squares, 1))
@@ -29,8 +29,8 @@ def too_few(units: float) -> str:
 def deviations(without: np.ndarray) -> np.ndarray:
   """Returns √((K − 1)/K) (θ₍ₖ₎ − mean), [K, ...], of statistics θ₍ₖ₎ without unit k, [K, ...].
 
-  The sum of their squares over the units is the jackknife's variance, that of their products its
-  covariance.
+  The sum of their squares over the units is the jackknife's variance, and the sum of their products
+  its covariance.
   """
   count = len(without)
   return np.asarray(np.sqrt((count - 1) / count) * (without - without.mean(0)))
@@ -39,8 +39,8 @@ def deviations(without: np.ndarray) -> np.ndarray:
 def degrees_of_freedom(deviation: np.ndarray) -> float:
   """Returns Satterthwaite's (Σd²)² / Σd⁴ of the `deviations` d [K] of one statistic.
 
-  It is K where all units contribute alike, and 1 where a single unit makes the whole variance; NaN
-  where the statistic does not vary.
+  It is K where all units contribute equally, 1 where a single unit makes the whole variance, and
+  NaN where the statistic does not vary.
   """
   squares = deviation**2
   total = (squares**2).sum()

@@ -1,8 +1,8 @@
 """Estimates of means: a share or an amount by group of views, and its paired differences.
 
-The interval follows from what is known of the trials. Where every independent unit has one trial it
-is exact; where units have several (an image in many views, an object in many scenes) it allows for
-their likeness. docs/intervals.md says how often each holds in simulations.
+The trials decide the interval. Where every independent unit has one trial it is exact; where units
+have more (an image in many views, an object in many scenes) it includes that trials of one unit are
+similar. docs/intervals.md has the coverage of each interval in simulations.
 """
 
 import dataclasses
@@ -37,21 +37,21 @@ def means(
   """Returns the mean of a statistic by classifier and group, and differences from the first.
 
   The value is Σ w x / Σ w over the rows and views that count. The interval of a share is Clopper
-  and Pearson's where every unit has one trial, else Korn and Graubard's; that of an amount is
-  Student's over the units, cut to the quantity's range. A paired difference of shares has Bonett
+  and Pearson's where every unit has one trial, else Korn and Graubard's; the interval of an amount
+  is Student's over the units, cut to the quantity's range. A paired difference of shares has Bonett
   and Price's interval at the effective number of trials.
 
   Args:
     quantity: that the mean is of.
     outcomes: of its statistic, of all classifiers.
     by: facets of views; () is the mean over all.
-    confidence: of each interval, in (0, 1); that of a sequential design is the design's.
+    confidence: of each interval, in (0, 1); a sequential design has the design's.
     where: bool [V], which views are in; None: all.
     facets: {facet: value} that all of these estimates have besides `by`.
     scale: what a mean of 1 stands for.
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test where every unit has one trial,
-      else that of flipped signs of the units; none of views whose weights are not whole.
+      else the test of flipped signs of the units; none for views with weights that are not whole.
     decides: whether a sequential design ended by this statistic.
   """
   outcomes.require(quantity)
@@ -87,13 +87,13 @@ def arrays(
 ) -> pd.DataFrame:
   """Returns values [G] without intervals, such as a curve or a map, as rows of the table.
 
-  Each row of `facets` is an estimate; n observations are as many units. `confidence` is that of
-  intervals over several seeds.
+  Each row of `facets` is an estimate of n observations, which are independent. Intervals over
+  several seeds take `confidence`.
   """
-  none = dict.fromkeys(('low', 'high', 'p'), np.nan)
+  missing = dict.fromkeys(('low', 'high', 'p'), np.nan)
   words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
-  known = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
-  return facets.reset_index(drop=True).assign(**words, **known, **none)
+  numbers = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
+  return facets.reset_index(drop=True).assign(**words, **numbers, **missing)
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
@@ -160,34 +160,36 @@ def mean(
 def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns a share of trials that come in K clusters.
 
-  With y_k of weight m_k successful in cluster k and p = Σ y / Σ m, the variance of p is
-  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)², and the interval Korn and Graubard's with it, of as many
-  clusters as would vary as much if all were of one size. Where every cluster has one trial that is
-  Clopper and Pearson's.
+  With y_k of the weight m_k successful in cluster k and p = Σ y / Σ m, the variance of p is
+  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this variance
+  and the effective number of clusters. Where every cluster has one trial it is Clopper and
+  Pearson's.
   """
-  count, whole = len(sums.weight), sums.weight.sum()
+  count, weight = len(sums.weight), sums.weight.sum()
   single = sums.trials <= count
   method = intervals.CLOPPER_PEARSON if single else intervals.KORN_GRAUBARD
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
-  mean = min(max(float(sums.total.sum() / whole), 0.0), 1.0)
-  alike = sums.clusters
-  std = _deviation(sums, mean) * np.sqrt(alike / count)
-  low, high = intervals.korn_graubard(mean, std, alike, max(sums.trials / alike, 1), confidence)
+  mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
+  effective = sums.clusters
+  std = _deviation(sums, mean) * np.sqrt(effective / count)
+  low, high = intervals.korn_graubard(
+    mean, std, effective, max(sums.trials / effective, 1), confidence
+  )
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
 
 def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
   """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds.
 
-  Clusters of unequal size count as as many of one size as would vary as much, see `share`.
+  Clusters of unequal size count as their effective number.
   """
-  count, whole = len(sums.weight), sums.weight.sum()
+  count, weight = len(sums.weight), sums.weight.sum()
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.STUDENT)
-  mean, alike = float(sums.total.sum() / whole), sums.clusters
-  std = _deviation(sums, mean) * np.sqrt(alike / count)
-  low, high = intervals.student_interval(mean, std, alike, confidence)
+  mean, effective = float(sums.total.sum() / weight), sums.clusters
+  std = _deviation(sums, mean) * np.sqrt(effective / count)
+  low, high = intervals.student_interval(mean, std, effective, confidence)
   ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
   return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, intervals.STUDENT)
 
@@ -209,12 +211,12 @@ def share_difference(
   `gained` are the trials that succeed with the second classifier only, `lost` those that succeed
   with the first only. The interval is Bonett and Price's at the effective number of trials.
   """
-  count, whole = len(gained.weight), gained.weight.sum()
+  count, weight = len(gained.weight), gained.weight.sum()
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.BONETT_PRICE)
-  b, c = (float(sums.total.sum() / whole) for sums in (gained, lost))
+  b, c = (float(sums.total.sum() / weight) for sums in (gained, lost))
   difference = gained.total - lost.total
-  spread = ((difference - (b - c) * gained.weight) ** 2).sum() / whole**2
+  spread = ((difference - (b - c) * gained.weight) ** 2).sum() / weight**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
   clusters, trials = gained.clusters, max(gained.trials, count)
   size = intervals.effective_trials(b + c - (b - c) ** 2, variance, clusters, trials, confidence)
@@ -229,16 +231,18 @@ def share_difference(
   )
 
 
-def energy_fraction(part: ArrayLike, whole: ArrayLike) -> np.ndarray:
-  """The fraction part/whole of energies ≥ 0, in [0, 1]; NaN where there is no energy at all (Yin et
-  al. 2019, section 4.2, with part ‖H(C(x) - x)‖² and whole ‖C(x) - x‖²)."""
-  numerator, energy = np.asarray(part, float), np.asarray(whole, float)
+def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
+  """Returns part/total of energies ≥ 0, in [0, 1]; NaN where there is no energy at all.
+
+  Yin et al. (2019), section 4.2, with the part ‖H(C(x) - x)‖² and the total ‖C(x) - x‖².
+  """
+  numerator, energy = np.asarray(part, float), np.asarray(total, float)
   return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
 
 
 def known_mean(values: ArrayLike) -> np.ndarray:
   """Returns means over the last axis that leave NaN out; NaN where nothing is known."""
   array = np.asarray(values, float)
-  known = ~np.isnan(array)
-  count = known.sum(-1)
-  return np.asarray(np.where(known, array, 0).sum(-1) / np.where(count > 0, count, np.nan))
+  is_finite = ~np.isnan(array)
+  count = is_finite.sum(-1)
+  return np.asarray(np.where(is_finite, array, 0).sum(-1) / np.where(count > 0, count, np.nan))

@@ -1,12 +1,12 @@
 """Estimates of functions of means: ratios, slopes, gaps, by one bootstrap and one linearisation.
 
 A metric that is a function of means, such as mCE, is one pure function of the means by group of
-views. What belongs to one unit (an image, an object) moves together in all of them: all is paired.
+views. All values of one unit (an image, an object) are resampled together: everything is paired.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 class Units(NamedTuple):
-  """What each of K units adds to the means of G groups, for one classifier.
+  """The contributions of K units to the means of G groups, for one classifier.
 
   Attributes:
     total: [K, G], Σ w x over the unit's rows and the group's views that count.
@@ -48,14 +48,14 @@ class Units(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """How many units of one size vary as much as these; each counts where it is one image."""
+    """The effective number of units of equal size; all units where each is one image."""
     if self.images == 1:
       return float(len(self.weight))
     return float(effective_units(self.weight.sum(1)))
 
   @property
   def without_interval(self) -> str:
-    """Why intervals over the units do not exist, as a note; '' where they do."""
+    """The note that says why there are no intervals over the units; '' where there are."""
     least = 2 if self.images == 1 else FEWEST
     return too_few(self.clusters) if self.clusters < least else ''
 
@@ -80,8 +80,8 @@ class MeanRatio:
 
   Attributes:
     facet: its values make the groups; views without it are in none.
-    is_excess: whether means are over and above those of the views without the facet, the clean
-      ones, which are then the first group: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]).
+    is_excess: whether the mean of the views without the facet, the clean ones, is subtracted from
+      all means; these views are then the first group: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]).
   """
 
   facet: str
@@ -105,8 +105,10 @@ class MeanRatio:
 
   def why_undefined(self, baseline: Units) -> str:
     """Returns the note of an excess over a baseline that errs no more in some groups; or ''."""
-    first, *others = baseline.means(np.ones(len(baseline.weight))) if self.is_excess else [0.0]
-    pairs = zip(baseline.names[1:], others, strict=self.is_excess)
+    if not self.is_excess:
+      return ''
+    first, *corrupted = baseline.means(np.ones(len(baseline.weight)))
+    pairs = zip(baseline.names[1:], corrupted, strict=True)
     flat = ', '.join(name for name, mean in pairs if mean - first <= _ROUNDING)
     return f'undefined: the baseline errs no more than when clean under {flat}' if flat else ''
 
@@ -125,14 +127,14 @@ def of_means(
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
   A `MeanRatio` divides by the means of the first classifier, over the same images, or by known
-  ones. Its interval is that of a weighted mean where these are known, else that of `log_ratio`;
-  an excess, whose denominators may be near 0, and every other function has a bootstrap of the
-  units.
+  ones. Its interval is the interval of a weighted mean where the baseline is known, else the one of
+  `log_ratio`. An excess has denominators that may be near 0; it and every other function has a
+  bootstrap of the units.
 
   Args:
     quantity: with a function, see `Function`; NaN where it is undefined.
     outcomes: of its statistic, of all classifiers.
-    by: facets of views that make the groups; those of a `MeanRatio` are its own.
+    by: facets of views that make the groups; a `MeanRatio` has its facet.
     baseline: of a `MeanRatio`: the known means by value of its facet, '' for the views without;
       None takes those of the first classifier.
     confidence: of each interval, in (0, 1).
@@ -147,11 +149,12 @@ def of_means(
   ratio = function if isinstance(function, MeanRatio) else None
   groups = ratio.groups(outcomes, where) if ratio else list(outcomes.groups(by, where))
   if ratio and baseline is not None:
-    given: dict[str, Any] = {'confidence': confidence, 'facets': facets}
-    return _relative_to_known(quantity, ratio, outcomes, groups, baseline, **given)
+    return _relative_to_known(
+      quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
+    )
   common = outcomes.common.counting_in(joined_views(groups))
   by_label = {label: units(common, label, groups) for label in outcomes.labels}
-  first, *others = by_label
+  first, *compared = by_label
   estimates: dict[tuple[str, str], list[Estimate]] = {}
   for label, measured in by_label.items():
     base = by_label[first] if ratio else measured
@@ -164,16 +167,15 @@ def of_means(
       statistic = _statistic(function, measured, base)
       estimates[label, ''] = bootstrap(statistic, measured, confidence)
   if ratio and (note := ratio.why_undefined(by_label[first])):
-    for label in others:
-      estimates[label, ''] = [
-        dataclasses.replace(own, note=note) if np.isnan(own.value) else own
-        for own in estimates[label, '']
-      ]
-  for label in others:
+    for label in compared:
+      (estimate,) = estimates[label, '']
+      if np.isnan(estimate.value):
+        estimates[label, ''] = [dataclasses.replace(estimate, note=note)]
+  for label in compared:
     if ratio:
-      (own,) = estimates[label, '']
-      less = {end: getattr(own, end) - 1 for end in ('value', 'low', 'high')}
-      estimates[label, first] = [dataclasses.replace(own, **less)]
+      (estimate,) = estimates[label, '']
+      less = {end: getattr(estimate, end) - 1 for end in ('value', 'low', 'high')}
+      estimates[label, first] = [dataclasses.replace(estimate, **less)]
     else:
       pair = [_statistic(function, by_label[name], by_label[name]) for name in (label, first)]
       estimates[label, first] = bootstrap(_minus(*pair), by_label[label], confidence)
@@ -198,11 +200,11 @@ def _relative_to_known(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns a `MeanRatio` to known means, such as published ones, which are of so many images that
-  they count as exact: it is linear in the classifier's own means.
+  """Returns a `MeanRatio` to known means, such as published ones of many images.
 
-  Views have the weight 1/m⁰[k], and the ratio is the mean of these times the weighted mean. An
-  excess is that of the paired changes from the first group's view, and has no differences.
+  These count as exact, so that the ratio is linear in the means of the classifier: views have the
+  weight 1/m⁰[k], and the ratio is the mean of these weights times the weighted mean. An excess is
+  computed from the paired changes from the first group's view, and has no differences.
   """
   divided = groups[ratio.is_excess :]
   less = baseline[''] if ratio.is_excess else 0.0
@@ -210,18 +212,20 @@ def _relative_to_known(
   weight = np.zeros(len(outcomes.views))
   for group, size in zip(divided, inverse, strict=True):
     weight[group.views] = size
-  where, scale = weight != 0, float(np.mean(inverse))
-  own = weight if outcomes.weight is None else weight * outcomes.weight
-  weighted = dataclasses.replace(outcomes, weight=own)
+  is_divided, scale = weight != 0, float(np.mean(inverse))
+  if outcomes.weight is not None:
+    weight = weight * outcomes.weight
+  weighted = dataclasses.replace(outcomes, weight=weight)
   if not ratio.is_excess:
-    given: dict[str, Any] = {'where': where, 'scale': scale}
-    return means(quantity, weighted, confidence=confidence, facets=facets, **given)
+    return means(
+      quantity, weighted, confidence=confidence, where=is_divided, facets=facets, scale=scale
+    )
   rows, common = [], weighted.common
   for label, values in common.values.items():
     before = values[:, groups[0].views]
     pair = {'gained': values & ~before, 'lost': ~values & before}
     changed = dataclasses.replace(common, values=pair)
-    (group,) = changed.groups(where=where)
+    (group,) = changed.groups(where=is_divided)
     gained, lost = (changed.sums(name, group) for name in changed.values)
     estimate = share_difference(gained, lost, confidence)
     rows.append(row(label, '', quantity, facets or {}, estimate, confidence, scale))
@@ -229,7 +233,7 @@ def _relative_to_known(
 
 
 def bootstrap(
-  statistic: Statistic, of: Units, confidence: float = 0.95, resamples: int = RESAMPLES
+  statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
   """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
 
@@ -237,29 +241,29 @@ def bootstrap(
   itself is undefined, or more than 1 − confidence of the samples, or where units hold several
   images and fewer than `FEWEST` are effective: a handful of samples would be the percentiles.
   """
-  count = len(of.weight)
+  count = len(measured.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
   drawn = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
-    _percentiles(float(value), column, of, confidence)
+    _percentiles(float(value), column, measured, confidence)
     for value, column in zip(values, drawn.T, strict=True)
   ]
 
 
-def _percentiles(value: float, drawn: np.ndarray, of: Units, confidence: float) -> Estimate:
-  n, count = of.n, len(of.weight)
+def _percentiles(value: float, drawn: np.ndarray, measured: Units, confidence: float) -> Estimate:
+  n, count = measured.n, len(measured.weight)
   if not np.isfinite(value):
     note = 'undefined: a denominator is not above 0'
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  known = drawn[np.isfinite(drawn)]
-  undefined = len(drawn) - len(known)
+  finite = drawn[np.isfinite(drawn)]
+  undefined = len(drawn) - len(finite)
   note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
   if undefined > (1 - confidence) * len(drawn):
     note = f'{note}: too many for an interval'
     return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  if of.without_interval:
-    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=of.without_interval)
-  low, high = percentile_interval(known, of.clusters, confidence)
+  if measured.without_interval:
+    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=measured.without_interval)
+  low, high = percentile_interval(finite, measured.clusters, confidence)
   note = f'{note}, which are left out' if note else ''
   return Estimate(value, float(low), float(high), n, count, BOOTSTRAP, note=note)
 
@@ -274,19 +278,21 @@ def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> n
   return np.concatenate(values)
 
 
-def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0.95) -> Estimate:
+def log_ratio(
+  function: Function, measured: Units, base: Units, confidence: float = 0.95
+) -> Estimate:
   """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
 
-  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two
-  further ones of half an image, one with means 1 of the classifier and 0 of the baseline and one
-  the reverse. s is that of the linearised ratio (delta method), t Student's quantile at the
-  effective number of units. The value is the ratio itself, and the interval reaches it; it does not
-  shrink to a point where all units are alike. Where a mean of the baseline is 0 it is NaN, with a
-  note; of fewer than `FEWEST` effective units of several images there is no interval.
+  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two added
+  units of half an image, one with means 1 of the classifier and 0 of the baseline and one the
+  reverse. s is the error of the linearised ratio (delta method), t Student's quantile at the
+  effective number of units. The value is the ratio itself, and the interval includes it; it does
+  not shrink to a point where all units are equal. Where a mean of the baseline is 0 the value is
+  NaN, with a note; fewer than `FEWEST` effective units of several images have no interval.
 
   Args:
     function: a ratio, homogeneous of degree 0, smooth; see `Function`.
-    own: of the classifier; a unit has the same weight in every group, its number of rows.
+    measured: of the classifier; a unit has the same weight in every group, its number of rows.
     base: of the baseline.
     confidence: in (0, 1).
 
@@ -294,35 +300,37 @@ def log_ratio(function: Function, own: Units, base: Units, confidence: float = 0
     Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
     logarithm of a ratio with ½ added.
   """
-  a, b = own.total / own.weight, base.total / base.weight
+  a, b = measured.total / measured.weight, base.total / base.weight
   n, groups = a.shape
-  none = b.sum(0) <= 0
-  if none.any():
-    zero = ', '.join(name for name, is_zero in zip(base.names, none, strict=True) if is_zero)
+  is_zero_mean = b.sum(0) <= 0
+  if is_zero_mean.any():
+    zero = ', '.join(
+      name for name, is_zero in zip(base.names, is_zero_mean, strict=True) if is_zero
+    )
     note = f'undefined: the mean of the baseline is 0 in {zero}'
-    return Estimate(np.nan, np.nan, np.nan, own.n, n, LOG_RATIO, note=note)
+    return Estimate(np.nan, np.nan, np.nan, measured.n, n, LOG_RATIO, note=note)
   equal = np.full(n, 1 / n)
-  value = float(function(own.means(equal), base.means(equal)))
-  if own.without_interval:
-    return Estimate(value, np.nan, np.nan, own.n, n, LOG_RATIO, note=own.without_interval)
-  whole, size = np.ones((1, groups)), own.weight[:, 0] / own.weight[:, 0].mean()
-  image = 1 / own.images
+  value = float(function(measured.means(equal), base.means(equal)))
+  if measured.without_interval:
+    return Estimate(value, np.nan, np.nan, measured.n, n, LOG_RATIO, note=measured.without_interval)
+  ones, size = np.ones((1, groups)), measured.weight[:, 0] / measured.weight[:, 0].mean()
+  image = 1 / measured.images
   half = np.append(size, [image / 2] * 2)
   squares = np.append(size**2, [image**2 / 2] * 2)
-  a, b = np.concatenate([a, whole, 0 * whole]), np.concatenate([b, 0 * whole, whole])
+  a, b = np.concatenate([a, ones, 0 * ones]), np.concatenate([b, 0 * ones, ones])
   means = half @ np.concatenate([a, b], 1) / (n + image)
   ratio = float(function(means[:groups], means[groups:]))
   steps = means + 1j * _STEP * np.eye(2 * groups)
   gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _STEP
   linear = (np.concatenate([a, b], 1) - means) @ gradient
   error = np.sqrt(squares @ linear**2 / (n * (n + 1)))
-  factor = np.exp(t_value(own.clusters, confidence) * error / ratio)
+  factor = np.exp(t_value(measured.clusters, confidence) * error / ratio)
   low, high = ratio / factor, ratio * factor
-  return Estimate(value, float(min(low, value)), float(max(high, value)), own.n, n, LOG_RATIO)
+  return Estimate(value, float(min(low, value)), float(max(high, value)), measured.n, n, LOG_RATIO)
 
 
-def _statistic(function: Function, own: Units, base: Units) -> Statistic:
-  return lambda weights: function(own.means(weights), base.means(weights))
+def _statistic(function: Function, measured: Units, base: Units) -> Statistic:
+  return lambda weights: function(measured.means(weights), base.means(weights))
 
 
 def _minus(second: Statistic, first: Statistic) -> Statistic:

@@ -1,4 +1,4 @@
-r"""Scores that tell images of known classes from others, and how well they do.
+r"""Scores that separate images of known classes from other images, and measures of separation.
 
 A score is large for images in distribution (ID). With logits z, their softmax p and features f of
 length 1:
@@ -62,10 +62,10 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
       f'K = {neighbours} neighbours among {len(bank)} features of length {bank.shape[1:]} for '
       f'features of length {features.shape[1:]}: give K from 1 to their number, and equal lengths.'
     )
-  own, known = (_unit(x) for x in (features, bank))
-  parts = np.array_split(own, max(1, len(own) * len(known) // _AT_ONCE + 1))
+  unit_features, unit_bank = (_unit(x) for x in (features, bank))
+  parts = np.array_split(unit_features, max(1, len(unit_features) * len(unit_bank) // _AT_ONCE + 1))
   similarity = [
-    np.partition(part @ known.T, len(known) - neighbours, 1)[:, len(known) - neighbours]
+    np.partition(part @ unit_bank.T, len(unit_bank) - neighbours, 1)[:, len(unit_bank) - neighbours]
     for part in parts
   ]
   return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(similarity), 0)))
@@ -77,7 +77,7 @@ def _unit(features: np.ndarray) -> np.ndarray:
 
 
 class Separation:
-  """How well a score tells ID images from OOD images, at weights of the images."""
+  """Measures of how well a score separates ID images from OOD images, at weights of the images."""
 
   def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):
     """Sorts scores of ID images [N] and of OOD images [M].
@@ -104,16 +104,16 @@ class Separation:
     """Returns AUROC, AUPR and FPR95, [B, 3], at weights [B, N + M] of the ID images and then the
     OOD images."""
     w = weights[:, self._order]
-    own, other = (
+    id_share, ood_share = (
       np.add.reduceat(w * mask, self._starts, 1) for mask in (self._is_id, ~self._is_id)
     )
-    own, other = (x / x.sum(1, keepdims=True) for x in (own, other))
-    below = np.cumsum(other, 1)
-    area = (own * (below - other / 2)).sum(1)
+    id_share, ood_share = (x / x.sum(1, keepdims=True) for x in (id_share, ood_share))
+    below = np.cumsum(ood_share, 1)
+    area = (id_share * (below - ood_share / 2)).sum(1)
     if self.positives == 'ood':
-      caught, missed = below, np.cumsum(own, 1)  # flagged from the lowest score on
+      caught, missed = below, np.cumsum(id_share, 1)  # flagged from the lowest score on
     else:
-      caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (own, other))
+      caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
     gain = np.diff(caught, axis=1, prepend=0)
     flagged = caught + self._negatives_per_positive * missed
     precision = np.divide(caught, flagged, out=np.ones_like(caught), where=flagged > 0)
@@ -143,29 +143,33 @@ def separation(
   value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
   _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
   _, ood_unit, ood_sizes = np.unique(ood_units, return_inverse=True, return_counts=True)
-  count, whole = len(sizes), len(sizes) + len(ood_sizes)
-  n, effective = (
-    len(of_id) + len(of_ood),
-    min(float(effective_units(x)) for x in (sizes, ood_sizes)),
-  )
-  if n > whole and effective < FEWEST:
+  count, num_units = len(sizes), len(sizes) + len(ood_sizes)
+  n = len(of_id) + len(of_ood)
+  effective = min(float(effective_units(x)) for x in (sizes, ood_sizes))
+  if n > num_units and effective < FEWEST:
     note = too_few(effective)
-    return tuple(Estimate(v, np.nan, np.nan, n, whole, BAYESIAN, note=note) for v in value.tolist())
-  ends = [-np.inf, np.inf]
-  further = Separation(np.append(of_id, ends), np.append(of_ood, ends), positives)
-  place = np.concatenate([unit, [whole, whole + 1], count + ood_unit, [whole + 2, whole + 3]])
-  drawn = np.concatenate([further(weights[:, place]) for weights in _dirichlet(whole, 4, seed)])
+    return tuple(
+      Estimate(v, np.nan, np.nan, n, num_units, BAYESIAN, note=note) for v in value.tolist()
+    )
+  extremes = [-np.inf, np.inf]
+  separated = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
+  place = np.concatenate(
+    [unit, [num_units, num_units + 1], count + ood_unit, [num_units + 2, num_units + 3]]
+  )
+  drawn = np.concatenate(
+    [separated(weights[:, place]) for weights in _dirichlet(num_units, 4, seed)]
+  )
   low, high = percentile_interval(drawn, effective, confidence)
   rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
-  return tuple(Estimate(v, least, most, n, whole, BAYESIAN) for v, least, most in rows)
+  return tuple(Estimate(v, lower, upper, n, num_units, BAYESIAN) for v, lower, upper in rows)
 
 
-def _dirichlet(count: int, further: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields weights [b, count + further] of Bayesian bootstrap samples, up to a factor.
+def _dirichlet(count: int, num_added: int, seed: int) -> Iterator[np.ndarray]:
+  """Yields weights [b, count + num_added] of Bayesian bootstrap samples, up to a factor.
 
-  They have a Dirichlet distribution with parameters 1, and ¼ for the further ones, which keep what
-  never happened possible.
+  They have a Dirichlet distribution with parameters 1, and ¼ for `num_added` added images, which
+  keep events possible that never happened.
   """
-  shape, generator = np.repeat([1, 0.25], [count, further]), np.random.default_rng(seed)
+  shape, generator = np.repeat([1, 0.25], [count, num_added]), np.random.default_rng(seed)
   for _ in range(0, _RESAMPLES, _RESAMPLES_AT_ONCE):
     yield generator.gamma(shape, size=(_RESAMPLES_AT_ONCE, len(shape)))

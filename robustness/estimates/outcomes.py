@@ -71,7 +71,8 @@ class Outcomes:
   Attributes:
     values: by classifier [N, V]: booleans of a share, floats of an amount, the baseline's first.
     views: facets of the views, a row a view; no column where there is one view.
-    shown: by classifier bool [N, V], what counts beside NaN of an amount; None where all does.
+    shown: by classifier bool [N, V], the values that count, NaN of an amount excepted; None where
+      all count.
     clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
     weight: [V], how much a view counts in a mean over views; None: each once.
     design: of a sequential design, where classifiers may be shown different numbers of rows.
@@ -87,24 +88,23 @@ class Outcomes:
   statistic: Statistic | None = None
 
   @classmethod
-  def of(
-    cls, quantity: Quantity, fields: Mapping[str, Any], views: pd.DataFrame, **given: Any
+  def from_fields(
+    cls, quantity: Quantity, fields: Mapping[str, Any], views: pd.DataFrame, **attributes: Any
   ) -> Self:
-    """Returns the outcomes of a quantity: its statistic of the fields of each classifier.
+    """Returns the outcomes of a quantity: its statistic, applied to the fields of each classifier.
 
     Args:
       quantity: with a statistic.
-      fields: by classifier the argument of the statistic, or a tuple of several.
-      views: see `Outcomes`; what the statistic returns, [N, ...], is reshaped to these.
-      **given: other attributes of `Outcomes`.
+      fields: by classifier the argument of the statistic, or a tuple of arguments.
+      views: see `Outcomes`; the values of the statistic, [N, ...], are reshaped to these.
+      **attributes: other attributes of `Outcomes`.
     """
     statistic = statistic_of(quantity)
-    values = {
-      label: np.asarray(statistic(*(own if isinstance(own, tuple) else (own,))))
-      for label, own in fields.items()
-    }
-    shaped = {label: own.reshape(len(own), len(views)) for label, own in values.items()}
-    return cls(shaped, views, statistic=statistic, **given)
+    values = {}
+    for label, arguments in fields.items():
+      rows = statistic(*(arguments if isinstance(arguments, tuple) else (arguments,)))
+      values[label] = np.asarray(rows).reshape(len(rows), len(views))
+    return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
     """Raises InputError unless the quantity is of the statistic that the values are."""
@@ -138,20 +138,20 @@ class Outcomes:
     views with that value to [N], such as `np.any` along the last axis for the worst of them."""
     groups = list(self.groups(by))
     values = {
-      label: np.stack([combine(own[:, group.views]) for group in groups], 1)
-      for label, own in self.values.items()
+      label: np.stack([combine(of_views[:, group.views]) for group in groups], 1)
+      for label, of_views in self.values.items()
     }
     return dataclasses.replace(
       self, values=values, views=pd.DataFrame([group.facets for group in groups])
     )
 
-  def of_rows(self, chosen: np.ndarray) -> Self:
+  def of_rows(self, rows: np.ndarray) -> Self:
     """Returns the outcomes of some rows, bool [N] or places."""
     return dataclasses.replace(
       self,
-      values={label: values[chosen] for label, values in self.values.items()},
-      shown=None if self.shown is None else {k: v[chosen] for k, v in self.shown.items()},
-      clusters=None if self.clusters is None else self.clusters[chosen],
+      values={label: values[rows] for label, values in self.values.items()},
+      shown=None if self.shown is None else {k: v[rows] for k, v in self.shown.items()},
+      clusters=None if self.clusters is None else self.clusters[rows],
     )
 
   def counting_in(self, views: np.ndarray) -> Self:
@@ -162,28 +162,27 @@ class Outcomes:
 
   @property
   def common(self) -> Self:
-    """Of a sequential design the rows that all views were shown to with all classifiers."""
+    """The rows that a sequential design showed to all classifiers in all views; else all rows."""
     if self.design is None or self.shown is None:
       return self
-    in_all = np.all([shown.all(1) for shown in self.shown.values()], 0)
-    return dataclasses.replace(self.of_rows(in_all), shown=None, design=None)
+    return dataclasses.replace(self.of_rows(self._in_all_views()), shown=None, design=None)
 
   def pair(self, first: str, second: str) -> Self:
     """Returns what two classifiers are compared on, under the names `'gained'` and `'lost'`.
 
-    Of a share these are the trials that succeed with the second only, and with the first only; of
-    an amount `'gained'` is the second's minus the first's. They are of `common` rows.
+    For a share these are the trials that succeed with the second only, and with the first only; for
+    an amount `'gained'` is the second value minus the first. Only `common` rows are compared.
 
     Raises:
       InputError: the classifiers were shown different rows.
     """
-    own = self.common
-    a, b = own.values[first], own.values[second]
-    if own.shown is not None and not np.array_equal(own.shown[first], own.shown[second]):
+    common = self.common
+    a, b = common.values[first], common.values[second]
+    if common.shown is not None and not np.array_equal(common.shown[first], common.shown[second]):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
-    shown = None if own.shown is None else dict.fromkeys(values, own.shown[first])
-    return dataclasses.replace(own, values=values, shown=shown)
+    shown = None if common.shown is None else dict.fromkeys(values, common.shown[first])
+    return dataclasses.replace(common, values=values, shown=shown)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
     """Yields the groups of views that share the facets `by`, in the order of their first views.
@@ -193,7 +192,7 @@ class Outcomes:
       where: bool [V], which views to group; None: all.
 
     Raises:
-      InputError: there is no such facet, or the table of results has a column of its own so named.
+      InputError: there is no such facet, or the table of results reserves the name.
     """
     for name in by:
       if name in RESERVED:
@@ -203,27 +202,26 @@ class Outcomes:
         )
       if name not in self.views.columns:
         raise InputError(f'views have no facet {name!r}; {nearest(name, self.views.columns)}.')
-    chosen = np.ones(len(self.views), bool) if where is None else np.asarray(where, bool)
+    is_grouped = np.ones(len(self.views), bool) if where is None else np.asarray(where, bool)
     weight = np.ones(len(self.views)) if self.weight is None else np.asarray(self.weight, float)
     members: dict[tuple[object, ...], list[int]] = {}
     columns = [self.views[name] for name in by]
-    for place in np.flatnonzero(chosen):
+    for place in np.flatnonzero(is_grouped):
       key = tuple(column.iloc[place] for column in columns)
       if not any(pd.isna(value) for value in key):
         members.setdefault(key, []).append(int(place))
-    for key, several in members.items():
-      places = np.array(several)
+    for key, places in members.items():
       counted = weight[places] if len(places) > 1 else np.ones(1)
-      yield Group(dict(zip(by, key, strict=True)), places, counted)
+      yield Group(dict(zip(by, key, strict=True)), np.array(places), counted)
 
   def sums(self, label: str, group: Group) -> Sums:
     """Returns the sums of a classifier's statistic over a group of views, unit by unit."""
     counts = self._counts(label, group.views)
     total, weight = self._by_unit(label, group, counts)
-    some = weight > 0
+    is_counted = weight > 0
     n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
     trials = counts.sum() * group.trials / len(group.views)
-    return Sums(total[some], weight[some], n, float(trials))
+    return Sums(total[is_counted], weight[is_counted], n, float(trials))
 
   def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w of a group over what counts, for every unit, [K] each."""
@@ -239,23 +237,29 @@ class Outcomes:
       weight[rows] = counts[rows] @ group.weight
     if self.clusters is None:
       return total, weight
-    known, place = np.unique(self.clusters, return_inverse=True)
-    return np.bincount(place, total, len(known)), np.bincount(place, weight, len(known))
+    units, place = np.unique(self.clusters, return_inverse=True)
+    return np.bincount(place, total, len(units)), np.bincount(place, weight, len(units))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the rows that count in some views [v], or what counts of rows × views where units
-    hold several rows."""
+    """Returns the number of rows that count in views [v]; of values if units hold several rows."""
     counts = self._counts(label, views)
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns what counts of views, bool [N, v]; of several in a sequential design, rows of all."""
+    """Returns the values that count in views, bool [N, v].
+
+    In a sequential design with more than one view, only rows count that were shown in all views.
+    """
     values = self.values[label]
     if self.shown is None:
       counts = np.ones((len(values), len(views)), bool)
     else:
       counts = self.shown[label][:, views]
       if self.design is not None and len(views) > 1:
-        common = np.all([shown.all(1) for shown in self.shown.values()], 0)
-        counts = counts & common[:, None]
+        counts = counts & self._in_all_views()[:, None]
     return counts & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else counts
+
+  def _in_all_views(self) -> np.ndarray:
+    """Returns the rows that were shown to all classifiers in all views, bool [N]."""
+    assert self.shown is not None
+    return np.asarray(np.all([counts.all(1) for counts in self.shown.values()], 0))

@@ -37,7 +37,7 @@ from robustness.estimates.quantity import Quantity
 LAC, APS, RAPS = 'lac', 'aps', 'raps'
 SCORES = (LAC, APS, RAPS)
 SIZES = (0, 2, 4, 11, 101)
-"""Where the strata of sizes begin: 0 to 1, 2 to 3, 4 to 10, 11 to 100, above."""
+"""The first sizes of the strata: 0 to 1, 2 to 3, 4 to 10, 11 to 100, above."""
 
 
 def scores(
@@ -66,9 +66,6 @@ def scores(
   return by_class
 
 
-FEW = 10
-
-
 class Threshold(NamedTuple):
   """q, and the thresholds at the ends of its interval over draws of the images held out."""
 
@@ -81,9 +78,9 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   """Returns the thresholds from the scores [n] of the true classes of the images held out.
 
   q is the k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, and ∞ where k exceeds n. Over draws of the n
-  images the share of exchangeable images whose score is at most q has the distribution
+  images the share of exchangeable images with a score of at most q has the distribution
   Beta(k, n + 1 − k) with the mean k / (n + 1). Its quantiles, mirrored at the mean, are the places
-  of `low` and `high` among the scores; with fewer than `FEW` scores above q, `low` is at
+  of `low` and `high` among the scores; with fewer than 10 scores above q, `low` is at
   the unmirrored one where that is lower (Woodruff, Confidence intervals for medians and other
   position measures, JASA 47, 1952).
 
@@ -104,10 +101,10 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
     (count + 1) * float(special.betaincinv(place, count + 1 - place, tail))
     for tail in ((1 - confidence) / 2, (1 + confidence) / 2)
   )
-  least, most = 2 * place - upper, 2 * place - lower
-  if count - place < FEW:
-    least = min(least, lower)
-  return Threshold(score(place), score(math.floor(least)), score(math.ceil(most)))
+  low_place, high_place = 2 * place - upper, 2 * place - lower
+  if count - place < 10:
+    low_place = min(low_place, lower)
+  return Threshold(score(place), score(math.floor(low_place)), score(math.ceil(high_place)))
 
 
 def with_threshold_draw(
@@ -167,8 +164,8 @@ def class_coverage_gap(covered: np.ndarray, labels: np.ndarray, alpha: float) ->
 
   Reference: Ding et al., Class-conditional conformal prediction with many classes, NeurIPS 2023.
   """
-  own = [np.abs(covered[labels == c].mean(0) - (1 - alpha)) for c in np.unique(labels)]
-  return np.asarray(np.mean(own, 0))
+  gaps = [np.abs(covered[labels == c].mean(0) - (1 - alpha)) for c in np.unique(labels)]
+  return np.asarray(np.mean(gaps, 0))
 
 
 def _miss(covered: np.ndarray, inside: np.ndarray, alpha: float) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def _columns(text: str) -> dict[str, dict[str, float]]:
-  """Returns {column: {row: number}} of a table in text, the first line of which has the columns."""
+  """Returns {column: {row: number}} of a table in text with the columns in its first line."""
   labels, *lines = (line.split() for line in text.strip().splitlines())
   rows = {head: map(float, values) for head, *values in lines}
   table = {head: dict(zip(labels, values, strict=True)) for head, values in rows.items()}
@@ -93,17 +93,17 @@ corruption and severity on all 10,000 images that its repository holds.
 
 @dataclasses.dataclass(frozen=True)
 class PublishedErrors:
-  """A classifier whose errors under the corruptions of a set were published.
+  """The published errors of a classifier under the corruptions of a set.
 
   Attributes:
-    of: which classifier on which set.
+    title: the classifier and the set.
     corrupted: mean error over severities, by corruption.
     clean: error on clean images; NaN where it was not published, which leaves out relative mCE.
     side: of the set's images, pixels.
     set_name: what papers call the set.
   """
 
-  of: str
+  title: str
   corrupted: Mapping[str, float]
   clean: float
   side: int
@@ -130,7 +130,7 @@ BASELINES = {
     'CIFAR-10-C',
   ),
 }
-"""By the name in `config.study.baseline`."""
+"""Baselines by the name in `config.study.baseline`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What an estimate is of, declared once for tables, figures and sentences."""
+"""The quantities that are estimated, declared once for tables, figures and sentences."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from robustness.estimates.facets import SHARED, Facet
 Statistic = Callable[..., np.ndarray]
 """A pure function of recorded fields that returns the value of each row and view, [N, V]: booleans
 of a share, floats of an amount. `evaluation.outcomes.Recorded` calls it with a shard of records,
-`Outcomes.of` with the arguments that a study gives."""
+`Outcomes.from_fields` with the arguments that a study passes."""
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(means of a classifier [..., G], means of the baseline [..., G]) -> value [...] or [..., G]."""
 SHARE, RATIO, AMOUNT, COUNT = 'share', 'ratio', 'amount', 'count'
@@ -27,7 +27,7 @@ RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-  """What an estimate is of: a mean of a statistic, or a function of such means.
+  """An estimated quantity: a mean of a statistic, or a function of such means.
 
   Attributes:
     name: key in the column `quantity` of the table of results.
@@ -37,17 +37,17 @@ class Quantity:
       other, in `unit`.
     better: 'lower', 'higher', or '' where neither is better.
     unit: of an amount, such as 'frames'; '' for none.
-    low, high: the least and the largest possible value; None is that of the kind.
+    low, high: the least and the largest possible value; None takes the range of the kind.
     headline: whether it heads the findings of a study, and is drawn.
     drawn: whether it is drawn though it heads none.
-    reference: the quantity that is drawn beside, such as that of clean images: its values by the
-      same facets where it has some, else those over all.
-    biased: whether chance on the same images adds to values what is alike in every training, so
-      that seeds alone show no difference.
-    by: facets by which it heads a report, those that a table lacks left out; () heads it by its
-      value over everything.
-    extreme: 'highest' or 'lowest', the end of many values that is told: of those beyond the
-      reference, where that has values by the same facets; '' is the worse end.
+    reference: the quantity that figures draw for comparison, such as the error on clean images: by
+      the same facets where it has such values, else over all.
+    biased: whether chance on the same images adds a bias that is equal in every training, so that
+      seeds alone show no difference.
+    by: the facets of its finding at the top of a report, without facets that a table lacks; () is
+      its value over everything.
+    extreme: 'highest' or 'lowest', the end of many values that sentences name, among the values
+      beyond the reference where it has values by the same facets; '' is the worse end.
     facets: that the study declares, for words; see `robustness.evaluation.study.Study`.
     statistic: value of each row and view; None where another estimator than a mean is used, and in
       results that were read.
@@ -75,7 +75,7 @@ class Quantity:
   def __post_init__(self) -> None:
     if self.extreme not in ('', 'highest', 'lowest'):
       raise InputError(
-        f"Quantity {self.name!r} tells the end {self.extreme!r}: give 'highest', 'lowest' or ''."
+        f"Quantity {self.name!r} names the end {self.extreme!r}: give 'highest', 'lowest' or ''."
       )
     if not self.name or self.kind not in RANGES or self.better not in ('lower', 'higher', ''):
       raise InputError(
@@ -90,12 +90,12 @@ class Quantity:
 
   @property
   def scale(self) -> float:
-    """What values are multiplied by where they are written: 100 for shares, in percent."""
+    """The factor of values where they are written: 100 for shares, in percent."""
     return 100.0 if self.kind == SHARE else 1.0
 
   @property
   def end(self) -> str:
-    """The end of many values that is told, 'highest' or 'lowest'; '' where neither is."""
+    """The end of many values that sentences name, 'highest' or 'lowest'; '' where neither."""
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
   @property

@@ -31,8 +31,8 @@ class Ranks(NamedTuple):
 def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed: int = 0) -> Ranks:
   """Returns the ranks of p values, the largest first.
 
-  Pairs whose difference is for sure are left out of the largest difference, and c is drawn again,
-  until no further pair is (step-down).
+  Pairs that differ for sure are left out of the largest difference, and c is drawn again, until no
+  other pair does (step-down).
 
   Args:
     values: [p], finite.
@@ -59,9 +59,9 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
     for i, j in np.argwhere(open_pairs & (of_pair > 0)):
       np.maximum(largest, (draws[:, i] - draws[:, j]) / of_pair[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    found = open_pairs & (difference > bound * of_pair)
-    if not found.any():
+    is_new = open_pairs & (difference > bound * of_pair)
+    if not is_new.any():
       break
-    better |= found
-    open_pairs &= ~found
+    better |= is_new
+    open_pairs &= ~is_new
   return Ranks(1 + better.sum(0), p - better.sum(1))

@@ -1,4 +1,4 @@
-"""The error of a group of images relative to that on all images, such as those of one site.
+"""The error of a group of images, such as one site, relative to the error on all images.
 
 With e the error in the group, r that on the rest and π the share of images in the group, the ratio
 is e / (π e + (1 − π) r). It is at most 1/π, which an interval from a ratio's logarithm may exceed.
@@ -30,16 +30,17 @@ DRAWS = 10_000
 
 
 def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Estimate]:
-  """Returns the error in each group but the last relative to that in the last, which holds all.
+  """Returns the error in each group but the last relative to the last, which has all images.
 
   Intervals are quantiles of joint normal draws of the log odds of e, r and π (of two classifiers,
   of both pairs of errors). Their variance and correlation are the jackknife's over the units, with
   `ADDED` times the design effect d added to either count: d ≥ 1 is the variance of a share over
-  the units relative to that over independent images, and no variance is below that of independent
-  images. Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
-  Satterthwaite's degrees of freedom of the ratio: a group of nearly all images has a rest in a few
-  units, which decide the variance. Correlations are reduced a little, because images that have not
-  been seen may set equal shares apart. docs/intervals.md has the coverage in simulations.
+  the units divided by the variance over independent images, and independent images also bound the
+  variance of log odds from below. Variances are multiplied by the squared ratio of Student's
+  quantile to the normal one, at Satterthwaite's degrees of freedom of the ratio: the rest of a
+  group of nearly all images is in a few units, which decide the variance. Correlations are reduced
+  a little, because unseen images may set equal shares apart. docs/intervals.md has the coverage in
+  simulations.
 
   Units that hold one image each are independent images: shares are drawn from Jeffreys' posteriors
   with these correlations. Otherwise there is no interval where the images of the group, or of the
@@ -56,7 +57,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   estimates = []
   for group in range(groups - 1):
     sides = _sides(weight, group)
-    total = np.column_stack([*(_sides(each.total, group) for each in units), weight[:, group]])
+    total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
     images = np.column_stack([*[sides] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
     is_clustered = bool((weight[:, -1] > 1).any())

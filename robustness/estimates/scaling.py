@@ -28,9 +28,9 @@ PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
 """λ that are tried, strongest first."""
 FOLDS, MANY_CLASSES = 5, 20
 TOLERANCE = 1.5
-"""Standard errors by which a simpler scaling may be worse than the best one."""
+"""How many standard errors a simpler scaling may be worse than the best one."""
 LARGEST = 100.0
-"""Of 1/T and of the diagonal: no number is the best where all predictions are right."""
+"""The bound of 1/T and of the diagonal, without which they diverge if all predictions are right."""
 _PRECISE, _ROUGH = 1e-12, 1e-6
 """Relative changes of the loss at which a search ends: of a result, of a penalty that is tried."""
 
@@ -49,8 +49,8 @@ class Scaling:
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:
     """Returns rescaled logits [..., K]."""
-    whole = np.ndim(self.weight) == 2
-    scaled = logits @ np.transpose(self.weight) if whole else logits * self.weight
+    is_matrix = np.ndim(self.weight) == 2
+    scaled = logits @ np.transpose(self.weight) if is_matrix else logits * self.weight
     return np.asarray(scaled + self.bias)
 
 
@@ -83,10 +83,11 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
   if kind == TEMPERATURE:
     return _fitted(TEMPERATURE, z, y, 0.0)
-  chosen, strength = (kind, penalty) if penalty else best_candidate(kind, z, y)
-  if chosen == NONE:
+  if not penalty:
+    kind, penalty = best_candidate(kind, z, y)
+  if kind == NONE:
     return Scaling()
-  return _fitted(TEMPERATURE if np.isinf(strength) else chosen, z, y, strength)
+  return _fitted(TEMPERATURE if np.isinf(penalty) else kind, z, y, penalty)
 
 
 def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
@@ -104,7 +105,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
   if not parts:
     return NONE, 0.0
-  rests = [np.setdiff1d(order, part) for part in parts]
+  fitted_rows = [np.setdiff1d(order, part) for part in parts]
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
     return np.concatenate(
@@ -114,7 +115,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
       ]
     )
 
-  fits = [_fitted(TEMPERATURE, logits[rest], labels[rest], 0.0) for rest in rests]
+  fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
   candidates = {
     (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
     (TEMPERATURE, 0.0): left_out_losses(fits),
@@ -122,8 +123,8 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   least = candidates[TEMPERATURE, 0.0].mean()
   for penalty in PENALTIES:
     fits = [
-      _fitted(kind, logits[rest], labels[rest], penalty, fitted, _ROUGH)
-      for rest, fitted in zip(rests, fits, strict=True)
+      _fitted(kind, logits[rows], labels[rows], penalty, fitted, _ROUGH)
+      for rows, fitted in zip(fitted_rows, fits, strict=True)
     ]
     losses = left_out_losses(fits)
     if losses.mean() > least:
@@ -133,8 +134,8 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   excess = {candidate: losses - best for candidate, losses in candidates.items()}
   return next(
     candidate
-    for candidate, more in excess.items()
-    if more.mean() <= TOLERANCE * more.std() / np.sqrt(len(more))
+    for candidate, loss in excess.items()
+    if loss.mean() <= TOLERANCE * loss.std() / np.sqrt(len(loss))
   )
 
 
@@ -148,8 +149,8 @@ def _fitted(
 ) -> Scaling:
   """Returns the scaling of least penalised likelihood loss.
 
-  The minimum is sought from `begin` on, by default temperature scaling, which is near that of a
-  strong penalty; `tolerance` is the relative change of the loss at which the search ends.
+  The search starts at `begin`, by default temperature scaling, which is near the minimum for a
+  strong penalty, and ends at the relative change `tolerance` of the loss.
   """
   classes = z.shape[1]
   target = np.eye(classes)[y]
@@ -193,7 +194,7 @@ def _fitted(
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
-    # One over the root of each parameter's curvature, roughly: steps are then alike in all.
+    # About one over the root of each parameter's curvature, so that steps have one size in all.
     pairs = max(classes - 1, 1)
     curvature = 2 * penalty / np.where(identity > 0, 1, pairs) + (z**2).mean()
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
@@ -204,13 +205,13 @@ def _fitted(
 
   bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
-  found = optimize.minimize(
+  minimum = optimize.minimize(
     loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
-  return scaling(found.x * unit)
+  return scaling(minimum.x * unit)
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
   """Returns −log softmax(z)_y in nats, [...], of logits [..., K] and labels int [...]."""
-  own = np.take_along_axis(logits, np.asarray(labels)[..., None], -1)[..., 0]
-  return np.asarray(special.logsumexp(logits, -1) - own)
+  of_label = np.take_along_axis(logits, np.asarray(labels)[..., None], -1)[..., 0]
+  return np.asarray(special.logsumexp(logits, -1) - of_label)

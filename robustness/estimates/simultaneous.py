@@ -55,17 +55,18 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   """Returns one of `family` estimates with the interval that holds for all of them together.
 
   The worst of many views looks worse than it is. Its interval at confidence 1 − α/family
-  (Bonferroni; Dunn 1961) holds whichever is chosen. It is made as the estimate's own was:
-  Clopper–Pearson from the counts, of a sequential design at 1 − α/(family · looks); Korn–Graubard
-  at the effective number of trials that the estimate's own ends tell; Bonett–Price, Student and
-  that of strata, symmetric around the estimate, by the ratio of the quantiles, and that of a
-  log-ratio likewise on its scale; those of a bootstrap, a jackknife, joint draws or independent
-  shares by it on either side of the value. Quantiles are Student's, for few clusters tell the
-  spread: they grow with the confidence as no normal quantile does.
+  (Bonferroni; Dunn 1961) holds whichever is chosen. The method of the estimate decides how the
+  interval is widened: Clopper–Pearson is computed from the counts, of a sequential design at
+  1 − α/(family · looks); Korn–Graubard at the effective number of trials that follows from the ends
+  of the interval; Bonett–Price, Student and strata, which are symmetric around the estimate, are
+  multiplied by the ratio of the quantiles, and a log-ratio likewise on its scale; a bootstrap, a
+  jackknife, joint draws and independent shares on either side of the value. Quantiles are
+  Student's, because few clusters decide the spread: they grow faster with the confidence than
+  normal ones.
 
   Returns:
     The row with another interval, within the quantity's range, and family; None where the interval
-    is of a kind that cannot be widened, or that of a share times a factor.
+    is of a kind that cannot be widened, or of a share times a factor.
 
   Raises:
     InputError: a family of less than one.
@@ -93,8 +94,8 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   ratio = _quantile(n, joint) / _quantile(n, row.confidence)
   if row.method.startswith(KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    known = min(trials, n) if n > 1 else trials
-    trials = max(trials * (z_value(joint) / z_value(row.confidence) / ratio) ** 2, known)
+    least = min(trials, n) if n > 1 else trials
+    trials = max(trials * (z_value(joint) / z_value(row.confidence) / ratio) ** 2, least)
     return proportion_interval(value * trials, trials, joint)
   if row.method.startswith(LOG_RATIO):
     baseline = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
@@ -126,7 +127,7 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
-  """Returns the p-value of each difference, [n]: that of its test where it has one, else the level
+  """Returns the p-value of each difference, [n]: by its test where it has one, else the level
   1 − confidence at which its interval begins to reach 0; NaN without an interval.
 
   With z the quantile of the interval's confidence, a value d and the distance h to the end nearer

@@ -61,14 +61,16 @@ def allocated(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.95) -> int:
-  """Returns the fewest trials, `allocated` to the strata, with which the interval is at most
-  ± `half_width` wide whatever the shares: those of shares of ½."""
+  """Returns the fewest trials, `allocated` to the strata, with intervals of at most ± `half_width`.
+
+  This holds for all shares; shares of ½ need the most trials.
+  """
   counted = weights[weights > 0]
-  most = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
-  total = max(len(counted), math.floor(float(counted.sum()) ** 2 / most))
+  limit = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
+  total = max(len(counted), math.floor(float(counted.sum()) ** 2 / limit))
   while True:
     trials = allocated(counted, total)
-    if trials.all() and float((counted**2 / trials).sum()) <= most:
+    if trials.all() and float((counted**2 / trials).sum()) <= limit:
       return total
     total += 1
 

@@ -5,8 +5,8 @@ that environment on C_k is s (seen), on all other classes u (unseen); a baseline
 all classes, is b. docs/systematic.md says how to read ρ and when it misleads.
 
 These accuracies are means over strata (classes) of the same images, in several environments and of
-two classifiers. With few images a class, a bootstrap within classes tells too little: of one image
-it has no spread, of n it has (n − 1)/n of the variance, and none where all are right.
+two classifiers. With few images a class, a bootstrap within classes has too little spread: none for
+one image or where all are right, and (n − 1)/n of the variance for n images.
 
 Reference:
   Omran & Schiele (2022), Towards Systematic Robustness for Scalable Visual Recognition, equation 1.
@@ -40,9 +40,9 @@ class Sampled:
   Attributes:
     value: [Q] the means, in [0, 1]; NaN where no image counts.
     weight: [N, Q], the sum of each is 1; 0 where an image does not count.
-    part: [N, Q] what an image adds to the error of each mean; the sum of squares is its variance,
-      Σ_c s_c²/(n_c K²) of K strata of one weight. A stratum of one image shows no spread of its own
-      and takes the distance from the mean of all.
+    part: [N, Q] the contribution of an image to the error of each mean; the sum of squares is the
+      variance of the mean, Σ_c s_c²/(n_c K²) for K strata of one weight. A stratum of one image has
+      no spread and takes the distance from the mean of all images.
     within: [Q] the variance p (1 − p) of a single view in its stratum, averaged.
     views: [Q] how many views of one weight vary as much as these if all are independent.
     freedom: [Q] degrees of freedom of the variance, at least 1.
@@ -56,14 +56,14 @@ class Sampled:
   freedom: np.ndarray
 
   @classmethod
-  def of(
+  def from_shares(
     cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, trials: ArrayLike
   ) -> Sampled:
     """Returns the means of shares [N, Q] in [0, 1], of some weights ≥ 0 [N, Q], strata int [N], and
     numbers of views [Q] that a share was taken over."""
-    counted, known = weight > 0, weight.any(0)
-    weight = weight / np.where(known, weight.sum(0), 1)
-    value = np.where(known, (weight * share).sum(0), np.nan)
+    counted, is_counted = weight > 0, weight.any(0)
+    weight = weight / np.where(is_counted, weight.sum(0), 1)
+    value = np.where(is_counted, (weight * share).sum(0), np.nan)
     value = np.where(np.abs(value - np.round(value)) < _ROUNDING, np.round(value), value)
     count, total = (np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1])) for _ in range(2))
     np.add.at(count, stratum, counted)
@@ -76,7 +76,7 @@ class Sampled:
       np.asfortranarray(weight),
       np.asfortranarray(part),
       (weight * np.maximum(mean * (1 - mean), 0)).sum(0),
-      np.asarray(trials) / np.where(known, (weight**2).sum(0), 1),
+      np.asarray(trials) / np.where(is_counted, (weight**2).sum(0), 1),
       np.maximum(counted.sum(0) - np.maximum((count > 1).sum(0), 1), 1),
     )
 
@@ -94,44 +94,45 @@ class Sampled:
     )
 
   def effective(self, confidence: float, joint: bool = False) -> np.ndarray:
-    """Returns how many independent trials tell as much, [Q]: Korn and Graubard's number.
+    """Returns Korn and Graubard's effective number of independent trials, [Q].
 
-    It is at least the number of images, and that where no stratum has a spread. If it may be
-    `joint`, it may exceed the number of views, for strata and views that differ in accuracy vary
-    less than trials of their mean; a variance below that of independent views is then taken with
-    two further degrees of freedom at this, for few images may show it by chance.
+    It is at least the number of images, and equal to it where no stratum has a spread. With `joint`
+    it may exceed the number of views, because strata and views that differ in accuracy vary less
+    than trials at their mean accuracy. The variance is then averaged with the variance of
+    independent views, which weighs two degrees of freedom, because few images may show a small
+    variance by chance.
     """
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
-    one = self.value * (1 - self.value)
+    single = self.value * (1 - self.value)
     variance = (self.part**2).sum(0)
-    known = (variance > 0) & (one > 0)
-    least = one / self.views
+    has_spread = (variance > 0) & (single > 0)
+    least = single / self.views
     if joint:
       least = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
-    trials = np.divide(one, np.maximum(variance, least), out=images.copy(), where=known)
+    trials = np.divide(single, np.maximum(variance, least), out=images.copy(), where=has_spread)
     factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
-    return np.asarray(np.maximum(trials * np.where(known, factor, 1) ** 2, images))
+    return np.asarray(np.maximum(trials * np.where(has_spread, factor, 1) ** 2, images))
 
   def estimate(self, confidence: float) -> Estimate:
     """Returns the mean of all Q means with Korn and Graubard's interval; n images count."""
-    whole, n = self.averaged(), int(self.weight.any(1).sum())
-    if np.isnan(whole.value[0]):
+    averaged, n = self.averaged(), int(self.weight.any(1).sum())
+    if np.isnan(averaged.value[0]):
       return Estimate(np.nan, np.nan, np.nan, n, n, STRATIFIED)
-    trials = whole.effective(confidence)[0]
-    low, high = proportion_interval(whole.value[0] * trials, trials, confidence)
-    return Estimate(float(whole.value[0]), float(low), float(high), n, n, STRATIFIED)
+    trials = averaged.effective(confidence)[0]
+    low, high = proportion_interval(averaged.value[0] * trials, trials, confidence)
+    return Estimate(float(averaged.value[0]), float(low), float(high), n, n, STRATIFIED)
 
   def drawn(
     self, scores: np.ndarray, kind: np.ndarray, confidence: float
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what the means might be with other images, jointly, [samples, Q], for the lower end
-    of an interval and for the upper one.
+    """Returns joint draws of the means for other images, [samples, Q], for the lower end of an
+    interval and for the upper one.
 
-    With n of `effective`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Where p is 0 it is
+    With n from `effective`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Where p is 0 it is
     drawn from Beta(1, n) for the upper end, and is 0 for the lower; where p is 1 it is 1 for the
-    upper, and drawn from Beta(n, 1) for the lower: the quantiles are then Clopper and Pearson's
-    ends. Of several means of a kind, which are to be averaged, the halves are smaller the less
-    these vary together, for they would not average out.
+    upper end, and drawn from Beta(n, 1) for the lower: the quantiles are then Clopper and Pearson's
+    ends. Means of one kind are averaged later. For these the halves are smaller the less the means
+    vary together, because they would not average out.
 
     Args:
       scores: standard normal, [samples, Q].
@@ -147,15 +148,15 @@ class Sampled:
     part = np.where((self.part**2).sum(0) > 0, self.part, self.weight)
     part = part / np.maximum(np.sqrt((part**2).sum(0)), _ROUNDING)
     correlation = part.T @ part
-    alike = kind[:, None] == kind
-    half = 0.5 * (np.maximum(correlation, 0) * alike).sum(0) / alike.sum(0)
+    same_kind = kind[:, None] == kind
+    half = 0.5 * (np.maximum(correlation, 0) * same_kind).sum(0) / same_kind.sum(0)
     scale, axes = np.linalg.eigh(correlation)
     uniform = special.ndtr(scores @ (axes * np.sqrt(np.maximum(scale, 0))).T)
-    none, all_right = p <= 0, p >= 1
-    right = np.where(none, 2 * half, p * n + np.where(all_right, 0, half))
-    wrong = np.where(all_right, 2 * half, (1 - p) * n + np.where(none, 0, half))
+    all_wrong, all_right = p <= 0, p >= 1
+    right = np.where(all_wrong, 2 * half, p * n + np.where(all_right, 0, half))
+    wrong = np.where(all_right, 2 * half, (1 - p) * n + np.where(all_wrong, 0, half))
     drawn = special.betaincinv(right, wrong, uniform)
-    return np.where(none, 0, drawn), np.where(all_right, 1, drawn)
+    return np.where(all_wrong, 0, drawn), np.where(all_right, 1, drawn)
 
 
 def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
@@ -179,12 +180,12 @@ def difference(gained: Sampled, lost: Sampled, confidence: float) -> Estimate:
 FORMULAS = ('clipped', 'printed')
 BALANCES = ('class', 'image')
 DEGENERATES = ('left_out', 'one')
-"""What a mean of ρ makes of terms that are 1 by definition; 'one' is the paper's mean."""
+"""How a mean of ρ treats terms that are 1 by definition; 'one' is the paper's mean."""
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
 SAYS_LITTLE = 'says little'
-"""How the note of a ρ begins that heads no findings."""
+"""The beginning of the note of a ρ that heads no findings."""
 ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
-"""Parts of the images of an environment: of all classes, those trained on in it, and the others."""
+"""Parts of the images of an environment: all, of classes trained on in it, and of other classes."""
 S, U, B_SEEN, B_UNSEEN, B = range(5)
 """Accuracies that ρ is drawn from: s, u, and the baseline's on seen, unseen and all classes."""
 
@@ -204,9 +205,9 @@ def rho(
     or an accuracy is NaN.
 
   The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at d =
-  0 (1 for n > 0, NaN for n = 0). The text beside it, by which ρ is trivially 1 if the classifier is
-  not much more robust than the baseline, is what 'clipped' does. `baseline_unseen` is b of the
-  unseen classes, for baselines by cell; None takes `baseline` for both.
+  0 (1 for n > 0, NaN for n = 0). 'clipped' follows the text of the paper, which states that ρ is
+  trivially 1 if the classifier is not much more robust than the baseline. `baseline_unseen` is b of
+  the unseen classes, for baselines by cell; None takes `baseline` for both.
   """
   choice('formula', formula, FORMULAS)
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
@@ -231,8 +232,8 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  given = seen, unseen, baseline, baseline if baseline_unseen is None else baseline_unseen
-  s, u, b, b_unseen = (np.asarray(value, float) for value in given)
+  accuracies = seen, unseen, baseline, baseline if baseline_unseen is None else baseline_unseen
+  s, u, b, b_unseen = (np.asarray(value, float) for value in accuracies)
   for values in (s, u, b, b_unseen):
     if ((values < 0) | (values > 1)).any():
       raise InputError('ρ is of accuracies in [0, 1]: divide percentages by 100.')
@@ -242,23 +243,23 @@ def _gains(
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-  """What was right in every environment, and which classes each environment was trained on.
+  """The right answers in every environment, and the classes that each environment was trained on.
 
   Attributes:
     share: [N, E] fractions of an image's views (severities, angles) that are right in each of E
       environments; NaN where an image is not shown in one.
     label: classes [N].
     group: [N]; k where the image's class belongs to C_k, 0 where it is left over.
-    own: [E] for each environment the group k it was trained on, 0 for one without (clean images).
+    trained: [E] the group k that each environment was trained on, 0 for none (clean images).
     trials: [E] views of an image in each environment.
-    balance: 'class' weighs all classes alike, 'image' all images.
+    balance: 'class' weighs all classes equally, 'image' all images.
     confidence: of intervals.
   """
 
   share: np.ndarray
   label: np.ndarray
   group: np.ndarray
-  own: Sequence[int]
+  trained: Sequence[int]
   trials: Sequence[int]
   balance: str = 'class'
   confidence: float = 0.95
@@ -266,21 +267,21 @@ class Cells:
   def __post_init__(self) -> None:
     choice('balance', self.balance, BALANCES)
 
-  def of(self, images: np.ndarray) -> Cells:
+  def select(self, images: np.ndarray) -> Cells:
     """Returns the cells of some images, bool [N]."""
-    own = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
-    return dataclasses.replace(self, **own)
+    columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
+    return dataclasses.replace(self, **columns)
 
   def accuracy(self, environments: Sequence[int], part: str = ALL) -> Estimate:
     """Returns the mean accuracy over some environments on a part: `ALL`, `SEEN` or `UNSEEN`."""
-    shown = [(e, part) for e in environments]
-    return self._sampled(shown, self.share[:, environments]).estimate(self.confidence)
+    cells = [(e, part) for e in environments]
+    return self._sampled(cells, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: Cells, environments: Sequence[int]) -> Estimate:
     """Returns the mean over some environments of the accuracy on unseen classes minus another's."""
-    shown = [(e, UNSEEN) for e in environments]
+    cells = [(e, UNSEEN) for e in environments]
     change = self.share[:, environments] - baseline.share[:, environments]
-    gained, lost = (self._sampled(shown, np.maximum(sign * change, 0)) for sign in (1, -1))
+    gained, lost = (self._sampled(cells, np.maximum(sign * change, 0)) for sign in (1, -1))
     return difference(gained, lost, self.confidence)
 
   def rho(
@@ -293,16 +294,17 @@ class Cells:
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
-    """Returns the mean over some environments of ρ, which has quantiles of joint draws as interval.
+    """Returns the mean of ρ over some environments, with quantiles of joint draws as interval.
 
-    Drawn are the accuracies that ρ is made of, of the same images; see `Sampled.drawn`. Images are
-    samples of their class if classes are balanced, and the baseline's predictions go with them.
-    Environments and draws in which ρ is undefined are left out of the mean, and environments in
-    which it is degenerate, 1 by definition; the note says over how many the mean is, and that ρ
-    says little where it is one or the other in more than half of them.
+    The accuracies that ρ is computed from are drawn for the same images; see `Sampled.drawn`.
+    Images are samples of their class if classes are balanced, together with the baseline's
+    predictions. Environments and draws in which ρ is undefined are left out of the mean, and also
+    environments in which it is degenerate, 1 by definition. The note states the number of
+    environments in the mean, and that ρ says little where more than half of them are undefined or
+    degenerate.
 
     Args:
-      environments: columns of `share`, each with a group of its own.
+      environments: columns of `share`, each trained on a group.
       baseline: of the baseline classifier on the same images; None for b = 0.
       formula: see `rho`.
       by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
@@ -311,8 +313,8 @@ class Cells:
       samples, seed: of the draws.
     """
     choice('degenerate', degenerate, DEGENERATES)
-    own = self._joint(environments, baseline)
-    columns = len(own.value) // len(environments)
+    accuracies = self._joint(environments, baseline)
+    columns = len(accuracies.value) // len(environments)
     subtracted = [B_SEEN, B_UNSEEN] if by_cell else [B, B]
 
     def of_rho(means: np.ndarray) -> np.ndarray:
@@ -324,7 +326,7 @@ class Cells:
       s, u, b, b_unseen = of_rho(means)
       return known_mean(rho(s, u, b, formula, b_unseen))
 
-    cases = [rho_case(*accuracies) for accuracies in of_rho(own.value).T]
+    cases = [rho_case(*term) for term in of_rho(accuracies.value).T]
     terms = len(cases)
     notes = [
       f'{case} in {cases.count(case)} of {terms} environments' if terms > 1 else case
@@ -340,49 +342,49 @@ class Cells:
       notes.append(f'mean over {averaged} of them')
     leaves_out &= DEGENERATE in cases
     if leaves_out and useful:
-      found = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
-      return dataclasses.replace(found, note='; '.join(filter(None, (*notes, found.note))))
-    value = np.nan if leaves_out else float(mean_rho(own.value))
-    n, method = int(own.weight.any(1).sum()), JOINT[self.balance]
+      selected = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
+      return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
+    value = np.nan if leaves_out else float(mean_rho(accuracies.value))
+    n, method = int(accuracies.weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
-    scores = np.random.default_rng(seed).standard_normal((samples, len(own.value)))
+    scores = np.random.default_rng(seed).standard_normal((samples, len(accuracies.value)))
     kind = np.tile(np.arange(columns), len(environments))
     # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
     lowers = ~np.isin(kind, [U, B_SEEN])
     tail, ends = (1 - self.confidence) / 2, []
-    below, above = own.drawn(scores, kind, self.confidence)
+    below, above = accuracies.drawn(scores, kind, self.confidence)
     for upper, quantile in ((lowers, tail), (~lowers, 1 - tail)):
       drawn = mean_rho(np.where(upper, above, below))
-      known = drawn[~np.isnan(drawn)]
-      ends.append(float(np.quantile(known, quantile)) if len(known) else value)
-    if len(known) < len(drawn):
-      notes.append(f'undefined in {len(drawn) - len(known)} of {len(drawn)} draws')
+      defined = drawn[~np.isnan(drawn)]
+      ends.append(float(np.quantile(defined, quantile)) if len(defined) else value)
+    if len(defined) < len(drawn):
+      notes.append(f'undefined in {len(drawn) - len(defined)} of {len(drawn)} draws')
     low, high = min(ends[0], value), max(ends[1], value)
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
 
   def _joint(self, environments: Sequence[int], baseline: Cells | None) -> Sampled:
-    """Returns the accuracies that ρ is made of, those of an environment together."""
+    """Returns the accuracies that ρ is computed from, by environment."""
     parts = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
       parts += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
-    each = [(of, e, part) for e in environments for of, part in parts]
-    shares = np.stack([of.share[:, e] for of, e, _ in each], 1)
-    return self._sampled([(e, part) for _, e, part in each], shares)
+    cells = [(measured, e, part) for e in environments for measured, part in parts]
+    shares = np.stack([measured.share[:, e] for measured, e, _ in cells], 1)
+    return self._sampled([(e, part) for _, e, part in cells], shares)
 
-  def _sampled(self, shown: Sequence[tuple[int, str]], shares: np.ndarray) -> Sampled:
+  def _sampled(self, cells: Sequence[tuple[int, str]], shares: np.ndarray) -> Sampled:
     """Returns means of shares [N, Q], each of an environment and a part; NaN has no weight."""
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
-    weights = np.stack([self._weight(e, part) for e, part in shown], 1)
-    trials = [self.trials[e] for e, _ in shown]
-    return Sampled.of(weights, np.nan_to_num(shares), stratum, trials)
+    weights = np.stack([self._weight(e, part) for e, part in cells], 1)
+    trials = [self.trials[e] for e, _ in cells]
+    return Sampled.from_shares(weights, np.nan_to_num(shares), stratum, trials)
 
   def _weight(self, environment: int, part: str) -> np.ndarray:
-    """Returns what each image weighs in the accuracy on a part of an environment, [N]."""
+    """Returns the weight of each image in the accuracy on a part of an environment, [N]."""
     rows = ~np.isnan(self.share[:, environment])
     if part != ALL:
-      rows &= (self.group == self.own[environment]) == (part == SEEN)
+      rows &= (self.group == self.trained[environment]) == (part == SEEN)
     if self.balance == 'image':
       return np.asarray(rows.astype(float))
     counts = np.bincount(self.label[rows], minlength=int(self.label.max(initial=0)) + 1)

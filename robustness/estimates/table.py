@@ -24,7 +24,7 @@ seeds, and what figures mark."""
 OVER_SEEDS = 'student over seeds'
 """The method of intervals of means over several trainings."""
 TEXT, NUMBER = 'text', 'number'
-"""What a facet holds."""
+"""The types of facets."""
 _NUMBERS = ('value', 'low', 'high', 'confidence', 'p')
 _COUNTS = ('n', 'clusters', 'family')
 _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
@@ -80,12 +80,12 @@ def facets_of(table: pd.DataFrame) -> list[str]:
 
 
 def _facet(column: pd.Series) -> pd.Series:
-  known = column[column.notna()]
-  if len(known) and isinstance(known.iloc[0], str):
+  present = column[column.notna()]
+  if len(present) and isinstance(present.iloc[0], str):
     return column.astype('string')
-  numbers = known.astype('float64')
-  whole = bool((numbers == np.round(numbers)).all())
-  return pd.to_numeric(column).astype('Float64').astype('Int64' if whole else 'Float64')
+  numbers = present.astype('float64')
+  is_integer = bool((numbers == np.round(numbers)).all())
+  return pd.to_numeric(column).astype('Float64').astype('Int64' if is_integer else 'Float64')
 
 
 def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
@@ -104,14 +104,12 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
   twice = table.duplicated(keys)
   if twice.any():
     row = table[twice].iloc[0]
-    told = ', '.join(
-      f'{key}={row[key]}' for key in keys if not (pd.isna(row[key]) or row[key] == '')
-    )
-    raise InputError(f'the table of results has two rows of one estimate: {told}.')
+    words = ', '.join(f'{k}={row[k]}' for k in keys if not pd.isna(row[k]) and row[k] != '')
+    raise InputError(f'the table of results has two rows of one estimate: {words}.')
 
 
 def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
-  """Returns a table all of whose estimates have one more facet, the first of all."""
+  """Returns a table in which all estimates have one more facet, before the others."""
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
@@ -121,12 +119,14 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
   """Returns the estimates with a value of a facet (None: over all), less its and empty columns."""
   if name not in table.columns:
     return table if value is None else table[:0]
-  own = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
-  return own.drop(columns=[k for k in facets_of(own) if k == name or not own[k].notna().any()])
+  selected = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
+  return selected.drop(
+    columns=[k for k in facets_of(selected) if k == name or not selected[k].notna().any()]
+  )
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
-  """Returns {name: value} of the estimates by at most one facet beside `task` and `seed`, for logs.
+  """Returns {name: value} of the estimates by at most one facet except `task` and `seed`, for logs.
 
   Names are such as 'results/gaussian minus natural/error/corruption=fog'.
   """
@@ -135,8 +135,8 @@ def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
   named = {}
   for row in table[table[counted].notna().sum(axis=1) <= 1].to_dict('records'):
     label = f'{row["classifier"]} minus {row["versus"]}' if row['versus'] else row['classifier']
-    given = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
-    named['/'.join([start, label, row['quantity'], *given])] = row['value']
+    words = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
+    named['/'.join([start, label, row['quantity'], *words])] = row['value']
   return named
 
 
@@ -167,8 +167,8 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     lacking = [name for name in (*SUBJECT, *types, *ESTIMATE) if name not in table.columns]
     if lacking or not content.endswith('\n'):
       raise ValueError(f'it lacks {", ".join(lacking) or "its last line"}')
-    if further := [name for name in table.columns if name not in (*SUBJECT, *types, *ESTIMATE)]:
-      raise ValueError(f'it has the column {further[0]!r:.60}, which results.json does not declare')
+    if unknown := [name for name in table.columns if name not in (*SUBJECT, *types, *ESTIMATE)]:
+      raise ValueError(f'it has the column {unknown[0]!r:.60}, which results.json does not declare')
     numbers = [name for name in table.columns if name not in _WORDS and types.get(name) != TEXT]
     for name in numbers:
       table[name] = [float(value) if value else None for value in table[name]]
@@ -196,10 +196,10 @@ _VALID: Mapping[str, tuple[float, float]] = {
 
 def _check_values(table: pd.DataFrame) -> None:
   """Raises ValueError for numbers that no estimate has, and for words that are too long."""
-  for name, (least, most) in _VALID.items():
-    bad = table[name][((table[name] < least) | (table[name] > most)).fillna(False).astype(bool)]
+  for name, (low, high) in _VALID.items():
+    bad = table[name][((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)]
     if len(bad):
-      raise ValueError(f'{name} is {bad.iloc[0]:g}, outside [{least:g}, {most:g}]')
+      raise ValueError(f'{name} is {bad.iloc[0]:g}, outside [{low:g}, {high:g}]')
   crossed = table[table.low > table.high]
   if len(crossed):
     raise ValueError(f'low is {crossed.low.iloc[0]:g}, above high, {crossed.high.iloc[0]:g}')
@@ -212,7 +212,7 @@ def _check_values(table: pd.DataFrame) -> None:
 def select(
   table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: object
 ) -> pd.DataFrame:
-  """Returns the estimates of a quantity with the facets that are named, and none beside them.
+  """Returns the estimates of a quantity with exactly the facets that are named.
 
   Args:
     table: of results.
@@ -222,18 +222,18 @@ def select(
     **facets: {facet: value}; `...` is any value. Facets that are not named are empty in what is
       returned: `select(table, 'error', corruption='fog')` is the mean over severities.
   """
-  chosen = table.quantity == quantity
+  is_selected = table.quantity == quantity
   if versus is not None:
-    chosen &= table.versus == versus
+    is_selected &= table.versus == versus
   for name in facets_of(table):
     value = facets.pop(name, None)
     if value is None:
-      chosen &= table[name].isna()
+      is_selected &= table[name].isna()
     elif value is ...:
-      chosen &= table[name].notna()
+      is_selected &= table[name].notna()
     else:
-      chosen &= (table[name] == value).fillna(False).astype(bool)
-  return table[chosen] if not facets else table[:0]
+      is_selected &= (table[name] == value).fillna(False).astype(bool)
+  return table[is_selected] if not facets else table[:0]
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
@@ -241,14 +241,19 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
   names = facets_of(table)
   has = table[names].notna().to_numpy()
   for key in dict.fromkeys(map(tuple, has.tolist())):
-    chosen = (has == np.array(key, bool)).all(1)
-    yield tuple(name for name, own in zip(names, key, strict=True) if own), table[chosen]
+    is_member = (has == np.array(key, bool)).all(1)
+    yield (
+      tuple(name for name, is_present in zip(names, key, strict=True) if is_present),
+      table[is_member],
+    )
 
 
 def told_once(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields `by_facets` of a quantity, less groups whose values one by fewer facets has too, the
-  others having one value: of one severity, errors by corruption and severity are those by
-  corruption."""
+  """Yields `by_facets` of a quantity, except groups that repeat the values of one by fewer facets.
+
+  Where there is one severity, the errors by corruption and severity repeat the errors by
+  corruption.
+  """
   groups, keys, fewest = list(by_facets(table)), [], dict[tuple[object, ...], int]()
   for facets, rows in groups:
     varying = [name for name in facets if rows[name].nunique() > 1]

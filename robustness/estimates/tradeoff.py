@@ -100,18 +100,20 @@ def trade_off(
     error: the same of the classifier.
     confidence: of all intervals.
   """
-  shares, gained = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
-  known, n = ~np.isnan(shares), len(shares)
-  changing = known.any(0)
-  kept = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
-  note = '' if changing.all() else kept
+  shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
+  is_changed, n = ~np.isnan(shares), len(shares)
+  changing = is_changed.any(0)
+  left_out = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
+  note = '' if changing.all() else left_out
   if changing.sum() < 3:
-    none = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
-    nones = none, dataclasses.replace(none, method=REGRESSION), none, none
-    given = zip(QUANTITIES, nones, strict=False)
-    return part([row(label, versus, quantity, {}, of, confidence) for quantity, of in given])
-  total = np.concatenate([np.where(known, shares, 0)[:, changing], gained[:, changing]], 1)
-  weight = np.concatenate([known[:, changing], np.ones((n, changing.sum()))], 1)
+    rows = []
+    for quantity in QUANTITIES[:-1]:
+      method = REGRESSION if quantity is SLOPE_OVER_CORRUPTIONS else BOOTSTRAP
+      undefined = Estimate(np.nan, np.nan, np.nan, n, n, method, note=note)
+      rows.append(row(label, versus, quantity, {}, undefined, confidence))
+    return part(rows)
+  total = np.concatenate([np.where(is_changed, shares, 0)[:, changing], changes[:, changing]], 1)
+  weight = np.concatenate([is_changed[:, changing], np.ones((n, changing.sum()))], 1)
   units = Units(total, weight, n)
   x, y = np.split(units.means(np.full(n, 1 / n)), 2)
   grid = np.linspace(x.min(), x.max(), 25)
@@ -125,7 +127,7 @@ def trade_off(
   over_corruptions = linear_fit(x, y, [], confidence).slope
   estimates = slope, over_corruptions, intercept, _basic_of_squares(residual)
   rows = []
-  for quantity, estimate in zip(QUANTITIES, estimates, strict=False):
+  for quantity, estimate in zip(QUANTITIES[:-1], estimates, strict=True):
     noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
     rows.append(row(label, versus, quantity, {}, noted, confidence))
   for at, estimate in zip(grid, line, strict=True):
@@ -170,7 +172,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   def half(point: np.ndarray) -> np.ndarray:
     return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))
 
-  found = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))
-  slope, intercept = (Estimate(v, v - w, v + w, count, count, REGRESSION) for v, w in found)
+  numbers = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))
+  slope, intercept = (Estimate(v, v - w, v + w, count, count, REGRESSION) for v, w in numbers)
   line = fit.intercept + fit.slope * at
   return LinearFit(slope, intercept, line, line - half(at), line + half(at))

@@ -356,10 +356,10 @@ class AttackError(Study):
     yield worst
     energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
     energies, clusters = {k: (high[k], energy[k]) for k in energy}, recorded.clusters
-    shares = Outcomes.of(HIGH_FREQUENCY, energies, views, clusters=clusters)
+    shares = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
     yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
-    norms = Outcomes.of(CHANGE_NORM, energy, views, clusters=clusters)
+    norms = Outcomes.from_fields(CHANGE_NORM, energy, views, clusters=clusters)
     yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')
@@ -396,7 +396,7 @@ class AttackError(Study):
     radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     views = recorded.views.merge(pd.DataFrame({'radius': radii}), how='cross')
     rings = _of_changes(recorded, 'measure/rings')
-    of_rings = Outcomes.of(RADIAL, rings, views, clusters=recorded.clusters)
+    of_rings = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
     clean = views.attack.isna().to_numpy()
     amplitudes = (
       self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),

@@ -127,14 +127,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
         'these are scenes, images of one object or versions of one image. Give a workdir of '
         f'another study, or of accuracy_by_factor without {KEYS.study.clusters}.'
       )
-    draws = Draws.of(evaluations[0].records.layout.num_rows, self.resamples, seed)
+    draws = Draws.generate(evaluations[0].records.layout.num_rows, self.resamples, seed)
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
     base: dict[str, Scores] = {}
     for evaluation in evaluations:
       label, records = evaluation.label, evaluation.records
       confidence, right = records.table('confidence').T, records.table('rank').T == 0
-      views = [Predictions.of(*pair) for pair in zip(confidence, right, strict=True)]
+      views = [Predictions.sort(*pair) for pair in zip(confidence, right, strict=True)]
       scored = [metrics.scores(view, draws, self.bins) for view in views]
       by_name = {name: Scores.mean([scored[view] for view in members[name]]) for name in members}
       rows = [*self._levels(label, by_name, table)]

@@ -199,7 +199,7 @@ class CorruptionError(StoredOrMade):
 
   def denominator(self, first: str) -> str:
     if self.published:
-      return f'{self.published.of} (published)'
+      return f'{self.published.title} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
 
   def _incomparable(self, image_shape: ImageShape) -> str:

@@ -168,13 +168,13 @@ class CorruptionSpectrum(StoredOrMade):
       (SHARE_OF_HIGH, CLEAN_SHARE, energies),
       (RMS, CLEAN_RMS, mean_square),
     ):
-      by_view = Outcomes.of(of_change, {IMAGES: fields}, views, clusters=images)
+      by_view = Outcomes.from_fields(of_change, {IMAGES: fields}, views, clusters=images)
       yield self.means(of_image, by_view, where=clean)
       yield self.means(of_change, by_view.combined(('corruption',), known_mean), ('corruption',))
       yield self.means(of_change, by_view, ('corruption', 'severity'))
     rings = records.table('measure/rings').astype(float), scale
     of_rings = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes.of(RADIAL, {IMAGES: rings}, of_rings, clusters=images)
+    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: rings}, of_rings, clusters=images)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)

@@ -109,7 +109,7 @@ class FeatureSpectrum(Study):
         count = values.shape[1]
         places = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
         of_zero = {evaluation.label: (values, values[:, :1])}
-        relative = Outcomes.of(RELATIVE, of_zero, places, clusters=recorded.clusters)
+        relative = Outcomes.from_fields(RELATIVE, of_zero, places, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         last = np.arange(count) == count - 1

@@ -153,7 +153,7 @@ class FlipRate(Study):
       predicted = records.table('prediction').reshape(-1, len(self.names), self.frames)
       pairs[label] = predicted[..., 1:], predicted[..., :-1]
     views = pd.DataFrame(places, columns=['corruption', 'frame'])
-    outcomes = Outcomes.of(FLIP_RATE, pairs, views, clusters=recorded.clusters)
+    outcomes = Outcomes.from_fields(FLIP_RATE, pairs, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))
     yield self.means(FLIP_RATE, outcomes, ('corruption', 'frame'), paired=False)

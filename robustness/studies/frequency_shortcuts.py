@@ -174,7 +174,7 @@ class FrequencyShortcuts(Study):
         )
       )
       pairs = {k: (x[:, view[k]], own_labels[k][scored[0]]) for k, x in predicted.items()}
-      taken = Outcomes.of(TAKEN, pairs, ONE_VIEW, clusters=recorded.clusters)
+      taken = Outcomes.from_fields(TAKEN, pairs, ONE_VIEW, clusters=recorded.clusters)
       for quantity, outcomes, rows in (
         (THROUGH, through, scored),
         (WHOLE, on_whole, scored),

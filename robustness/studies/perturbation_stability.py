@@ -168,7 +168,7 @@ class PerturbationStability(Study):
     ):
       if not fields:
         continue
-      outcomes = Outcomes.of(quantity, fields, views, weight=weight)
+      outcomes = Outcomes.from_fields(quantity, fields, views, weight=weight)
       yield self.means(quantity, outcomes)
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)

@@ -177,10 +177,12 @@ class Recalibration(StoredOrMade):
       e.label: e.records.values(fits[e.label].measured)[split[2]] for e in recorded.evaluations
     }
     labels = {e.label: _single(e.records.column('label'))[split[2]] for e in recorded.evaluations}
-    draws = Draws.of(len(split[2]), self.resamples, SEED)
+    draws = Draws.generate(len(split[2]), self.resamples, SEED)
     for name in (NONE, *self.scalings):
       fields, by_name = self._fields_of(measured, name, OF_SCALING), {'scaling': name}
-      losses, right = (Outcomes.of(quantity, fields, views) for quantity in (LIKELIHOOD, RIGHT))
+      losses, right = (
+        Outcomes.from_fields(quantity, fields, views) for quantity in (LIKELIHOOD, RIGHT)
+      )
       for by in GROUPS:
         likelihood = self.means(LIKELIHOOD, losses, by, facets=by_name)
         likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
@@ -191,7 +193,8 @@ class Recalibration(StoredOrMade):
       by_name = {'score': name}
       at = [self._fields_of(measured, name, OF_SETS, end) for end in ENDS]
       covered, sizes = (
-        [Outcomes.of(quantity, fields, views) for fields in at] for quantity in (COVERED, SIZE)
+        [Outcomes.from_fields(quantity, fields, views) for fields in at]
+        for quantity in (COVERED, SIZE)
       )
       decided = np.stack([fit.decided[name] for fit in fits.values()]).astype(float)
       correlations = [_correlation(decided[0], values) for values in decided]
@@ -302,11 +305,11 @@ class Recalibration(StoredOrMade):
     """Returns ECE by group, and differences from the first classifier's."""
     rows: list[Row] = []
     base: dict[int, tuple[str, Scores]] = {}
-    right = Outcomes.of(RIGHT, fields, views)
+    right = Outcomes.from_fields(RIGHT, fields, views)
     groups = [group for by in GROUPS for group in right.groups(by)]
     for label, is_right in right.values.items():
       by_view = [
-        calibration.scores(Predictions.of(*pair), draws, self.bins)
+        calibration.scores(Predictions.sort(*pair), draws, self.bins)
         for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
       for place, group in enumerate(groups):

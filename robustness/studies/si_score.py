@@ -280,7 +280,9 @@ class SiScore(Study):
     ranks = {label: {'rank': joined.records.table('rank')} for label, joined in pairs.items()}
     counted = dict.fromkeys(ranks, first.table.counted)
     views = designs.levels_of(first.design)
-    outcomes = Outcomes.of(SCENE_ACCURACY, ranks, views, shown=counted, clusters=first.table.units)
+    outcomes = Outcomes.from_fields(
+      SCENE_ACCURACY, ranks, views, shown=counted, clusters=first.table.units
+    )
     if not first.table.counted.any():
       raise self._no_scene()
     of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(ranks, first.is_visible))

@@ -344,13 +344,13 @@ class Systematic(Study):
       yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
     groups = _in_order(facts['data']['class_groups'])
     for group in np.unique(cells.group).tolist():
-      in_group, title = cells.of(cells.group == group), groups[group]
+      in_group, title = cells.select(cells.group == group), groups[group]
       for k, name in enumerate(environments):
         note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
         facets = {ENVIRONMENT: name, CLASS_GROUP: title}
         yield GRID_ACCURACY, facets, dataclasses.replace(in_group.accuracy([k]), note=note)
     for index in np.unique(cells.label).tolist():
-      in_class, title = cells.of(cells.label == index), facts['classes'][index]
+      in_class, title = cells.select(cells.label == index), facts['classes'][index]
       for k, name in enumerate(environments):
         yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, in_class.accuracy([k])
 

@@ -56,7 +56,7 @@ class Tradeoff(StoredOrMade):
     yield self.means(ACCURACY, recorded, ('corruption',))
     records = recorded.evaluations[0].records
     energies = tuple(records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
-    by_view = Outcomes.of(HIGH_FREQUENCY_FRACTION, {IMAGES: energies}, recorded.views)
+    by_view = Outcomes.from_fields(HIGH_FREQUENCY_FRACTION, {IMAGES: energies}, recorded.views)
     shares = by_view.combined(('corruption',), known_mean)
     yield self.means(HIGH_FREQUENCY_FRACTION, shares, ('corruption',))
     right = recorded.outcomes(ACCURACY).values

@@ -470,7 +470,7 @@ class VideoPmK(ScoresPredictions):
     values[:, place, 2:] = np.stack([after.anchor, within._worst(after)], -1)
     fields, views = dict(zip(before.models, values, strict=True)), pd.DataFrame({'view': range(4)})
     settings = {'shown': dict.fromkeys(fields, counted), 'clusters': before.videos}
-    outcomes = Outcomes.of(REVIEW_ANCHOR, fields, views, **settings)
+    outcomes = Outcomes.from_fields(REVIEW_ANCHOR, fields, views, **settings)
     at_k = {'k': within.k}
     for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
@@ -508,7 +508,7 @@ class VideoPmK(ScoresPredictions):
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), is_in in subsets.items():
       for quantity in (WITHIN, WITHIN_RMS):
-        outcomes = Outcomes.of(quantity, {label: far[is_in]}, views, clusters=units[is_in])
+        outcomes = Outcomes.from_fields(quantity, {label: far[is_in]}, views, clusters=units[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
         is_certain = (shares.distance == 1) & (shares.n > 0)
@@ -578,7 +578,7 @@ def _measured(
   """Returns the outcomes of a quantity for every model; videos are the units."""
   fields = {label: (right.of_model(place), *settings) for place, label in enumerate(right.models)}
   shown_to = None if counted is None else dict.fromkeys(right.models, counted)
-  return Outcomes.of(quantity, fields, views, shown=shown_to, clusters=right.videos)
+  return Outcomes.from_fields(quantity, fields, views, shown=shown_to, clusters=right.videos)
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:

@@ -22,12 +22,12 @@ def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
   .08154 with 15 of equal mass, cut between equal confidences too. Its `normal_debiased_ce` draws
   200,000 normal values where the closed form stands here; the root of `unbiased_l2_ce` is exact."""
   confidence, correct = drawn()
-  folded = Predictions.of(np.where(confidence >= 0.5, confidence, 1 - confidence), correct)
+  folded = Predictions.sort(np.where(confidence >= 0.5, confidence, 1 - confidence), correct)
   ece = calibration.calibration_error(folded.binned(folded.equal_width(15)))
   assert ece == pytest.approx(0.092412, abs=1e-6)
-  predictions = Predictions.of(confidence, correct)
+  predictions = Predictions.sort(confidence, correct)
   bins = [predictions.binned(predictions.equal_width(5))]
-  distinct = Predictions.of(confidence - 1e-12 * np.arange(500), correct)
+  distinct = Predictions.sort(confidence - 1e-12 * np.arange(500), correct)
   bins.append(distinct.binned(distinct.equal_mass(15)))
   for function, expected, tolerance in (
     (calibration.calibration_error, [0.065656, 0.08154], 1e-9),
@@ -40,21 +40,23 @@ def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
 
 def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even():
   confidence = np.array([0.2, 0.200001, 0.4, 0.9, 1.0, 0.0, 0.61])
-  predictions = Predictions.of(confidence, confidence > 0.5)
+  predictions = Predictions.sort(confidence, confidence > 0.5)
   width = predictions.binned(predictions.equal_width(5))
   np.testing.assert_array_equal(width.size, [2, 1, 0, 2, 2])
   np.testing.assert_allclose(width.accuracy, [1, 1, 0, 0, 0])
   mass = predictions.binned(predictions.equal_mass(3))
   np.testing.assert_array_equal(mass.size, [2, 2, 3])
-  assert Predictions.of([0.5], [True]).equal_mass(3).tolist() == [0, 0, 0, 1]
-  assert Predictions.of([0.5, 1, 1, 1], np.ones(4, bool)).equal_mass(2).tolist() == [0, 3, 4]
+  assert Predictions.sort([0.5], [True]).equal_mass(3).tolist() == [0, 0, 0, 1]
+  assert Predictions.sort([0.5, 1, 1, 1], np.ones(4, bool)).equal_mass(2).tolist() == [0, 3, 4]
 
 
 def test_the_order_of_examples_changes_nothing():
   confidence, correct = np.round(drawn()[0], 1), drawn()[1]
   orders = np.arange(500), np.argsort(correct, kind='stable')
   first, second = (
-    calibration.scores(Predictions.of(confidence[own], correct[own]), Draws.of(500, 2, 0)).values
+    calibration.scores(
+      Predictions.sort(confidence[own], correct[own]), Draws.generate(500, 2, 0)
+    ).values
     for own in orders
   )
   assert second == pytest.approx(first)
@@ -64,7 +66,9 @@ def test_a_constant_confidence_has_closed_forms():
   """One bin: ECE is |ȳ - p|, Brier (p - 1)² ȳ + p² (1 - ȳ), and every order is alike, so that AURC
   is the error."""
   correct = np.arange(40) < 25
-  scores = calibration.scores(Predictions.of(np.full(40, 0.8), correct), Draws.of(40, 20, 0))
+  scores = calibration.scores(
+    Predictions.sort(np.full(40, 0.8), correct), Draws.generate(40, 20, 0)
+  )
   assert scores.values['ece_biased'] == pytest.approx(0.8 - 25 / 40)
   assert scores.values['brier'] == pytest.approx(0.04 * 25 / 40 + 0.64 * 15 / 40)
   assert scores.values['aurc'] == pytest.approx(15 / 40)
@@ -80,24 +84,24 @@ def test_area_under_risk_coverage_and_selective_error_by_their_definitions():
     (np.cumsum(~correct[np.concatenate(order)]) / np.arange(1, len(confidence) + 1)).mean()
     for order in itertools.product(*map(itertools.permutations, runs))
   ]
-  area = Predictions.of(confidence, correct).area_under_risk_coverage()
+  area = Predictions.sort(confidence, correct).area_under_risk_coverage()
   assert area == pytest.approx(np.mean(by_definition), rel=1e-12)
   correct = np.arange(2000) < 1500
-  best = Predictions.of(np.linspace(1, 0, 2000), correct).area_under_risk_coverage()
+  best = Predictions.sort(np.linspace(1, 0, 2000), correct).area_under_risk_coverage()
   assert best == pytest.approx(calibration.least_area(0.25), abs=1e-3)
   assert calibration.least_area(1.0) == 1 and calibration.least_area(0.0) == 0
-  predictions = Predictions.of([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
+  predictions = Predictions.sort([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
   errors = predictions.selective_error(np.array([0.25, 0.5, 0.75, 1.0]))
   np.testing.assert_allclose(errors, [0, 0.25, 1 / 3, 0.5])
 
 
 def test_resampling_is_the_same_as_repeating_rows():
   confidence, correct = drawn(200)
-  draws = Draws.of(200, 4, 1)
-  scored = calibration.scores(Predictions.of(confidence, correct), draws)
+  draws = Draws.generate(200, 4, 1)
+  scored = calibration.scores(Predictions.sort(confidence, correct), draws)
   for index, count in enumerate(draws.counts):
     rows = np.repeat(np.arange(200), count)
-    again = Predictions.of(confidence[rows], correct[rows])
+    again = Predictions.sort(confidence[rows], correct[rows])
     assert scored.drawn['aurc'][index] == pytest.approx(again.area_under_risk_coverage())
     bins = again.binned(again.equal_width(15))
     assert scored.drawn['ece'][index] == pytest.approx(calibration.calibration_error(bins))
@@ -112,8 +116,8 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
   for seed in range(60):
     generator = np.random.default_rng(seed)
     confidence = np.ceil(generator.random(400) * 15) / 15 - 1 / 30
-    predictions = Predictions.of(confidence, generator.random(400) < confidence**power)
-    scored = calibration.scores(predictions, Draws.of(400, 200, seed))
+    predictions = Predictions.sort(confidence, generator.random(400) < confidence**power)
+    scored = calibration.scores(predictions, Draws.generate(400, 200, seed))
     estimate = scored.estimate('ece')
     values.append(estimate.value)
     biased.append(scored.values['ece_biased'])
@@ -129,9 +133,9 @@ def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different()
   shown = {power: dict.fromkeys(calibration.BIASED, 0) for power in (1.0, 2.0)}
   for power, found in shown.items():
     for seed in range(80):
-      generator, draws = np.random.default_rng(seed), Draws.of(200, 200, 0)
+      generator, draws = np.random.default_rng(seed), Draws.generate(200, 200, 0)
       first, second = (
-        calibration.scores(Predictions.of(p, generator.random(200) < p**exponent), draws)
+        calibration.scores(Predictions.sort(p, generator.random(200) < p**exponent), draws)
         for p, exponent in ((generator.beta(19, 1, 200), 1), (generator.beta(5.7, 4.3, 200), power))
       )
       for quantity in found:
@@ -143,22 +147,22 @@ def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different()
 def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it():
   """Twenty right predictions at .9999 are what a calibrated classifier makes too."""
   confidence, correct = drawn(400)
-  scored = calibration.scores(Predictions.of(confidence, correct), Draws.of(400, 100, 0))
+  scored = calibration.scores(Predictions.sort(confidence, correct), Draws.generate(400, 100, 0))
   estimate = scored.estimate('overconfidence')
   assert estimate.value == pytest.approx(confidence.mean() - correct.mean())
   assert 0 < estimate.low < estimate.value < estimate.high
-  sure = Predictions.of(np.full(20, 0.9999), np.ones(20, bool))
-  sure = calibration.scores(sure, Draws.of(20, 100, 0)).estimate('overconfidence')
+  sure = Predictions.sort(np.full(20, 0.9999), np.ones(20, bool))
+  sure = calibration.scores(sure, Draws.generate(20, 100, 0)).estimate('overconfidence')
   assert sure.low <= sure.value < 0 <= sure.high
 
 
 def test_intervals_stay_in_the_range_of_their_quantities():
   """Five predictions, all wrong and sure, and all right and unsure."""
-  draws = Draws.of(5, 100, 0)
+  draws = Draws.generate(5, 100, 0)
   cases = (0.99, False), (0.01, True)
-  predictions = [Predictions.of(np.full(5, p), np.full(5, y)) for p, y in cases]
+  predictions = [Predictions.sort(np.full(5, p), np.full(5, y)) for p, y in cases]
   wrong, right = (calibration.scores(own, draws) for own in predictions)
-  single = calibration.scores(Predictions.of([0.9], [True]), Draws.of(1, 20, 0))
+  single = calibration.scores(Predictions.sort([0.9], [True]), Draws.generate(1, 20, 0))
   for name in calibration.QUANTITIES:
     estimate, difference = wrong.estimate(name), wrong.minus(right, name)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
@@ -167,7 +171,7 @@ def test_intervals_stay_in_the_range_of_their_quantities():
 
 
 def test_what_is_no_prediction_is_refused():
-  refused('outside', Predictions.of, [0.5, 1.2], [True, False])
-  refused('NaN', Predictions.of, [0.5, np.nan], [True, False])
-  refused(r'shape \(1,\)', Predictions.of, [0.5], [True, False])
-  refused('N ≥ 1', Predictions.of, [], [])
+  refused('outside', Predictions.sort, [0.5, 1.2], [True, False])
+  refused('NaN', Predictions.sort, [0.5, np.nan], [True, False])
+  refused(r'shape \(1,\)', Predictions.sort, [0.5], [True, False])
+  refused('N ≥ 1', Predictions.sort, [], [])

@@ -162,14 +162,14 @@ def test_outcomes_of_other_rows_or_views_than_the_first_classifiers_are_refused(
 def test_a_quantity_is_refused_with_outcomes_of_another_statistic():
   ranks = {'first': {'rank': np.arange(12).reshape(3, 4)}, 'second': {'rank': np.ones((3, 4), int)}}
   views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow']})
-  wrong = Outcomes.of(CLEAN_ERROR, ranks, views)
+  wrong = Outcomes.from_fields(CLEAN_ERROR, ranks, views)
   assert means(quantity.ERROR, wrong).value.tolist()[:2] == pytest.approx([11 / 12, 1])
   assert len(of_means(MCE, wrong)) == 3
   top5, _ = errors_at(5)
   for other in (ACCURACY, top5, Quantity('gap', 'gap')):
     refused(f'{other.name} is of the statistic .*Wrong', means, other, wrong)
-  refused('mCE is of the statistic', of_means, MCE, Outcomes.of(ACCURACY, ranks, views))
-  refused('gap has no statistic', Outcomes.of, Quantity('gap', 'gap'), ranks, views)
+  refused('mCE is of the statistic', of_means, MCE, Outcomes.from_fields(ACCURACY, ranks, views))
+  refused('gap has no statistic', Outcomes.from_fields, Quantity('gap', 'gap'), ranks, views)
   refused('error has no function of means', of_means, quantity.ERROR, wrong)
 
 

@@ -70,7 +70,7 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
   """No image of seen classes is right in environment 2, where ρ is 1 by definition."""
   share = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]]
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
-  cells = dataclasses.replace(cells, own=(0, 1, 2, 2))
+  cells = dataclasses.replace(cells, trained=(0, 1, 2, 2))
   alone = [cells.rho([e]) for e in (1, 2, 3)]
   assert [each.value for each in alone] == [0.5, 1, 0] and alone[1].note == DEGENERATE
   mean = cells.rho([1, 2, 3])
@@ -102,9 +102,9 @@ def test_classes_are_balanced_or_images_counted_but_not_those_that_are_not_shown
   assert cells.accuracy([0]).value == pytest.approx(0.5)
   seen, unseen = (cells.accuracy([1], part) for part in (SEEN, UNSEEN))
   assert (seen.value, unseen.value) == (0, 1) and seen.n == unseen.n == 1
-  own = [[cells.of(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(2)]
+  own = [[cells.select(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(2)]
   np.testing.assert_array_equal(own, [[0, 1], [1, 0]])
-  none = cells.of(cells.label == 2).accuracy([0])
+  none = cells.select(cells.label == 2).accuracy([0])
   assert none.n == 0 and np.isnan([none.value, none.low, none.high]).all()
 
 

@@ -89,7 +89,7 @@ def test_numbers_of_any_size_have_groups_and_a_frequent_one_its_own(values, size
 def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   pose, wrong = np.repeat(['front', 'side'], [10, 190]), np.repeat([0, 1, 0], [10, 19, 171])
   ranks, view = dict.fromkeys('ab', {'rank': wrong[:, None]}), pd.DataFrame(index=range(1))
-  outcomes = (Outcomes.of(quantity, ranks, view) for quantity in (ACCURACY, ERROR))
+  outcomes = (Outcomes.from_fields(quantity, ranks, view) for quantity in (ACCURACY, ERROR))
   study = AccuracyByFactor(factors=('pose',))
   found = pd.concat(study._estimates(*outcomes, {'pose': pose}))
   own, paired = (
