@@ -142,7 +142,7 @@ class ClassifierBuilder:
         align(self.opened.get(task.data, self.rows), *recipe.classes, label)
     network = self._load(label)
     if recipe.probe:
-      network = self._with_empty_probe(label, recipe, network)
+      network = self._with_zero_probe(label, recipe, network)
     classifier = self._as_measured(network, recipe)
     for task in self.experiment.measurements.values():
       rows = self.opened.get(task.data, self.rows)
@@ -311,9 +311,7 @@ class ClassifierBuilder:
 
   # Probes on the features of a network.
 
-  def _with_empty_probe(
-    self, label: str, recipe: ClassifierKind, network: Classifier
-  ) -> Classifier:
+  def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with a probe of zeros; refuses whatever the fit would refuse."""
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
@@ -321,9 +319,9 @@ class ClassifierBuilder:
     if not names:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
     size = probes.num_features(network, probe.layer)
-    drawn, _ = probes.drawn(probe, labels, names, recipe.seed)
+    drawn, _ = probes.drawn_rows(probe, labels, names, recipe.seed)
     empty = probe.empty(len(drawn), size, len(names))
-    return probes.probed(network, probe, empty, names, {})
+    return probes.with_probe(network, probe, empty, names, {})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with its probe, fitted to its features, which are recorded once."""
@@ -332,9 +330,7 @@ class ClassifierBuilder:
     extractor = probes.features_of(network, probe.layer, names)
     key, parallel = random_keys.stream(0, probes.FEATURES), self.experiment.execution.parallel
     outputs = (probes.FEATURES,)
-    evaluator = Evaluator(
-      extractor, identity(), key, create(parallel), outputs=outputs, phase='features'
-    )
+    runner = Evaluator(extractor, identity(), key, create(parallel), (), outputs, phase='features')
     facts: Facts = {
       'network': dict(network.provenance),
       'layer': probe.layer,
@@ -344,15 +340,15 @@ class ClassifierBuilder:
     plain = json.dumps(facts, sort_keys=True, default=str)
     folder = self.features or self.directory.parent / 'features'
     place = folder / hashlib.sha256(plain.encode()).hexdigest()[:8]  # shared by a network's probes
-    records = Records(place, evaluator.layout(rows.num_examples), facts)
-    evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
+    records = Records(place, runner.layout(rows.num_examples), facts)
+    runner.evaluate(rows, records, jax.process_index(), jax.process_count())
     barrier(f'the features of {label}')
     features, labels = (records.column(name) for name in (f'output/{probes.FEATURES}', 'label'))
     arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
     data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
     fit = {**fit, **data, 'sha256': weights.digest(arrays)}
     logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], fit)
-    return probes.probed(network, probe, arrays, names, fit)
+    return probes.with_probe(network, probe, arrays, names, fit)
 
   def _is_begun(self, label: str) -> bool:
     """Whether the training of a classifier has a checkpoint."""

@@ -57,15 +57,13 @@ def check_measurable(
   Raises:
     InputError: what the evaluation would refuse.
   """
-  parallel_steps = parallel.create(experiment.execution.parallel)
+  devices = parallel.create(experiment.execution.parallel)
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
     strictest = sorted(measured, key=lambda classifier: not classifier.host_function)[:1]
     for classifier in strictest if task.study.needs_classifier else ():
       matched = match_labels(rows[task.data], classifier)
-      evaluator = evaluator_for(
-        experiment.execution, task.study, classifier, matched, parallel_steps
-      )
+      evaluator = evaluator_for(experiment.execution, task.study, classifier, matched, devices)
       evaluator.check(matched)
 
 

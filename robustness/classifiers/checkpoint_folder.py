@@ -12,13 +12,8 @@ from robustness.models import weights
 from robustness.models.classifier import Classifier
 from robustness.training.checkpoint import FACTS_NAME, load_variables, progress, unfinished
 
-OF_CLASSIFIER: json_files.Form = {
-  'architecture': str,
-  'class_names': [str],
-  'mean': [float],
-  'std': [float],
-  'image_shape': [int],
-}
+_NUMBERS = {'mean': [float], 'std': [float], 'image_shape': [int]}
+OF_CLASSIFIER: json_files.Form = {'architecture': str, 'class_names': [str], **_NUMBERS}
 """Facts of a checkpoint folder that a classifier is built from."""
 
 
@@ -65,9 +60,8 @@ class CheckpointFolder(StoredNetwork):
         f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks for '
         f'{self.name!r}: --{KEYS.classifier.name}={facts["architecture"]}.'
       )
-    names, mean, std, shape = (
-      tuple(facts[key]) for key in ('class_names', 'mean', 'std', 'image_shape')
-    )
+    keys = ('class_names', 'mean', 'std', 'image_shape')
+    names, mean, std, shape = (tuple(facts[key]) for key in keys)
     described = {'weights': path.name, **progress(facts)}
     loaded = NetworkWeights(path.name, variables, names, mean, std, shape, described)
     return dataclasses.replace(loaded, unfinished=unfinished(facts)), facts

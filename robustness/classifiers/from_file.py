@@ -97,9 +97,7 @@ def _made_by(reference: str, digest: str) -> Classifier:
     )
   outputs = probe(made, named)
   if outputs == RANDOM:
-    logging.warning(
-      '%s is %s: whether its weights change between runs cannot be seen', named, RANDOM
-    )
+    logging.warning('%s is %s: changes of its weights between runs cannot be seen', named, RANDOM)
   facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: outputs}
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 

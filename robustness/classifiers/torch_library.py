@@ -93,7 +93,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     if (theirs := stored.get('architecture', base)) != base:
       raise InputError(f'{record} is of {theirs!r}: set --{KEYS.classifier.name}={TIMM}:{theirs}')
     facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
-  preparation = preprocessing.prepared_as(TIMM, facts, f'{record or name}: ')
+  preparation = preprocessing.fields_of_record(TIMM, facts, f'{record or name}: ')
   return _from(name, path, record, preparation, facts)
 
 
@@ -110,7 +110,7 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
   record, path = folder / TRANSFORMERS_FILE, expanded(weights) if weights else folder
-  preparation = preprocessing.prepared_as(HF, json_files.read(record), f'{record}: ')
+  preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
   facts = json_files.read(folder / CONFIG_FILE)
   return _from(name, None if weights == RANDOM else path, record, preparation, facts)
 

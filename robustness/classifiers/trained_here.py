@@ -76,8 +76,7 @@ class TrainedHere(Network):
       raise InputError(
         f'the training is in bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
         f'would be rounded away: give {KEYS.classifier.attack}.{self.attack.name}.epsilon of at '
-        f'least {BFLOAT16_STEP / unit:.6f} (2**-8 a value), or set '
-        f'--{KEYS.training.precision}=float32.'
+        f'least {BFLOAT16_STEP / unit:.6f} (2**-8), or set --{KEYS.training.precision}=float32.'
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:

@@ -51,9 +51,8 @@ class WeightsFile(StoredNetwork):
   @functools.cached_property
   def class_names(self) -> tuple[str, ...]:
     """The classes that the file or its record names; () where neither does."""
-    return weights.saved_class_names(self.fetched.path) or (
-      self.record.class_names if self.record else ()
-    )
+    recorded = self.record.class_names if self.record else ()
+    return weights.saved_class_names(self.fetched.path) or recorded
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
     """See `StoredNetwork`."""
@@ -112,13 +111,8 @@ class WeightsFile(StoredNetwork):
     facts: Facts = {'weights': path.name}
     normalisation: Weights | Architecture | Scheme | WeightsFile = record or self.architecture
     if record:
-      facts = {
-        'weights': record.name,
-        'file': path.name,
-        'revision': revision,
-        'preprocessing': record.preprocessing,
-        'licence': record.licence,
-      }
+      facts = {'weights': record.name, 'file': path.name, 'revision': revision}
+      facts |= {'preprocessing': record.preprocessing, 'licence': record.licence}
     elif self.mean:
       normalisation, notes['normalised_as'] = self, 'config.classifier.mean and std'
     elif project:

@@ -25,6 +25,8 @@ Outputs = tuple[jax.Array, dict[str, jax.Array]]
 """Logits [B, classes] of a batch, and outputs of layers."""
 Apply = Callable[[PyTree], Outputs]
 """A function from variables to the outputs of a batch."""
+Result = tuple[Outputs, PyTree]
+"""The outputs of a batch, and the state for the next batch."""
 STATISTICS = 'batch_stats'
 _ADAPTING = jax.make_user_context()
 """A context that makes jitted functions in a network trace again: caches ignore interceptors."""
@@ -64,9 +66,7 @@ class Adaptation(Part):
     return ()
 
   @abc.abstractmethod
-  def __call__(
-    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[Outputs, PyTree]:
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
     """Returns the outputs of `apply` for one batch, and the state for the next batch.
 
     `mask`, bool [B], is False on rows of the batch that are padding.
@@ -104,9 +104,7 @@ class Statistics(Adaptation):
   name = 'statistics'
   unbiased = True
 
-  def __call__(
-    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[Outputs, PyTree]:
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
     """See `Adaptation`."""
     return self.normalised(apply, variables, mask), state
 
@@ -155,16 +153,13 @@ class Tent(Adaptation):
 
   def begin(self, variables: PyTree) -> PyTree:
     """Returns scales and biases by path, and the optimizer's state."""
-    layers = {
-      tuple('params' if k == STATISTICS else k for k in path) for path in adapted_layers(variables)
-    }
+    paths = adapted_layers(variables)
+    layers = {tuple('params' if k == STATISTICS else k for k in path) for path in paths}
     flat = traverse_util.flatten_dict(variables)
     learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in layers}
     return learnt, self._steps.init(learnt)
 
-  def __call__(
-    self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array
-  ) -> tuple[Outputs, PyTree]:
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
     """See `Adaptation`."""
     learnt, steps = state
     flat = traverse_util.flatten_dict(variables)

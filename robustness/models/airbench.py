@@ -25,7 +25,7 @@ PATCH = 2
 WHITENING_ROWS = 5000
 WHITENING_EPSILON = 5e-4
 LOGIT_SCALE = 1 / 9
-LEAST_VARIANCE = 1e-8
+MIN_VARIANCE = 1e-8
 """Variance below which training images count as constant."""
 
 uniform_fan_in = nn.initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
@@ -58,11 +58,9 @@ class Whitening(Layer):
     """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
     length = PATCH * PATCH * x.shape[-1]
     shape = (PATCH, PATCH, x.shape[-1], 2 * length)
-    kernel = self.variable('batch_stats', 'kernel', lambda: jnp.zeros(shape)).value
+    kernel = self.variable('batch_stats', 'kernel', lambda: jnp.zeros(shape)).value.astype(x.dtype)
     shift = self.param('shift', nn.initializers.zeros, (2 * length,))
-    y = jax.lax.conv_general_dilated(
-      x, kernel.astype(x.dtype), (1, 1), 'VALID', dimension_numbers=DIMENSIONS
-    )
+    y = jax.lax.conv_general_dilated(x, kernel, (1, 1), 'VALID', dimension_numbers=DIMENSIONS)
     return y + shift.astype(x.dtype)[None, None, None]
 
 
@@ -173,7 +171,7 @@ def whitening_filters(images: jax.Array) -> Variables:
       f'whitening takes at least {length} training images, one for each value of a patch; there '
       f'are {len(images)}. Train on more rows, or take another --{KEYS.classifier.name}.'
     )
-  if float(jnp.var(images, (0, 1, 2)).sum()) < LEAST_VARIANCE:
+  if float(jnp.var(images, (0, 1, 2)).sum()) < MIN_VARIANCE:
     raise InputError(
       f'the {len(images)} training images that whitening is computed from are constant; give '
       'images that vary.'

@@ -11,18 +11,8 @@ from robustness.models import small_images
 from robustness.models.architecture import Architecture, Weights
 
 FAMILIES = (
-  'small_images',
-  'airbench',
-  'efficientnet',
-  'resnet',
-  'bit_resnet',
-  'squeezenet',
-  'vgg',
-  'convnext',
-  'swin',
-  'vit',
-  'self_supervised',
-  'clip',
+  *('small_images', 'airbench', 'efficientnet', 'resnet', 'bit_resnet', 'squeezenet', 'vgg'),
+  *('convnext', 'swin', 'vit', 'self_supervised', 'clip'),
 )
 """The modules of this package that declare `ARCHITECTURES`, in the order of lists."""
 

@@ -23,6 +23,7 @@ from robustness.models.layers import FEATURES, first_calls, sown_features
 Layers = dict[str, jax.Array]
 Outputs = tuple[jax.Array, Layers]
 Forward = Callable[[PyTree, jax.Array, tuple[str, ...]], Outputs]
+Network = Callable[[PyTree, jax.Array, Collection[str]], Outputs]
 LOGITS = 'logits'
 UNPROJECTED = 'unprojected_logits'
 STAGES = 'stages'
@@ -412,9 +413,7 @@ def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) ->
   raise InputError(f'a {_NO_GRADIENT}')
 
 
-def _forward(
-  network: Callable[[PyTree, jax.Array, Collection[str]], Outputs], inputs: Inputs
-) -> Forward:
+def _forward(network: Network, inputs: Inputs) -> Forward:
   """Returns the `forward` of a `network` that takes normalised images and names of its layers."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:

@@ -38,8 +38,13 @@ PATCH_BYTES = 5 * 2**18
 TILE_BYTES = 3 * 2**20
 """Largest size of Winograd's transformed tiles of inputs and outputs for each core."""
 
-LEAST_CHANNELS, FILTERS_A_PLACE = 8, 6
+MIN_CHANNELS, MAX_FILTERS_PER_PLACE = 8, 6
+"""Patches are used for at least these input channels and at most these filters per output place."""
+
 WINOGRAD_CHANNELS, WINOGRAD_PAIRS, WINOGRAD_SIDE = 64, (2**14, 2**17), 7
+"""Winograd's filtering is used from these channels and this side on, for a product of the channels
+in this range."""
+
 _convolve = functools.partial(lax.conv_general_dilated, dimension_numbers=DIMENSIONS)
 
 
@@ -83,7 +88,7 @@ class _Convolution:
     sum of the products takes longer than the products.
     """
     places = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
-    return kernel.shape[2] >= LEAST_CHANNELS and kernel.shape[3] <= FILTERS_A_PLACE * places
+    return kernel.shape[2] >= MIN_CHANNELS and kernel.shape[3] <= MAX_FILTERS_PER_PLACE * places
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether Winograd's filtering is faster, as measured."""

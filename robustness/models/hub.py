@@ -46,7 +46,7 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
     matches = [e for e in published.values() if pathlib.Path(e.file).name == path.name]
     entry = matches[0] if len(matches) == 1 else None
   if entry is None and path.exists():
-    entry = preprocessing.beside(path, architecture)
+    entry = preprocessing.record_of(path, architecture)
   if entry and entry.architecture != architecture.name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and {KEYS.classifier}.'
@@ -100,12 +100,11 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
   except Exception as error:  # clients fail in their own ways; the cause is chained and quoted
     folder = pathlib.Path(constants.HF_HUB_CACHE, f'models--{repository.replace("/", "--")}')
     raise InputError(
-      f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run '
-      f'"hf download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder '
-      f'{folder.name} of its cache to {folder}; or download '
-      f'https://huggingface.co/{repository}/resolve/main/{WEIGHTS_FILE} and give '
-      f'--{KEYS.classifier.weights}=FILE, with --{KEYS.classifier.mean} and std unless they are '
-      "its architecture's."
+      f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run "hf '
+      f'download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder {folder.name} of '
+      f'its cache to {folder}; or download https://huggingface.co/{repository}/resolve/main/'
+      f'{WEIGHTS_FILE} and give --{KEYS.classifier.weights}=FILE, with --{KEYS.classifier.mean} '
+      "and std unless they are its architecture's."
     ) from error
   return Fetched(path, path.parent.name)
 

@@ -28,7 +28,7 @@ from robustness.models import imagenet_names
 IMAGENET = 'imagenet'
 DATA = 'data'
 """The name of the data's classes in a config."""
-LISTED = 13  # classes in a line of the log
+MAX_LOGGED_CLASSES = 13
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
 _COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c')
@@ -73,9 +73,7 @@ def get(name: str) -> LabelSpace:
     for index, all_members in enumerate(members)
     for member in all_members
   }
-  return LabelSpace(
-    name, tuple(entry[0] for entry in entries), {**fine, **wnids}, members, IMAGENET
-  )
+  return LabelSpace(name, tuple(e[0] for e in entries), {**fine, **wnids}, members, IMAGENET)
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
@@ -129,8 +127,8 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
   """Logs the order of numbered classes that the outputs of weights without names are taken for."""
   if class_names and all(name.isdecimal() for name in class_names):
     listed = [*class_names]
-    if len(listed) > LISTED:
-      listed[LISTED - 2 : -1] = ['...']
+    if len(listed) > MAX_LOGGED_CLASSES:
+      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']
     logging.info(
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
       'data in this order: %s',

@@ -89,13 +89,8 @@ class Stored:
 
 
 Names = dict[str, str | Stored]
-PYTORCH = {
-  'kernel': '.weight',
-  'scale': '.weight',
-  'bias': '.bias',
-  'mean': '.running_mean',
-  'var': '.running_var',
-}
+PYTORCH = {'kernel': '.weight', 'scale': '.weight', 'bias': '.bias'}
+PYTORCH |= {'mean': '.running_mean', 'var': '.running_var'}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,8 @@ from robustness.core.typing import Variables
 from robustness.models.callables import check_logits
 from robustness.models.layers import first_calls
 
+Outputs = tuple[jax.Array, dict[str, jax.Array]]
+
 
 @dataclasses.dataclass(frozen=True)
 class NnxModule:
@@ -30,22 +32,17 @@ class NnxModule:
   random: nnx.State
   variables: Variables
 
-  def __call__(
-    self, variables: Variables, inputs: jax.Array, layers: Collection[str]
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+  def __call__(self, variables: Variables, inputs: jax.Array, layers: Collection[str]) -> Outputs:
     """Returns the logits of inputs [B, H, W, C] and the outputs of these layers."""
     if not layers:
       return self._module(variables)(inputs), {}
     logits, outputs = self.logits_and_layers(variables, inputs)
     return logits, {path: value for path, value in outputs.items() if path in layers}
 
-  def logits_and_layers(
-    self, variables: Variables, inputs: jax.Array
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+  def logits_and_layers(self, variables: Variables, inputs: jax.Array) -> Outputs:
     """Returns the logits, and the output of the first call of every module by path."""
-    captured = nnx.capture(
-      self._module(variables), nnx.Intermediate, method_outputs=nnx.Intermediate
-    )
+    module = self._module(variables)
+    captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
     logits, outputs = captured(inputs)
     values = first_calls(nnx.to_pure_dict(outputs))
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}

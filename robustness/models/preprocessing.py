@@ -37,18 +37,13 @@ _OTHER_STEPS = (
   'size_divisor',
 )
 """Other steps of transformers, such as EfficientNet's second scaling (`include_top`)."""
-_UNSAID: Facts = {
-  'input_size': (3, 224, 224),
-  'crop_pct': 0.875,
-  'interpolation': 'bicubic',
-  'mean': IMAGENET_MEAN,
-  'std': IMAGENET_STD,
-}
+_CROP = {'input_size': (3, 224, 224), 'crop_pct': 0.875, 'interpolation': 'bicubic'}
+_DEFAULTS: Facts = {'mean': IMAGENET_MEAN, 'std': IMAGENET_STD, **_CROP}
 """timm's defaults, for networks without weights."""
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
-def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
+def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """Returns the facts of a weights file, or of a folder with one; None without a record.
 
   The record is in the file or next to it.
@@ -62,7 +57,7 @@ def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if record := saved.get('preprocessing'):
       with _reading(f'the metadata of {path}: '):
         owner = saved.get('architecture', architecture.name)
-        fields = {**_prepared(_of_metadata, record), 'record': 'its metadata'}
+        fields = {**_checked_fields(_of_metadata, record), 'record': 'its metadata'}
         return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
   records = {name: _read(folder / name) for name in _READERS}
@@ -79,7 +74,7 @@ def beside(path: pathlib.Path, architecture: Architecture) -> Weights | None:
           f"'{architecture.timm}': run them by --{KEYS.classifier.name}={TIMM}:{named}, or give "
           'the record this name if both are one network'
         )
-      fields = {**_prepared(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
+      fields = {**_checked_fields(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
       _check_activation(architecture, records)
     file, owner = path if path.is_file() else only_file(path), theirs or architecture.name
     return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
@@ -115,18 +110,18 @@ def of_timm(name: str, config: Facts) -> Weights:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:
       raise InputError(f'it tells {classes} classes apart, not the 1000 of ImageNet')
-    fields = _prepared(_of_timm, config)
+    fields = _checked_fields(_of_timm, config)
   return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **fields)
 
 
-def prepared_as(kind: str, record: Facts, prefix: str) -> Facts:
+def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
   """Returns the fields of `Weights` in a record; errors begin with `prefix`.
 
   The record is a `pretrained_cfg` ('timm'), which may be empty, or a `preprocessor_config.json`
   ('hf').
   """
   with _reading(prefix):
-    return _prepared(_of_transformers if kind == HF else _of_timm, record or _UNSAID)
+    return _checked_fields(_of_transformers if kind == HF else _of_timm, record or _DEFAULTS)
 
 
 def _read(file: pathlib.Path) -> Facts:
@@ -235,7 +230,7 @@ def _reading(prefix: str) -> Iterator[None]:
     ) from error
 
 
-def _prepared(read: Callable[[Facts], Facts], record: Facts) -> Facts:
+def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
   """Returns the fields of `Weights` that a record has, checked."""
   fields = read(record)
   side, mean, std = fields['input_size'], fields['mean'], fields['std']

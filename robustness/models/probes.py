@@ -52,10 +52,8 @@ class Probe(Part):
     return True
 
   @abc.abstractmethod
-  def fitted(
-    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
-  ) -> Arrays:
-    """Returns the arrays of the probe for features [N, F] with labels [N] and one candidate."""
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
+    """Returns the arrays of the probe for features [N, F], labels [N] and a candidate."""
 
   @abc.abstractmethod
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
@@ -88,29 +86,23 @@ class Linear(Probe):
     """The penalties."""
     return self.penalties
 
-  def fitted(
-    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
-  ) -> Arrays:
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """See `Probe`; L-BFGS from zero."""
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
     shape = (x.shape[1] + 1, classes)
 
-    def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
       weights = jnp.asarray(flat.reshape(shape), jnp.float32)
-      value, gradient = _loss_and_gradient(weights, x, y, candidate)
+      value, gradient = _loss_and_gradient(weights, x, y, option)
       return float(value), np.asarray(gradient, np.float64).ravel()
 
-    start, options = np.zeros(np.prod(shape)), {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
-    minimum = scipy.optimize.minimize(
-      loss_and_gradient, start, jac=True, method='L-BFGS-B', options=options
-    )
-    if not minimum.success:
-      logging.warning(
-        'the linear probe of penalty %g is not converged: %s', candidate, minimum.message
-      )
-    flat = minimum.x.reshape(shape)
+    start, limits = np.zeros(np.prod(shape)), {'maxiter': 500, 'gtol': 1e-5, 'ftol': 1e-8}
+    optimum = scipy.optimize.minimize(objective, start, jac=True, method='L-BFGS-B', options=limits)
+    if not optimum.success:
+      logging.warning('linear probe of penalty %g is not converged: %s', option, optimum.message)
+    flat = optimum.x.reshape(shape)
     kernel = flat[:-1] / std[:, None]
     return _float32(kernel=kernel, bias=flat[-1] - mean @ kernel)
 
@@ -150,16 +142,14 @@ class Neighbors(Probe):
     """See `Probe`; there are no more neighbors than rows."""
     return candidate <= rows
 
-  def fitted(
-    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
-  ) -> Arrays:
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """See `Probe`; keeps all features."""
-    if not self.takes(candidate, len(features)):
+    if not self.takes(option, len(features)):
       raise InputError(
-        f'{self.key("neighbors")} has {candidate:g}, and there are {len(features)} training rows.'
+        f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
     # k is the length of an array, so that it is a constant of the compiled step
-    ranks = np.zeros(int(candidate))
+    ranks = np.zeros(int(option))
     return {**_float32(rows=_unit(features), ranks=ranks), 'votes': _one_hot(labels, classes)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
@@ -198,9 +188,7 @@ class Prototype(Probe):
     """A single candidate, which is fixed."""
     return (0,)
 
-  def fitted(
-    self, features: np.ndarray, labels: np.ndarray, classes: int, candidate: float
-  ) -> Arrays:
+  def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """See `Probe`."""
     return _float32(means=_unit(_one_hot(labels, classes).T @ _unit(features)))
 
@@ -257,7 +245,7 @@ def fit(
   """
   if not np.isfinite(features).all():
     raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
-  rows, outside = drawn(probe, labels, class_names, seed)
+  rows, outside = drawn_rows(probe, labels, class_names, seed)
   inside, classes = np.setdiff1d(rows, outside), len(class_names)
   has_choice = len(probe.candidates()) > 1
   scores: dict[float, tuple[float, float]] = {}
@@ -278,7 +266,7 @@ def fit(
   return probe.fitted(features[rows], labels[rows], classes, best), facts
 
 
-def drawn(
+def drawn_rows(
   probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the rows that a probe is fitted to, and the held-out rows among them, ascending.
@@ -305,9 +293,8 @@ def drawn(
   if lacking:
     first = next(iter(lacking))
     raise InputError(
-      f'{probe.section}.{probe.name} needs {least} training rows of each class; '
-      f'{len(lacking)} of {len(class_names)} classes have fewer, first {first!r} with '
-      f'{lacking[first]}.'
+      f'{probe.section}.{probe.name} needs {least} training rows of each class; {len(lacking)} of '
+      f'{len(class_names)} classes have fewer, first {first!r} with {lacking[first]}.'
     )
   return np.sort(np.concatenate(fitted)), np.sort(np.concatenate(held_out))
 
@@ -354,7 +341,7 @@ def num_features(network: Classifier, layer: str) -> int:
   return int(outputs[FEATURES].shape[1])
 
 
-def probed(
+def with_probe(
   network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
 ) -> Classifier:
   """Returns the network with the probe's logits in place of the network's; layers stay."""
@@ -400,8 +387,7 @@ def _no_gradient(x: jax.Array) -> jax.Array:
 def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
   """Raises InputError in place of the derivative of counts."""
   raise InputError(
-    f"{KEYS.classifier.probe.knn.votes} is 'uniform', and counts have no gradient: set it to "
-    "'softmax'."
+    f"{KEYS.classifier.probe.knn.votes} is 'uniform', which has no gradient: set it to 'softmax'."
   )
 
 

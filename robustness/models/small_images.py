@@ -87,8 +87,7 @@ class CifarResNet(layers.Network):
     """
     if self.depth < 8 or self.depth % 6 != 2:
       raise InputError(
-        f'depth {self.depth} is no CIFAR ResNet: the depth is 6n + 2, for example 20, 32, 44, 56 '
-        'or 110'
+        f'depth {self.depth} is no CIFAR ResNet: it is 6n + 2, such as 20, 32, 44, 56 or 110'
       )
     num_blocks = (self.depth - 2) // 6
     x = layers.ConvNorm(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
@@ -148,9 +147,7 @@ class WideResNet(layers.Network):
       InputError: there is no n ≥ 1 with depth = 6n + 4, or the width is below 2.
     """
     if self.depth < 10 or self.depth % 6 != 4:
-      raise InputError(
-        f'depth {self.depth} is no Wide ResNet: the depth is 6n + 4, for example 16, 28 or 40'
-      )
+      raise InputError(f'depth {self.depth} is no Wide ResNet: it is 6n + 4, such as 16, 28 or 40')
     if self.width < 2:
       raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
     x = layers.convolution(RESNET_WIDTH, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))

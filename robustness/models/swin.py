@@ -193,9 +193,7 @@ _SCHEMES = tuple(
 )
 
 
-def _architecture(
-  size: str, network: Swin, parameters: int, digest: str, resize: int
-) -> Architecture:
+def _swin(size: str, network: Swin, parameters: int, digest: str, resize: int) -> Architecture:
   """Returns a size with the weights of timm and torchvision."""
   name, theirs = f'swin_{size}', f'swin_{size}_patch4_window7_224'
   recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
@@ -216,9 +214,7 @@ def _architecture(
 
 
 ARCHITECTURES = (
-  _architecture('tiny', Swin(), 28_288_354, '704ceda3', 232),
-  _architecture('small', Swin(depths=(2, 2, 18, 2)), 49_606_258, '5e29d889', 246),
-  _architecture(
-    'base', Swin(width=128, depths=(2, 2, 18, 2), num_heads=4), 87_768_224, '68c6b09e', 238
-  ),
+  _swin('tiny', Swin(), 28_288_354, '704ceda3', 232),
+  _swin('small', Swin(depths=(2, 2, 18, 2)), 49_606_258, '5e29d889', 246),
+  _swin('base', Swin(width=128, depths=(2, 2, 18, 2), num_heads=4), 87_768_224, '68c6b09e', 238),
 )

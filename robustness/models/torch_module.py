@@ -59,12 +59,10 @@ class TorchModule:
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns logits of inputs [B, H, W, C] and the outputs of these layers, with gradients."""
     names = tuple(sorted(layers))
-    logits, *outputs = self._differentiable(names)(inputs.astype(jnp.float32))
+    logits, *outputs = self._with_gradient(names)(inputs.astype(jnp.float32))
     return logits, dict(zip(names, outputs, strict=True))
 
-  def _differentiable(
-    self, layers: tuple[str, ...]
-  ) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
+  def _with_gradient(self, layers: tuple[str, ...]) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
     """Returns the function from images to logits and outputs of layers."""
     shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
 

@@ -22,6 +22,7 @@ from robustness.models.naming import OUTPUT_FIRST, Names, Stored
 Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
 Positions = Literal['all', 'patches', 'no_token', 'none']
 Rotary = Literal['', 'halves', 'pairs']
+Initializer = nn.initializers.Initializer
 QkvBias = Literal['all', 'no_key', 'none']
 
 
@@ -221,9 +222,7 @@ class PatchEmbedding(Layer):
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
     return jnp.concatenate([*tokens, x], axis=1)
 
-  def _learned(
-    self, name: str, start: nn.initializers.Initializer, count: int, x: jax.Array
-  ) -> jax.Array:
+  def _learned(self, name: str, start: Initializer, count: int, x: jax.Array) -> jax.Array:
     """Returns a learned array of `count` tokens in the type of `x`."""
     return self.param(name, start, (1, count, self.width)).astype(x.dtype)
 

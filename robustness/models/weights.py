@@ -277,7 +277,7 @@ def restore(
     ],
   }
   if any(misfits.values()):
-    listed = '; '.join(f'{len(n)} {problem}: {first(n)}' for problem, n in misfits.items() if n)
+    listed = '; '.join(f'{len(n)} {kind}: {first_names(n)}' for kind, n in misfits.items() if n)
     raise InputError(
       f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays)}'
     )
@@ -286,7 +286,7 @@ def restore(
   return flax.traverse_util.unflatten_dict(flat)
 
 
-def first(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
   """Returns the first few names, and '...' if there are more."""
   listed = list(names)
   return ', '.join(listed[:_LISTED]) + (', ...' if len(listed) > _LISTED else '')
@@ -311,13 +311,13 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the arrays as float32; half and double precision are converted, which is logged."""
   dtypes = {name: value.dtype for name, value in arrays.items()}
   if other := [f'{name} is {dtype}' for name, dtype in dtypes.items() if dtype not in _FLOATS]:
-    raise InputError(f'weights are floats; {len(other)} tensors are not: {first(other)}')
+    raise InputError(f'weights are floats; {len(other)} tensors are not: {first_names(other)}')
   if converted := sorted({str(dtype) for dtype in dtypes.values() if dtype != np.float32}):
     _log.warning('weights stored as %s were converted to float32', ', '.join(converted))
   with np.errstate(over='ignore', invalid='ignore'):
     floats = {name: value.astype(np.float32, copy=False) for name, value in arrays.items()}
   if broken := [name for name, value in floats.items() if not np.isfinite(value).all()]:
-    raise InputError(f'{len(broken)} tensors hold NaN or infinity: {first(broken)}')
+    raise InputError(f'{len(broken)} tensors hold NaN or infinity: {first_names(broken)}')
   return floats
 
 
@@ -390,8 +390,7 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   flat, header = read_safetensors(file)
   if header.get(DIGEST) != _digest(flat, header):
     raise InputError(
-      f'{file} was altered: its weights have another digest than when they were saved. Save them '
-      'again.'
+      f'{file} was altered: its weights had another digest when they were saved. Save them again.'
     )
   return flat, _facts(file, header)
 

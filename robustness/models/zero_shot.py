@@ -47,7 +47,7 @@ TEMPLATES: Sequence[str] = ('a photo of a {}.',)
 CIFAR10: Sequence[str] = (
   *('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'),
 )
-PROMPTS_A_STEP = 32
+PROMPTS_PER_STEP = 32
 
 
 def template_list(name: str) -> list[str]:
@@ -93,7 +93,7 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
       raise InputError(
         f'{kind} texts must be given, none empty and none twice; got '
-        f'{weights.first(map(repr, texts)) or "none"}.'
+        f'{weights.first_names(map(repr, texts)) or "none"}.'
       )
   for template in templates:
     if template.count('{}') != 1:
@@ -128,8 +128,7 @@ def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> 
   path, tower = expanded(file), architecture.text
   if not file or not path.is_file():
     raise InputError(
-      f'{architecture.name} needs --tokenizer=FILE, the tokenizer.json beside its weights; got '
-      f'{file or "none"}.'
+      f'{architecture.name} needs --tokenizer=FILE, its tokenizer.json; got {file or "none"}.'
     )
   with importing(f'{path} needs tokenizers: pip install tokenizers'):
     from tokenizers import Tokenizer
@@ -174,7 +173,7 @@ def zero_shot(
   shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
   image = weights.restore(architecture.name, shapes, architecture.schemes[0], arrays)
   variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
-  apply, size = jax.jit(tower.apply), min(PROMPTS_A_STEP, tokens.shape[0] * tokens.shape[1])
+  apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, tokens.shape[0] * tokens.shape[1])
   flat = tokens.reshape(-1, tower.context).astype(np.int32)
   padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))
   parts = [apply(variables, part) for part in padded.reshape(-1, size, tower.context)]
@@ -214,16 +213,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
       raise InputError(f'--out={args.out} must end in {SAFETENSORS_SUFFIX}.')
     templates = template_list(args.templates) if args.templates else TEMPLATES
     architecture = catalog.get(args.architecture)
-    record = preprocessing.beside(expanded(args.weights), architecture)
+    record = preprocessing.record_of(expanded(args.weights), architecture)
     names, words = class_list(args.classes)
     check_class_names(names, f'--classes={args.classes}')
     has_repeats = args.classes == label_space.IMAGENET  # two pairs of its classes share their words
     unique = list(dict.fromkeys(words)) if has_repeats else words
     prompts_by_word = dict(zip(unique, prompts(unique, templates), strict=True))
     texts = [prompts_by_word[word] for word in words]
-    tokens = np.stack(
-      [tokenize_by(args.tokenizer, architecture, class_texts) for class_texts in texts]
-    )
+    tokens = np.stack([tokenize_by(args.tokenizer, architecture, group) for group in texts])
     variables = zero_shot(architecture, read_arrays(args.weights), tokens)
     facts = {
       'architecture': architecture.name,
@@ -245,9 +242,8 @@ def _lines(path: str) -> list[str]:
   file = expanded(path)
   if not file.is_file():
     raise InputError(f'{path} is no text file.')
-  return [
-    line.strip() for line in file.read_text(encoding='utf-8-sig').splitlines() if line.strip()
-  ]
+  text = file.read_text(encoding='utf-8-sig')
+  return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 if __name__ == '__main__':

@@ -176,4 +176,4 @@ def test_a_folder_of_several_weights_files_is_refused(tmp_path):
   folder = folder_with(tmp_path, {HUB_FILE: HUB}, ('a.safetensors', 'b.safetensors'))
   message = r'holds 2 weights files \(a.safetensors, b.safetensors\): name one'
   architecture = catalog.get('deit3_s16')
-  refused(message, preprocessing.beside, folder, architecture)
+  refused(message, preprocessing.record_of, folder, architecture)

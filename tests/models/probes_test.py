@@ -74,7 +74,7 @@ def test_prototypes_are_the_nearest_class_means():
 @cases('probe', Linear(penalties=(1e-4, 1e-2, 10.0)), Neighbors(neighbors=(1, 5, 20)))
 def test_settings_are_chosen_on_held_out_rows(probe):
   _, facts = probes.fit(probe, *TRAINING, NAMES, 0)
-  fitted, held = probes.drawn(probe, TRAINING[1], NAMES, 0)
+  fitted, held = probes.drawn_rows(probe, TRAINING[1], NAMES, 0)
   assert len(fitted) == 500 and len(held) == facts['held_out_rows'] == 100
   inside = np.setdiff1d(fitted, held)
   scores = {}
@@ -94,7 +94,7 @@ def test_the_least_log_loss_decides_between_equal_accuracies(penalties):
   features = (generator.normal(size=(100, 3)) * 0.1 + labels[:, None] * 4).astype(np.float32)
   labels[[10, 11, 30, 31]] ^= 1
   probe = Linear(penalties=penalties)
-  _, held = probes.drawn(probe, labels, NAMES[:2], 2)
+  _, held = probes.drawn_rows(probe, labels, NAMES[:2], 2)
   inside = np.setdiff1d(np.arange(100), held)
   scores = {}
   for penalty in penalties:
@@ -127,12 +127,14 @@ def test_the_first_possible_number_of_neighbors_is_used_without_enough_rows():
 
 def test_seeds_draw_other_rows_of_each_class():
   probe = Prototype(rows_per_class=8)
-  first, again, other = (probes.drawn(probe, TRAINING[1], NAMES, seed)[0] for seed in (0, 0, 1))
+  first, again, other = (
+    probes.drawn_rows(probe, TRAINING[1], NAMES, seed)[0] for seed in (0, 0, 1)
+  )
   np.testing.assert_array_equal(first, again)
   assert len(other) == 40 and len(np.setdiff1d(other, first)) > 10
   np.testing.assert_array_equal(np.bincount(TRAINING[1][first]), [8] * 5)
   pair = Linear(rows_per_class=2, held_out=0.9)
-  assert len(probes.drawn(pair, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
+  assert len(probes.drawn_rows(pair, TRAINING[1], NAMES, 0)[1]) == 5, 'a row of each class is left'
 
 
 @cases(
@@ -154,7 +156,7 @@ def network_with(probe):
   labels = np.arange(30) % 3
   features = np.random.default_rng(0).random((30, size), np.float32) + labels[:, None] * 0.1
   arrays, facts = probes.fit(probe, features.astype(np.float32), labels, NAMES[:3], 0)
-  return probes.probed(network, probe, arrays, NAMES[:3], facts)
+  return probes.with_probe(network, probe, arrays, NAMES[:3], facts)
 
 
 @pytest.mark.slow
