@@ -1,10 +1,10 @@
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C, the 15 of ImageNet-C-bar and
 CIFAR-10-C-bar and the six of LAION-C, as pure functions on the device.
 
-`corrupt` takes images or batches, `corrupt_each` a batch in which every image has its corruption,
-and `apply` one image inside a compiled step. docs/corruptions.md shows their use. `NAMES` is the
-official order of the 19, `C_BAR` are the 15, `SETS` what papers average over. All but the names
-are imported when they are used, so that the names cost no import of JAX.
+`corrupt` takes images or batches, `corrupt_each` a batch with one corruption per image, and `apply`
+one image inside a compiled step (docs/corruptions.md). `NAMES` is the official order of the 19,
+`C_BAR` holds the 15, and `SETS` the sets that papers average over. Functions are imported on first
+use, so that reading the names does not import JAX.
 """
 
 from __future__ import annotations
@@ -17,17 +17,8 @@ from robustness.corruptions.names import C_BAR, NAMES, SETS, SEVERITIES
 if TYPE_CHECKING:
   from robustness.corruptions.catalog import TABLES, apply, corrupt, corrupt_each, table_for
 
-__all__ = [
-  'C_BAR',
-  'NAMES',
-  'SETS',
-  'SEVERITIES',
-  'TABLES',
-  'apply',
-  'corrupt',
-  'corrupt_each',
-  'table_for',
-]
+__all__ = ['C_BAR', 'NAMES', 'SETS', 'SEVERITIES']
+__all__ += ['TABLES', 'apply', 'corrupt', 'corrupt_each', 'table_for']
 
 
 def __getattr__(name: str) -> object:

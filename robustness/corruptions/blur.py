@@ -26,7 +26,9 @@ from robustness.corruptions.pixels import to_levels
 )
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian cut at 4σ (pixels), edges replicated."""
-  return jnp.clip(filters.gaussian_filter(image, strength['sigma'], strength.most('sigma')), 0, 1)
+  return jnp.clip(
+    filters.gaussian_filter(image, strength['sigma'], strength.maximum('sigma')), 0, 1
+  )
 
 
 @corruption(
@@ -42,21 +44,21 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Correlates each channel with a disk, smoothed with sigma (pixels), edges mirrored."""
   kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
-  return jnp.clip(filters.correlate(image, strength.of(kernels)), 0, 1)
+  return jnp.clip(filters.correlate(image, strength.select(kernels)), 0, 1)
 
 
 @functools.lru_cache
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
-  """Returns the smoothed disks of the severities, float64 [S, K, K], K odd, as small as it can be.
+  """Returns the smoothed disks of all severities, float64 [S, K, K], with the smallest odd K.
 
-  The disk, of sum 1, is smoothed on a grid of 17 × 17, or just as large as the disk beyond a radius
-  of 8, with mirrored edges: one that touches them ends with a sum above 1, as in the generator.
+  A disk of sum 1 is smoothed on a grid of 17 × 17 pixels, or of the disk's size for a radius above
+  8, with mirrored edges. A disk that touches them gets a sum above 1, as in the generator.
   """
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
   stack = np.stack([np.pad(kernel, (side - len(kernel)) // 2) for kernel in kernels])
-  used = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]
-  return stack[:, used : side - used, used : side - used]
+  margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]
+  return stack[:, margin : side - margin, margin : side - margin]
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
@@ -75,7 +77,7 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
 def _draw_angle(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, angle: str = 'random'
 ) -> jax.Array:
-  """Returns U(-45°, 45°), or the 'fixed' -45° of TFDS's `imagenet2012_corrupted`, in degrees."""
+  """Draws U(-45, 45) degrees, or returns the 'fixed' -45 of TFDS's `imagenet2012_corrupted`."""
   return (
     jax.random.uniform(key, minval=-45.0, maxval=45.0) if angle == 'random' else jnp.float32(-45)
   )
@@ -96,15 +98,15 @@ def _draw_angle(
 def motion_blur(
   degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
 ) -> jax.Array:
-  """Smears the image in one direction; results are 8-bit levels. Radius and sigma are in pixels."""
+  """Blurs along one direction and truncates to 8-bit levels. Radius and sigma are in pixels."""
   del angle
   radius, sigma = strength['radius'], strength['sigma']
-  blurred = filters.motion_blur(image, radius, sigma, degrees, strength.most('radius'))
+  blurred = filters.motion_blur(image, radius, sigma, degrees, strength.maximum('radius'))
   return to_levels(blurred, 'floor')
 
 
 def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
-  """Returns the zoom factors 1, 1 + step, ..., as a float range with an open end yields them."""
+  """Returns the zoom factors 1, 1 + step, ... below each end, as `np.arange` computes them."""
   return [tuple(np.arange(1, end, step).tolist()) for end, step in ends]
 
 
@@ -121,7 +123,7 @@ def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
 def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Averages the image with enlargements of its centre: (2x + Σ zoom(x, z)) / (count + 1), z > 1.
 
-  The clean image counts twice, once by itself and once as the zoom of 1.
+  The clean image counts twice: as itself and as the zoom by 1.
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
@@ -131,7 +133,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
     jnp.asarray(np.stack([filters.zoom_coordinates(size, z) for z in padded]))
     for size in image.shape[:2]
   )
-  row, count = strength.place, strength.of(counts)
+  row, count = strength.index, strength.select(counts)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
     return total + filters.interpolate(image, rows[row, i], columns[row, i])
@@ -143,8 +145,8 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _draw_moves(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
 ) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
-  """Returns what gives the moves of an iteration in [-delta, delta - 1], int32 [2, H, W]: the rows
-  and columns that the pixel at (h, w) looks away when it is visited."""
+  """Returns a function of iteration and delta that draws offsets in [-delta, delta - 1], int32
+  [2, H, W]: rows and columns from the pixel at (h, w) to its partner when it is visited."""
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
@@ -166,7 +168,7 @@ def _draw_moves(
   draw=_draw_moves,
   options={'exchange': ('copy', 'swap')},
   least_side=lambda constants: 2 * max(constants['delta']) + 1,
-  reason='or no pixel lies far enough from the edge to be moved',
+  reason='or no pixel is far enough from the edge to be moved',
   family=BLUR,
 )
 def glass_blur(
@@ -177,13 +179,13 @@ def glass_blur(
 ) -> jax.Array:
   """Moves pixels at random by up to delta pixels, between two Gaussian smoothings of sigma pixels.
 
-  By 'copy', as the released generator does it, a pixel takes the value of another, which keeps it;
-  by 'swap' they exchange values.
+  With 'copy', as in the released generator, a pixel takes its partner's value, which stays there;
+  with 'swap' they exchange values.
   """
-  sigma, most = strength['sigma'], strength.most('sigma')
+  sigma, max_sigma = strength['sigma'], strength.maximum('sigma')
   delta = strength['delta']
   one_pass = copy_moves if exchange == 'copy' else swap_moves
-  smooth = to_levels(filters.gaussian_filter(image, sigma, most), 'floor')
+  smooth = to_levels(filters.gaussian_filter(image, sigma, max_sigma), 'floor')
   channels = image.shape[-1]
   source = jax.lax.fori_loop(
     1,
@@ -192,48 +194,48 @@ def glass_blur(
     one_pass(moves(0, delta), delta),
   )
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
-  return jnp.clip(filters.gaussian_filter(moved, sigma, most), 0, 1)
+  return jnp.clip(filters.gaussian_filter(moved, sigma, max_sigma), 0, 1)
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index that each pixel's visit reads, int32 [H·W]; unvisited ones, beside rows
-  delta + 1 to H - delta and such columns, their own."""
+  """Returns the flat index of each pixel's partner, int32 [H·W]. Pixels outside rows and columns
+  delta + 1 to H - delta and W - delta are not visited and are their own partners."""
   height, width = moves.shape[1:]
   y, x = jnp.arange(height)[:, None], jnp.arange(width)[None, :]
-  visited = ((y > delta) & (y <= height - delta)) & ((x > delta) & (x <= width - delta))
-  own = y * width + x
-  return jnp.where(visited, own + moves[0] * width + moves[1], own).reshape(-1)
+  is_visited = ((y > delta) & (y <= height - delta)) & ((x > delta) & (x <= width - delta))
+  index = y * width + x
+  return jnp.where(is_visited, index + moves[0] * width + moves[1], index).reshape(-1)
 
 
 def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   """Returns the source of every pixel after one pass of one-way copies, int32 [H·W].
 
-  Pixels are visited once each, the last first. A visit reads the final value of a later pixel,
-  which has been visited, and the old value of an earlier one. So a pixel's source is found by
-  following targets while they lead later, then one more; pointers double until none changes.
+  Pixels are visited once each, last to first. A visit reads the final value of a later pixel, which
+  was visited before, or the old value of an earlier one. A pixel's source is therefore found by
+  following partners while they come later, then once more; pointer doubling finds the end.
   """
   target = _targets(moves, delta)
-  own = jnp.arange(len(target))
-  jump = jnp.where(target > own, target, own)
+  index = jnp.arange(len(target))
+  jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     doubled = state[0][state[0]]
     return doubled, filters.any_of_batch(doubled != state[0])
 
   last, _ = jax.lax.while_loop(
-    lambda state: state[1], double, (jump, filters.any_of_batch(jump != own))
+    lambda state: state[1], double, (jump, filters.any_of_batch(jump != index))
   )
   return target[last]
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of true exchanges, int32 [H·W]; see
-  `copy_moves`. Each exchange sees all before it, so they run one after the other."""
+  """Returns the source of every pixel after one pass of swaps, int32 [H·W]; see `copy_moves`. Each
+  swap sees the ones before it, so they run sequentially."""
   target = _targets(moves, delta)
   size = len(target)
 
   def visit(i: jax.Array, source: jax.Array) -> jax.Array:
-    here, there = size - 1 - i, target[size - 1 - i]
-    return source.at[here].set(source[there]).at[there].set(source[here])
+    pixel, partner = size - 1 - i, target[size - 1 - i]
+    return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 
   return jax.lax.fori_loop(0, size, visit, jnp.arange(size) + 0 * target)

@@ -1,4 +1,4 @@
-"""Corruptions by name: one image in a compiled study, or whole batches with their input checked."""
+"""Corruptions by name, for one image in a compiled study or for batches with checked input."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +21,13 @@ from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
 from robustness.corruptions import textures
-from robustness.corruptions.corruption import SIDES, Constants, Corruption, between_five
+from robustness.corruptions.corruption import SIDES, Constants, Corruption, interpolated
 from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, NUMBERS, SEVERITIES
 from robustness.corruptions.pixels import QUANTIZE, to_levels
 
 Options = Mapping[str, PlainValue]
-ROUNDING = 1e-3  # a quarter of an 8-bit level: less beyond [0, 1] is rounding, and is clipped
+Numbers = float | jax.Array | np.ndarray
+ROUNDING = 1e-3  # a quarter of an 8-bit level; smaller excesses beyond [0, 1] are clipped
 
 CORRUPTIONS: dict[str, Corruption] = {
   name: vars(importlib.import_module(f'robustness.corruptions.{file}'))[name]
@@ -33,49 +35,51 @@ CORRUPTIONS: dict[str, Corruption] = {
 }
 
 
-def find(name: str, where: str = 'name') -> Corruption:
-  """Returns the corruption of a name, or that of `FILE.py:NAME`; messages call the key `where`."""
+def find(name: str, key: str = 'name') -> Corruption:
+  """Returns a corruption by its name or `FILE.py:NAME`; error messages call the setting `key`."""
   if not is_reference(name):
-    choice(where, name, KNOWN)
+    choice(key, name, KNOWN)
     return CORRUPTIONS[name]
-  value = load(name, where).value
-  if not isinstance(value, Corruption):
+  corruption = load(name, key).value
+  if not isinstance(corruption, Corruption):
     raise InputError(
-      f'{where} names {name!r}, which is no corruption: write @corruption(...) above the function, '
+      f'{key} names {name!r}, which is no corruption: write @corruption(...) above the function, '
       'as docs/recipes.md does.'
     )
   if part_name(name) in NUMBERS:
-    raise InputError(f'{where} names {name!r}, but {part_name(name)!r} is here already: rename it.')
-  return value
+    raise InputError(f'{key} names {name!r}, but {part_name(name)!r} is here already: rename it.')
+  return corruption
 
 
-def check_names(where: str, names: Sequence[str], valid: Iterable[str] = KNOWN) -> None:
-  """Raises InputError unless each name is valid, or a reference to a corruption of another name."""
-  words = tuple(valid)
+def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) -> None:
+  """Raises InputError unless each name is valid or refers to a corruption, and no two references
+  have the same name; messages call the setting `key`."""
+  valid = tuple(valid)
   for name in names:
     if is_reference(name):
-      find(name, where)
+      find(name, key)
     else:
-      choice(where, name, words)
-  called = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
-  require(len({*called}) == len(called), where, tuple(names), 'corruptions of distinct names')
+      choice(key, name, valid)
+  referenced = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
+  is_distinct = len({*referenced}) == len(referenced)
+  require(is_distinct, key, tuple(names), 'corruptions of distinct names')
 
 
 @dataclasses.dataclass(frozen=True)
 class ConstantsTable:
-  """The constants of one image size.
+  """The constants for one image size.
 
   Attributes:
-    side: of the images it was published for, in pixels; also its name.
-    between: further severities in [1, 5], numbers 6, 7, ..., after the five.
+    side: Side in pixels of the images for which they were published; also the table's name.
+    between: Fractional severities in [1, 5], which get the numbers 6, 7, ... after the five.
   """
 
   side: int
   between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    """Returns {parameter: one value for each severity} of a corruption; the five stay as they are,
-    and bounds over all severities too, so that their images do."""
+    """Returns {parameter: one value per severity} of a corruption. Fractional severities change
+    neither the five values nor bounds over them, so the images of the five stay the same."""
     by_side = find(name).constants
     if self.side not in by_side:
       raise InputError(
@@ -83,7 +87,7 @@ class ConstantsTable:
         f'another size, one of {", ".join(map(str, by_side))} ({KEYS.study.constants}, or side=).'
       )
     return {
-      key: (*five, *(between_five(five, severity) for severity in self.between))
+      key: (*five, *(interpolated(five, severity) for severity in self.between))
       for key, five in by_side[self.side].items()
     }
 
@@ -94,13 +98,12 @@ TABLES = {side: ConstantsTable(side) for side in SIDES}
 def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
   """Returns the constants for images of a size.
 
-  These are those of the side with the smallest |log(side / shorter side of the image)|; of two at
-  one distance the smaller. So 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299.
-
-  `side` takes the table of this side whatever the size.
+  The table has the smallest |log(side / shorter side of the image)|, and the smaller side of two at
+  equal distance: 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299. `side`
+  selects a table regardless of the size.
 
   Raises:
-    InputError: there is no table of that side.
+    InputError: There is no table of that side.
   """
   if side is None:
     shorter = min(height, width)
@@ -117,7 +120,7 @@ def corrupt(
   key: jax.Array | int,
   images: object,
   name: str,
-  severity: float | jax.Array | np.ndarray,
+  severity: Numbers,
   quantize: str | None = None,
   *,
   side: int | None = None,
@@ -126,32 +129,32 @@ def corrupt(
 ) -> jax.Array:
   """Corrupts an image or a batch.
 
-  In a batch, image b is corrupted with fold_in(key, b), so a result depends on the image's place
-  and not on the batch's size. Draws depend on the key alone.
+  Image b of a batch is corrupted with fold_in(key, b), so a result depends on the image's index but
+  not on the size of the batch. Random numbers depend on the key alone.
 
   Args:
-    key: random key, or a seed.
+    key: Random key, or a seed.
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
-      anything that NumPy reads, such as a PyTorch tensor on the CPU. What lies beyond [0, 1] by at
-      most .001 is rounding and is clipped.
-    name: one of `NAMES`, `C_BAR` or `SETS['laion_c']`, or `FILE.py:NAME`.
-    severity: 1..5, a scalar, or [B] with one for each image; integers may be traced. Numbers
-      between the five take constants between theirs (`ConstantsTable.between`); every
-      set of them is compiled once.
-    quantize: None leaves floats; 'floor' or 'round' gives 8-bit levels / 255. The released sets
-      were truncated ('floor').
-    side: the size whose constants are used, one of 32, 64, 224, 299; None takes the nearest.
-    photographs: for `mosaic` and `stickers` a folder of pictures (`laion_c.tiles_of`); for `frost`
-      those of frost: a folder, 'imagecorruptions', or arrays (see
-      `weather.frost`); None draws procedural frost.
-    **options: a corruption's own named variants, for example exchange='swap' of glass_blur.
+      anything that NumPy reads, such as a PyTorch tensor on the CPU. Values outside [0, 1] by at
+      most .001 are rounding errors and are clipped.
+    name: One of `NAMES`, `C_BAR` or `SETS['laion_c']`, or `FILE.py:NAME`.
+    severity: 1..5, a scalar, or [B] with one per image; integers may be traced. Fractional
+      severities take interpolated constants (`ConstantsTable.between`); every set of them is
+      compiled once.
+    quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255. The
+      released sets were truncated ('floor').
+    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
+    photographs: For `mosaic` and `stickers`, a folder of pictures (`laion_c.load_tiles`); for
+      `frost`, a folder, 'imagecorruptions' or arrays (`textures.pictures`). None makes
+      procedural pictures.
+    **options: Variants of the corruption, for example exchange='swap' of glass_blur.
 
   Returns:
     float32 in the shape of `images`, in [0, 1]; NaN where a traced severity is not in 1..5.
 
   Raises:
-    InputError: an unknown name, option or quantize; a severity outside 1..5; images that are
-      integer, out of range, of a wrong shape, or too small for this corruption; no key.
+    InputError: The name, an option or quantize is unknown; the severity is outside 1..5; the key is
+      invalid; or images are integers, out of range, of a wrong shape, or too small.
   """
   if photographs is not None and 'photographs' in find(name).options:
     options['photographs'] = photographs
@@ -164,34 +167,34 @@ def corrupt_each(
   key: jax.Array | int,
   images: object,
   index: jax.Array | np.ndarray,
-  severity: float | jax.Array | np.ndarray,
+  severity: Numbers,
   quantize: str | None = None,
   *,
   names: Sequence[str] = NAMES,
   side: int | None = None,
   options: Mapping[str, Options] | None = None,
 ) -> jax.Array:
-  """Corrupts every image of a batch by a corruption of its own.
+  """Corrupts every image of a batch by a corruption selected by `index`.
 
   One function is compiled for all corruptions and severities. Image b is corrupted with
-  fold_in(key, b), as in `corrupt`. On a CPU an image costs its own corruption; on accelerators,
-  where images are not taken one after another, all of `names` are computed for every image.
+  fold_in(key, b), as in `corrupt`. On a CPU an image costs its own corruption only; on
+  accelerators, which process images in parallel, every image costs all of `names`.
 
   Args:
-    key: as in `corrupt`.
-    images: as in `corrupt`, [B, H, W, C].
-    severity: as in `corrupt`.
-    quantize: as in `corrupt`.
-    side: as in `corrupt`.
-    index: integers [B], positions in `names`, or one for all; may be traced.
-    names: the corruptions that can occur; only these are compiled.
+    key: As in `corrupt`.
+    images: As in `corrupt`, [B, H, W, C].
+    index: Integers [B], indices into `names`, or a scalar for all images; may be traced.
+    severity: As in `corrupt`.
+    quantize: As in `corrupt`.
+    names: The corruptions that can occur; only these are compiled.
+    side: As in `corrupt`.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
 
   Returns:
     float32 [B, H, W, C] in [0, 1]; NaN where a traced index or severity is invalid.
 
   Raises:
-    InputError: as in `corrupt`, and an index outside `names`.
+    InputError: As in `corrupt`, and for an index outside `names`.
   """
   images = as_images(images, ranks=(4,))
   return _checked_and_corrupted(
@@ -203,13 +206,13 @@ def _checked_and_corrupted(
   key: jax.Array | int,
   images: jax.Array,
   index: int | jax.Array | np.ndarray,
-  severity: float | jax.Array | np.ndarray,
+  severity: Numbers,
   names: tuple[str, ...],
   quantize: str | None,
   side: int | None,
   options: Mapping[str, Options],
 ) -> jax.Array:
-  """Checks all but the images, which are checked, and calls the compiled function."""
+  """Checks all arguments except the images and calls the compiled function."""
   batch = images.shape[:-3]
   number, between = numbered(severity)
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
@@ -218,20 +221,21 @@ def _checked_and_corrupted(
   for name in set(names) - {'frost'}:
     pictures = options.get(name, {}).get('photographs', '')
     if not isinstance(pictures, (str, os.PathLike)):
-      got = type(pictures).__name__
-      raise InputError(f'photographs of {name} must be a folder of pictures; got a {got}.')
+      raise InputError(
+        f'photographs of {name} must be a folder of pictures; got a {type(pictures).__name__}.'
+      )
   photographs = options.get('frost', {}).get('photographs')
-  given = photographs is not None and not isinstance(photographs, (str, os.PathLike))
+  has_arrays = photographs is not None and not isinstance(photographs, (str, os.PathLike))
   static = tuple(
-    (name, tuple(sorted((k, v) for k, v in own.items() if not given or k != 'photographs')))
-    for name, own in options.items()
+    (name, tuple(sorted((k, v) for k, v in o.items() if not has_arrays or k != 'photographs')))
+    for name, o in options.items()
   )
   return _corrupt(
     as_key(key),
     images,
     jnp.asarray(as_array('index', index), jnp.int32),
     jnp.asarray(as_array('severity', number), jnp.int32),
-    tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if given else None,
+    tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if has_arrays else None,
     static=static,
     names=names,
     quantize=quantize,
@@ -248,25 +252,20 @@ def _corrupt(
   severity: jax.Array,
   photographs: tuple[jax.Array, ...] | None,
   *,
-  names: tuple[str, ...],
-  quantize: str | None,
-  side: int | None,
-  between: tuple[float, ...],
   static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
+  **settings: Any,
 ) -> jax.Array:
-  """Calls `apply` for every image, with the hashable options `static` and its other arguments."""
-  options: dict[str, dict[str, object]] = {name: dict(own) for name, own in static}
+  """Calls `apply` for every image, with the hashable options `static` and its other settings."""
+  options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
   if photographs is not None:
     options['frost']['photographs'] = photographs
-  of_image = functools.partial(
-    apply, options=options, names=names, quantize=quantize, side=side, between=between
-  )
+  corrupt_one: Callable[..., jax.Array] = functools.partial(apply, options=options, **settings)
   if images.ndim == 3:
-    return of_image(key, images, index, severity)
+    return corrupt_one(key, images, index, severity)
   numbers = jnp.arange(len(images))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
   index, severity = (jnp.broadcast_to(x, numbers.shape) for x in (index, severity))
-  return map_entries(of_image, keys, images, index, severity)
+  return map_entries(corrupt_one, keys, images, index, severity)
 
 
 def apply(
@@ -281,48 +280,47 @@ def apply(
   options: Mapping[str, Options] | None = None,
   between: Sequence[float] = (),
 ) -> jax.Array:
-  """Corrupts one image by the number of the corruption, so that a study compiles once.
+  """Corrupts one image by the index of the corruption, so that a study compiles once.
 
-  For use inside a compiled step; `corrupt_each` is compiled already. Under vmap over images leave
-  `index` and `severity` unmapped: mapped ones make every corruption run. Traced values are not
-  checked; they give NaN where index or severity is invalid.
+  Use it inside a compiled step; `corrupt_each` is compiled already. Under vmap over images do not
+  map `index` and `severity`: mapped ones make every corruption run. Traced values are not checked;
+  they yield NaN where index or severity is invalid.
 
   Args:
-    key: as in `corrupt`.
-    quantize: as in `corrupt`.
-    side: as in `corrupt`.
-    image: floating [H, W, C] in [0, 1].
-    index: integer scalar, position in `names`.
-    severity: integer scalar, 1..5.
-    names: as in `corrupt_each`.
-    options: as in `corrupt_each`.
-    between: further severities in [1, 5], which `severity` = 6, 7, ... stands for.
+    key: As in `corrupt`.
+    image: Floating [H, W, C] in [0, 1].
+    index: Integer scalar, index into `names`.
+    severity: Integer scalar, 1..5.
+    names: As in `corrupt_each`.
+    quantize: As in `corrupt`.
+    side: As in `corrupt`.
+    options: As in `corrupt_each`.
+    between: Fractional severities in [1, 5], selected by `severity` = 6, 7, ...
 
   Raises:
-    InputError: an unknown name or option, an image that is integer, a batch, out of range, or too
-      small for one of the corruptions, or an index or severity that is known to be invalid.
+    InputError: As in `corrupt_each`, for the values that are not traced.
   """
   key, image = as_key(key), as_images(image, ranks=(3,))
   options = options or {}
   table = checked_table(image.shape[:2], names, quantize, side, options, between)
-  most = len(SEVERITIES) + len(between)
+  count = len(SEVERITIES) + len(between)
   check_integers('index', index, (), range(len(names)))
-  check_integers('severity', severity, (), range(1, most + 1))
+  check_integers('severity', severity, (), range(1, count + 1))
 
   def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
-    one = find(name)
-    corrupted = one(key, image, severity, table[name], **options.get(name, {}))
-    how = 'round' if one.rounded and quantize == 'floor' else quantize
-    return to_levels(corrupted, how) if how else corrupted
+    corruption = find(name)
+    corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
+    rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize
+    return to_levels(corrupted, rounding) if rounding else corrupted
 
-  # Branches even for one name: XLA would merge it with its surroundings, and round in another way.
+  # One name has branches too: without them XLA fuses it with its surroundings and rounds otherwise.
   branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
   branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
   with random_keys.pinned():
     index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
-    valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= most)
-    chosen = jnp.where(valid, index, len(names))
-    return jax.lax.switch(chosen, branches, key, image, severity)
+    is_valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= count)
+    selected = jnp.where(is_valid, index, len(names))
+    return jax.lax.switch(selected, branches, key, image, severity)
 
 
 def checked_table(
@@ -333,8 +331,8 @@ def checked_table(
   options: Mapping[str, Options],
   between: Sequence[float] = (),
 ) -> ConstantsTable:
-  """Returns the constants for images of a shape (H, W) after checking the arguments of `apply`: all
-  but the image's values, index and severity."""
+  """Returns the constants for images of a shape (H, W), after checking all arguments of `apply` but
+  the image's values, index and severity."""
   if quantize is not None:
     choice('quantize', quantize, QUANTIZE)
   table = table_for(shape[0], shape[1], side)
@@ -356,11 +354,9 @@ def checked_table(
   return dataclasses.replace(table, between=tuple(between))
 
 
-def numbered(
-  severity: float | jax.Array | np.ndarray,
-) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
-  """Returns severities by number, 1..5 or from 6 on for those between, and the latter, ascending.
-  Raises InputError for one outside [1, 5], or one that is traced and no integer."""
+def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
+  """Returns the numbers of severities, 1..5, or 6, 7, ... for fractional ones, and the distinct
+  fractional ones, ascending. Raises InputError outside [1, 5] and for a traced float."""
   values = as_array('severity', severity)
   if not jnp.issubdtype(values.dtype, jnp.floating):
     return values, ()
@@ -373,15 +369,15 @@ def numbered(
   invalid = values[~((values >= SEVERITIES[0]) & (values <= SEVERITIES[-1]))]
   if invalid.size:
     raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')
-  whole = values == np.round(values)
-  between = np.unique(values[~whole])
+  is_integer = values == np.round(values)
+  between = np.unique(values[~is_integer])
   numbers = np.searchsorted(between, values) + len(SEVERITIES) + 1
-  return np.where(whole, values, numbers).astype(np.int32), tuple(between.tolist())
+  return np.where(is_integer, values, numbers).astype(np.int32), tuple(between.tolist())
 
 
 def as_array(name: str, value: object) -> jax.Array | np.ndarray:
-  """Returns anything that NumPy reads, a PyTorch tensor on the CPU too, as an array; raises
-  InputError with `name` and the reason where NumPy cannot."""
+  """Returns anything that NumPy reads, also a PyTorch tensor on the CPU, as an array; raises
+  InputError with `name` and the reason where NumPy cannot read it."""
   if isinstance(value, jax.Array):
     return value
   try:
@@ -394,10 +390,10 @@ def as_array(name: str, value: object) -> jax.Array | np.ndarray:
 
 
 def as_key(key: object) -> jax.Array:
-  """Returns a random key, or that of a seed; raises InputError for neither."""
+  """Returns a random key, or the key of a seed; raises InputError for anything else."""
   if isinstance(key, jax.Array):
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if key.shape == () if typed else (key.ndim == 1 and key.dtype == jnp.uint32):
+    is_typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if key.shape == () if is_typed else (key.ndim == 1 and key.dtype == jnp.uint32):
       return key
     raise InputError(
       f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
@@ -414,13 +410,12 @@ def as_key(key: object) -> jax.Array:
 def as_images(
   images: object, ranks: tuple[int, ...] = (3, 4), taker: str = 'corruptions'
 ) -> jax.Array:
-  """Returns images of a valid number of dimensions as float32, clipped to [0, 1] where they lie
-  beyond it by rounding. Of traced ones type and shape alone are checked. `taker` is what messages
-  call those who take them.
+  """Returns images of 3 or 4 dimensions, those in `ranks`, as float32 clipped to [0, 1].
+
+  Only shape and type of traced images are checked. `taker` names the caller in messages.
 
   Raises:
-    InputError: a wrong shape or type, or values outside [0, 1] that are no rounding; names what
-      was given and the fix.
+    InputError: Shape or type is wrong, or a value is outside [0, 1] by more than `ROUNDING`.
   """
   array = as_array('images', images)
   shape = tuple(array.shape)
@@ -441,10 +436,10 @@ def as_images(
       f'images are {array.dtype}; {taker} take floats in [0, 1]. Divide 8-bit images by 255.'
     )
   array = jnp.asarray(array)
-  least, most = array.min(), array.max()
-  if isinstance(least, jax.core.Tracer):  # of a known array too, inside a branch that is traced
+  minimum, maximum = array.min(), array.max()
+  if isinstance(minimum, jax.core.Tracer):  # inside a traced branch, constant arrays are traced too
     return array.astype(jnp.float32)
-  low, high = float(least), float(most)
+  low, high = float(minimum), float(maximum)
   if not (low >= -ROUNDING and high <= 1 + ROUNDING):
     raise InputError(
       f'images have values from {low:.9g} to {high:.9g}; {taker} take values in '
@@ -454,8 +449,7 @@ def as_images(
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if a row with these columns is one of stored corrupted images, or a frame of
-  stored perturbed ones."""
+  """Raises InputError for the columns of stored corrupted images or stored perturbed frames."""
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(
       'these images are stored corrupted ones, which would be corrupted again: take clean images, '
@@ -464,9 +458,9 @@ def refuse_stored(columns: Mapping[str, object]) -> None:
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
-  """Raises InputError unless a value, or one for each image, is among consecutive integers.
+  """Raises InputError unless a value, or one per image, is among consecutive `valid` integers.
 
-  `batch` is (B,) of a batch, () of one image; of a traced value shape and type are checked.
+  `batch` is (B,) for a batch and () for one image. Traced values need a valid shape and type only.
   """
   values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
   if not jnp.issubdtype(values.dtype, jnp.integer):

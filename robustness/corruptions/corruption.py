@@ -1,8 +1,8 @@
-"""What a corruption is: a pure function of one image, declared with its constants.
+"""The type of a corruption: a pure function of one image with its published constants.
 
-`names` lists its number and the file that declares it, and `catalog` finds it by name. Constants
-are those of the four image sizes that were published: 32 (CIFAR-10-C), 64 (Tiny-ImageNet-C), 224
-(ImageNet-C) and 299 (Inception).
+`names` lists a corruption's number and file, and `catalog` finds it by name. Constants were
+published for images of 32 (CIFAR-10-C), 64 (Tiny-ImageNet-C), 224 (ImageNet-C) and 299 pixels
+(Inception).
 
 Reference:
   Hendrycks and Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -24,36 +24,36 @@ from robustness.core.typing import Facts
 from robustness.corruptions.names import FAMILIES, SEVERITIES
 
 Constants = Mapping[str, tuple[Any, ...]]
-"""{parameter: one value for each severity}, static."""
+"""{parameter: one value per severity}, static."""
 Draws = Mapping[str, jax.Array]
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
-"""Image sizes, and those whose constants they share where they have none."""
+"""{image side: the side that provides missing constants}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """Constants at a severity, an integer scalar from 1 on that may be traced."""
+  """Constants at a severity, an integer scalar from 1 that may be traced."""
 
   constants: Constants
   severity: jax.Array | int
 
   @property
-  def place(self) -> jax.Array:
+  def index(self) -> jax.Array:
     """The index of the severity among the values of a constant."""
     return jnp.asarray(self.severity) - SEVERITIES[0]
 
-  def of(self, values: Sequence[float] | np.ndarray) -> jax.Array:
-    """Returns the severity's own of some values, [...] of [severities, ...]; int32 or float32."""
+  def select(self, values: Sequence[float] | np.ndarray) -> jax.Array:
+    """Returns the entry [...] at the severity of values [severities, ...]; int32 or float32."""
     array = np.asarray(values)
-    kind = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
-    return jnp.asarray(array.astype(kind))[self.place]
+    dtype = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
+    return jnp.asarray(array.astype(dtype))[self.index]
 
   def __getitem__(self, name: str) -> jax.Array:
-    """Returns the value of a constant."""
-    return self.of(self.constants[name])
+    """Returns the value of a constant at the severity."""
+    return self.select(self.constants[name])
 
-  def most(self, name: str) -> Any:
-    """Returns the largest value of a constant at any severity, static."""
+  def maximum(self, name: str) -> Any:
+    """Returns the largest value of a constant over all severities, static."""
     return max(self.constants[name])
 
 
@@ -62,17 +62,17 @@ class Corruption:
   """A corruption of an image, float32 [H, W, C] in [0, 1] with 1 or 3 channels.
 
   Attributes:
-    function: `(draws, image, strength, **options) -> image`; the key stands for the draws where
-      `draw` is None.
+    function: `(draws, image, strength, **options) -> image`. It receives the random key as draws
+      where `draw` is None.
     constants: {side: constants}.
-    family: of `names.FAMILIES`; trainings that hold out one of a family may show no other.
+    family: One of `names.FAMILIES`. A training that holds out one member shows none of the others.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
-    options: {option: its values, the released generator's first}; () accepts anything.
-    least_side: of an image in pixels, given the constants.
-    reason: why there is a least side.
-    square: whether images must be square.
-    even: whether sides must be even.
-    rounded: whether the released generator rounds to the nearest level, and does not truncate.
+    options: {option: its values, the released generator's first}; () accepts any value.
+    least_side: Returns the shortest side of an image in pixels, given the constants.
+    reason: Why there is a shortest side.
+    square: Whether images must be square.
+    even: Whether sides must be even.
+    rounded: Whether the released generator rounds to the nearest level instead of truncating.
   """
 
   function: Callable[..., jax.Array]
@@ -108,18 +108,18 @@ class Corruption:
     return self.function(draws, image, Strength(constants, severity), **options)
 
   def check_options(self, options: Facts) -> None:
-    """Raises InputError for options that the corruption does not have, or values of them."""
+    """Raises InputError for an unknown option or an invalid value of an option."""
     if not isinstance(options, Mapping):
       raise InputError(f'options of {self.name} are {options!r}; they must be {{option: value}}.')
     for option, value in options.items():
       if option not in self.options:
-        known = nearest(option, self.options) if self.options else 'it has no options'
-        raise InputError(f'{self.name} has no option {option!r}: {known}.')
+        hint = nearest(option, self.options) if self.options else 'it has no options'
+        raise InputError(f'{self.name} has no option {option!r}: {hint}.')
       if self.options[option]:
         choice(option, value, self.options[option])
 
   def check_side(self, shape: Sequence[int], constants: Constants) -> None:
-    """Raises InputError for images (H, W) on which it could do nothing, or is not defined."""
+    """Raises InputError if images (H, W) are too small or of a shape that is not supported."""
     images = f'images of {shape[0]} × {shape[1]} pixels'
     if self.square and shape[0] != shape[1]:
       raise InputError(
@@ -140,10 +140,10 @@ def corruption(
   """Returns the decorator that makes a function a corruption.
 
   Args:
-    parameters: names of its constants.
-    by_side: {side: five values, or of several parameters five rows}.
-    family: as in `Corruption`.
-    **declared: other fields of `Corruption`.
+    parameters: Names of its constants, separated by blanks.
+    by_side: {side: five values, or five rows of values for two or more parameters}.
+    family: As in `Corruption`.
+    **declared: Other fields of `Corruption`.
   """
   names = parameters.split()
 
@@ -152,13 +152,13 @@ def corruption(
     columns = zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
     return dict(zip(names, columns, strict=True))
 
-  own = {side: by_side.get(side, by_side.get(like)) for side, like in SIDES.items()}
-  found = {side: constants(values) for side, values in own.items() if values is not None}
-  return lambda function: Corruption(function, found, family, **declared)
+  values = {side: by_side.get(side, by_side.get(default)) for side, default in SIDES.items()}
+  declared['constants'] = {side: constants(v) for side, v in values.items() if v is not None}
+  return lambda function: Corruption(function, family=family, **declared)
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
-  """Returns five rows of constants, written 'a b c, a b c, ...'."""
+  """Parses five rows of constants, written 'a b c, a b c, ...'."""
   return [
     tuple(int(word) if word.isdigit() else float(word) for word in row.split())
     for row in text.split(',')
@@ -174,17 +174,17 @@ def c_bar(
   keys: int = 1,
   **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns the decorator of a corruption of C-bar: `magnitude` is its only constant.
+  """Returns the decorator of a C-bar corruption, which has one constant, the `magnitude` m.
 
   The authors chose magnitudes by the error of a network, so they are irregular.
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image.
-    family: as in `Corruption`.
-    cifar: magnitudes m at 32 pixels, in CIFAR-10-C-bar.
-    imagenet: magnitudes at 224 pixels, in ImageNet-C-bar.
-    keys: how many keys `draw` takes; 1 gives it the image's own.
-    **declared: as in `Corruption`.
+    family: As in `Corruption`.
+    cifar: Magnitudes at 32 pixels, in CIFAR-10-C-bar.
+    imagenet: Magnitudes at 224 pixels, in ImageNet-C-bar.
+    keys: Number of keys that `draw` takes; with 1 it takes the image's key without a split.
+    **declared: Other fields of `Corruption`.
   """
 
   def draws(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
@@ -204,25 +204,25 @@ def c_bar(
   )
 
 
-def between_five(values: Sequence[Any], severity: float) -> Any:
-  """Returns the value at a severity in [1, 5] of five values, interpolated linearly.
+def interpolated(values: Sequence[Any], severity: float) -> Any:
+  """Returns the value at a fractional severity in [1, 5] of five values, interpolated linearly.
 
-  Integers (radii, iterations, JPEG quality, what spatter is of) are rounded, halves to even; zoom
-  factors have the interpolated last one in the steps of the severity below.
+  Integers (radii, iterations, JPEG quality, spatter's `mud`) are rounded, halves to even. Zoom
+  factors end at the interpolated last factor and have the steps of the severity below.
   """
   below = min(int(severity), len(values) - 1)
-  part = severity - below
+  fraction = severity - below
   low, high = values[below - 1], values[below]
-  if part in (0, 1):
-    return high if part else low
+  if fraction in (0, 1):
+    return high if fraction else low
   if isinstance(low, tuple):  # zoom factors
     step = low[1] - low[0]
-    last = (1 - part) * low[-1] + part * high[-1]
+    last = (1 - fraction) * low[-1] + fraction * high[-1]
     return tuple(np.arange(1, last + step / 2, step).tolist())
-  value = (1 - part) * low + part * high
+  value = (1 - fraction) * low + fraction * high
   return round(value) if isinstance(low, int) and isinstance(high, int) else value
 
 
 def uniform(key: jax.Array, low: float, high: float, shape: tuple[int, ...] = ()) -> jax.Array:
-  """Returns uniform draws from [low, high), float32."""
+  """Draws float32 numbers uniformly from [low, high)."""
   return jax.random.uniform(key, shape, jnp.float32, low, high)

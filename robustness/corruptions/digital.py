@@ -1,4 +1,4 @@
-"""Corruptions of single pixels, of resolution and of coding; none draws anything."""
+"""Corruptions of brightness, contrast, colour, resolution and coding; none is random."""
 
 import functools
 
@@ -12,8 +12,8 @@ from robustness.corruptions.filters import HIGHEST
 from robustness.corruptions.names import ALONE, BLUR, HAZE
 from robustness.corruptions.pixels import from_levels, scale_saturation, shift_value
 
-FRACTION = 22  # bits after the binary point of Pillow's weights
-BAND = 32  # lines of a shrunk axis that one product of matrices makes
+FRACTION = 22  # fractional bits of Pillow's weights
+BAND = 32  # lines of a shrunk axis per matrix product
 
 
 @corruption(
@@ -22,7 +22,7 @@ BAND = 32  # lines of a shrunk axis that one product of matrices makes
   family=ALONE,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds to the value in the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
+  """Adds to V of the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
@@ -36,8 +36,8 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
   family=HAZE,
 )
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Draws every channel towards its mean m over the image: clip(m + factor (x - m), 0, 1)."""
-  mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # of lines first: rounds less
+  """Scales every channel about its mean m over the image: clip(m + factor (x - m), 0, 1)."""
+  mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # averaging lines first rounds less
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
 
@@ -51,7 +51,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Changes the saturation, S ← clip(factor S + shift, 0, 1); a grey image is left as it is."""
+  """Changes the saturation: S ← clip(factor S + shift, 0, 1); a grey image is unchanged."""
   factor, shift = strength['factor'], strength['shift']
   return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
 
@@ -67,7 +67,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Passes the image through a JPEG file with 4:2:0 chroma; one channel makes a grey file."""
+  """Compresses to JPEG with 4:2:0 chroma; one channel makes a grey file."""
   return jpeg.round_trip(image, strength['quality'])
 
 
@@ -80,18 +80,15 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
     299: (0.5, 0.4, 0.3, 0.25, 0.2),
   },
   least_side=lambda constants: int(np.ceil(1 / min(constants['scale']))),
-  reason='or less than one large pixel is left',
+  reason='or less than one large pixel remains',
   family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shrinks a side of n pixels to ⌊n scale⌋ by averaging whole pixels over boxes, and enlarges by
-  repetition, as Pillow does.
-
-  All is done in 8 bits, to the bit: the image is rounded to levels, columns are averaged and
-  rounded, then rows are.
-  """
+  """Shrinks a side of n pixels to ⌊n scale⌋ by averaging pixels over boxes, and enlarges it by
+  repetition. It equals Pillow to the bit: the image is rounded to levels, then columns and rows are
+  averaged and rounded one after the other."""
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
-  return jax.lax.switch(strength.place, branches, image)
+  return jax.lax.switch(strength.index, branches, image)
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
@@ -109,14 +106,19 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
 
 
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
-  """Returns the means over boxes of lines along an axis, rounded by Pillow's fixed-point arithmetic
-  of 22 bits, of whole numbers [H, W]; `members` [new, old] is 1 where a line belongs to a box."""
-  sums = [
-    jnp.matmul(part, levels[first:last], precision=HIGHEST)
-    if axis == 0
-    else jnp.matmul(levels[:, first:last], part.T, precision=HIGHEST)
-    for first, last, part in _bands(members)
-  ]
+  """Returns the means of integer levels [H, W] over boxes of lines along an axis, rounded by
+  Pillow's fixed-point arithmetic of 22 bits. `members` [new, old] is 1 where a line is in a box.
+
+  Boxes are consecutive, so `BAND` of them multiply only the lines that they contain.
+  """
+  sums = []
+  for start in range(0, len(members), BAND):
+    band = members[start : start + BAND]
+    first, last = map(int, np.flatnonzero(band.any(0))[[0, -1]])
+    weights = band[:, first : last + 1].astype(np.float32)
+    lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
+    factors = (weights, lines) if axis == 0 else (lines, weights.T)
+    sums.append(jnp.matmul(*factors, precision=HIGHEST))
   shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
   half = 1 << (FRACTION - 1)
   shares = shares[:, None] if axis == 0 else shares[None, :]
@@ -124,21 +126,10 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   return ((joined * shares + half) >> FRACTION).astype(jnp.float32)
 
 
-def _bands(members: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-  """Returns a matrix of boxes as pieces of `BAND` lines: first and last old line, [BAND, old].
-  Boxes follow one another, so that the rest of the matrix is 0 and need not be multiplied."""
-  pieces = []
-  for start in range(0, len(members), BAND):
-    piece = members[start : start + BAND]
-    first, last = np.flatnonzero(piece.any(0))[[0, -1]]
-    pieces.append((int(first), int(last) + 1, piece[:, first : last + 1].astype(np.float32)))
-  return pieces
-
-
 def boxes(old: int, new: int) -> np.ndarray:
-  """Returns [new, old], 1 where an old line falls into the box of a new one.
+  """Returns an int64 matrix [new, old]: 1 where an old line is in the box of a new one.
 
-  Pillow's box filter, in its float64 arithmetic, which decides about lines on a boundary.
+  It is Pillow's box filter in float64, which decides about lines on a boundary.
   """
   step = old / new
   reach = max(step, 1.0)

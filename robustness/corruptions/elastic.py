@@ -9,21 +9,21 @@ from robustness.corruptions.filters import gaussian_matrix, sample_bilinear, sep
 from robustness.corruptions.names import ALONE
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
-POSITIONS = 32  # of a pixel, to which OpenCV rounds where a warp samples
-WITHOUT_MAP = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # alpha of imagecorruptions, of the height
-FARTHEST = 1e6  # pixels; a map that is almost singular points anywhere
+SUBPIXELS = 32  # OpenCV's warps round positions to 1 / 32 pixel
+IMAGECORRUPTIONS_ALPHA = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # in units of the height
+MAX_POSITION = 1e6  # bound in pixels for affine maps that are almost singular
 _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 
 
 def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
-  """Scales rows from image sides to pixels."""
+  """Parses rows of constants in units of the image side and converts them to pixels."""
   return [tuple(side * float(value) for value in row) for row in rows(text)]
 
 
 def _draw(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, variant: str = 'released'
 ) -> Draws:
-  """Returns numbers in [-1, 1]: `jitter` [3, 2], shifts (x, y) of anchors in units of `affine`, and
+  """Draws numbers in [-1, 1]: `jitter` [3, 2], shifts (x, y) of anchors in units of `affine`, and
   `noise` [H, W, 2], displacements (x, y) before smoothing in units of `alpha`."""
   key_affine, key_field = jax.random.split(key)
   return {
@@ -51,28 +51,30 @@ def elastic_transform(
 ) -> jax.Array:
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
-  `affine` is the largest shift of an anchor, and the field has the amplitude `alpha` and the
-  smoothness `sigma`, all in pixels. The variant 'imagecorruptions' is what that package does under
-  this name: no affine map, other fields (sigma 1 % of each side), its own constants for every size.
+  `affine` is the largest shift of an anchor; the field has amplitude `alpha` and smoothness
+  `sigma`; all are in pixels. The variant 'imagecorruptions' follows that package: no affine map, a
+  sigma of 1 % of each side, and other amplitudes.
   """
   if variant != 'released':
     smoothing = [
       gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE)
       for size in image.shape[:2]
     ]
-    alpha = strength.of(WITHOUT_MAP) * image.shape[0]
+    alpha = strength.select(IMAGECORRUPTIONS_ALPHA) * image.shape[0]
     moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
     return jnp.clip(sample_bilinear(image, *moved), 0, 1)
   alpha, sigma, affine = (strength[name] for name in ('alpha', 'sigma', 'affine'))
-  most = strength.most('sigma')
-  smoothing = [gaussian_matrix(size, sigma, most, 'reflect', TRUNCATE) for size in image.shape[:2]]
+  smoothing = [
+    gaussian_matrix(size, sigma, strength.maximum('sigma'), 'reflect', TRUNCATE)
+    for size in image.shape[:2]
+  ]
   affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
   moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
   y, x = (
     jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]]) for axis in (0, 1)
   )
-  # A loop, so that the first result is stored: fused into the second warp it would be computed
-  # again for every pixel that is read.
+  # The loop stores the first warp's result; fused into the second warp, XLA would compute it again
+  # for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
   return jnp.clip(warped, 0, 1)
 
@@ -83,17 +85,15 @@ def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns [H, W] that a displacement (x, y) [H, W, 2] reads."""
+  """Returns the rows and columns [H, W] that pixels displaced by field (x, y) [H, W, 2] read."""
   y, x = _pixels(image)
   height, width = image.shape[:2]
   return _fold(y + field[..., 1], height, False), _fold(x + field[..., 0], width, False)
 
 
 def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
-  """Returns the position within [0, size - 1] that shows the same beyond a reflecting border.
-
-  The line is reflected at the centre of its edge pixel (`mirror`) or at that pixel's outer side.
-  """
+  """Returns the position in [0, size - 1] to which reflecting borders map a position: reflected at
+  the centre of the edge pixel (`mirror`) or at its outer side."""
   edge = 0 if mirror else 0.5
   length = max(size - 1, 1) if mirror else size
   along = (position + edge) % (2 * length)
@@ -101,10 +101,11 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 
 
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns where pixels [H, W] are sampled so that three anchors move by `shifts` [3, 2] (x, y).
+  """Returns the rows and columns [H, W] that pixels read if three anchors move by `shifts` [3, 2]
+  (x, y).
 
   The anchors are c + (q, q), c + (q, -q) and c - (q, q) in (x, y), with the centre c = (⌊W/2⌋,
-  ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as OpenCV's warps have it.
+  ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as in OpenCV's warps.
   """
   height, width = y.shape
   centre = np.array([width // 2, height // 2], np.float32)
@@ -124,4 +125,5 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
 
 
 def _to_grid(position: jax.Array) -> jax.Array:
-  return jnp.floor(jnp.clip(position, -FARTHEST, FARTHEST) * POSITIONS + 0.5) / POSITIONS
+  clipped = jnp.clip(position, -MAX_POSITION, MAX_POSITION)
+  return jnp.floor(clipped * SUBPIXELS + 0.5) / SUBPIXELS

@@ -1,7 +1,7 @@
-"""Operations that several corruptions share, with the borders of the published generators.
+"""Image operations shared by corruptions, with the borders of the published generators.
 
-Every image is [H, W, C]; a plane is an image with one channel. Sizes are static; sigmas, angles and
-coordinates may be traced. Borders, for the row a b c d:
+Every image is [H, W, C]. Sizes are static; sigmas, angles and coordinates may be traced. Borders of
+the row a b c d:
 
   nearest   a a a | a b c d | d d d     (replicate)
   reflect   c b a | a b c d | d c b     (the edge pixel is repeated)
@@ -16,12 +16,12 @@ import numpy as np
 import scipy.fft
 
 Border = Literal['nearest', 'reflect', 'mirror']
-DIRECT_TAPS = 49  # a kernel with more elements is applied by FFT
-HIGHEST = jax.lax.Precision.HIGHEST  # accelerators would round products to 10 bits
+DIRECT_TAPS = 49  # kernels with more elements are applied by FFT
+HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 10 bits
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the pixel of [0, size) that stands at any integer position of a line."""
+  """Returns the index in [0, size) of the pixel that a border repeats at any integer position."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -41,9 +41,9 @@ def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
 def gaussian_weights(
   sigma: jax.Array | float, max_sigma: float, truncate: float = 4.0
 ) -> jax.Array:
-  """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), with sum 1.
+  """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), normalised to sum 1.
 
-  `sigma`, in pixels, may be traced and 0, a single tap; `max_sigma` is its static bound.
+  `sigma` in pixels may be traced, and 0 for a single tap; its static bound `max_sigma` fixes r.
   """
   reach = int(truncate * max_sigma + 0.5)
   tap = jnp.arange(-reach, reach + 1, dtype=jnp.float32)
@@ -57,8 +57,8 @@ def gaussian_weights(
 def gaussian_matrix(
   size: int, sigma: jax.Array | float, max_sigma: float, border: Border, truncate: float = 4.0
 ) -> jax.Array:
-  """Returns the matrix [size, size] that smooths a line of pixels, its border included; see
-  `gaussian_weights`. The kernel may be wider than the line."""
+  """Returns the matrix [size, size] that smooths a line of pixels with `gaussian_weights` and a
+  border. The kernel may be wider than the line."""
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
@@ -75,7 +75,7 @@ def gaussian_matrix(
 def gaussian_filter(
   image: jax.Array, sigma: jax.Array | float, max_sigma: float, border: Border = 'nearest'
 ) -> jax.Array:
-  """Smooths each channel of [H, W, C] with a separable Gaussian; see `gaussian_weights`."""
+  """Smooths each channel of [H, W, C] with `gaussian_weights` along both axes."""
   height, width = image.shape[:2]
   rows = gaussian_matrix(height, sigma, max_sigma, border)
   columns = rows if width == height else gaussian_matrix(width, sigma, max_sigma, border)
@@ -94,7 +94,7 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
   a, b = (side // 2 for side in kernel.shape)
   padded = pad(image, a, b, 'mirror')
   if kernel.size > DIRECT_TAPS:
-    # The smallest even sizes without a prime factor above 5.
+    # These are the smallest even sizes without a prime factor above 5.
     size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
     spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
     transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
@@ -113,22 +113,21 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
 def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   """Resamples [H, W, C] bilinearly on a grid of rows y [H'] in [0, H - 1] and columns x [W'] in
   [0, W - 1], pixels, to [H', W', C]."""
-  top = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
-  left = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
-  down, right = (y - top)[:, None, None], (x - left)[None, :, None]
-  bottom = jnp.minimum(top + 1, image.shape[0] - 1)
-  image = image[top] * (1 - down) + image[bottom] * down
-  farther = jnp.minimum(left + 1, image.shape[1] - 1)
-  return image[:, left] * (1 - right) + image[:, farther] * right
+  y0 = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
+  x0 = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
+  down, right = (y - y0)[:, None, None], (x - x0)[None, :, None]
+  y1, x1 = jnp.minimum(y0 + 1, image.shape[0] - 1), jnp.minimum(x0 + 1, image.shape[1] - 1)
+  image = image[y0] * (1 - down) + image[y1] * down
+  return image[:, x0] * (1 - right) + image[:, x1] * right
 
 
 def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Samples [H, W, C] at fractional positions [...], edges replicated: [..., C]."""
+  """Samples [H, W, C] at fractional rows y and columns x [...], edges replicated: [..., C]."""
   height, width, channels = image.shape
-  top, left = jnp.floor(y), jnp.floor(x)
-  down, right = (y - top)[..., None], (x - left)[..., None]
-  rows = [jnp.clip(top.astype(jnp.int32) + k, 0, height - 1) for k in (0, 1)]
-  columns = [jnp.clip(left.astype(jnp.int32) + k, 0, width - 1) for k in (0, 1)]
+  y0, x0 = jnp.floor(y), jnp.floor(x)
+  down, right = (y - y0)[..., None], (x - x0)[..., None]
+  rows = [jnp.clip(y0.astype(jnp.int32) + k, 0, height - 1) for k in (0, 1)]
+  columns = [jnp.clip(x0.astype(jnp.int32) + k, 0, width - 1) for k in (0, 1)]
   pixels = image.reshape(-1, channels)
 
   def pixel(i: int, j: int) -> jax.Array:
@@ -140,12 +139,11 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
-  """Returns where the pixels of a line come from when its centre is enlarged.
+  """Returns the source positions, float32 [Z, size] in pixels, of a line enlarged about its centre
+  by factors `zooms` [Z] of at least 1, for `interpolate`.
 
-  The centred piece of ceil(n / z) pixels is stretched to round(piece · z) with its end points
-  aligned, and n pixels are kept from the middle, as scipy.ndimage.zoom of order 1 and a trim do.
-
-  `zooms` [Z] are at least 1; positions are float32 [Z, size] in pixels, for `interpolate`.
+  The centred piece of ceil(n / z) pixels is stretched to round(piece · z) pixels with its end
+  points aligned, and the middle n are taken, as scipy.ndimage.zoom of order 1 and a trim do.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)
@@ -160,21 +158,21 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
 def motion_blur(
   image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: jax.Array, max_radius: int
 ) -> jax.Array:
-  """One-sided motion blur along a direction, edges replicated.
+  """Blurs along one side of a direction, edges replicated.
 
   y(p) = Σᵢ wᵢ x(p + oᵢ), wᵢ ∝ exp(-i² / 2σ²), i = 0..2·radius,
   oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) rows and columns.
 
-  Radius (an integer) and sigma are in pixels, the angle a in degrees; all may be traced, and
-  `max_radius` is a static bound.
+  The integer radius and sigma are in pixels and the angle a in degrees; all may be traced.
+  `max_radius` is the static bound of the radius.
   """
   tap = jnp.arange(2 * max_radius + 1)
   weights = jnp.exp(-0.5 * (tap / sigma) ** 2)
   weights = jnp.where(tap <= 2 * radius, weights, 0)
   weights = weights / weights.sum()
-  turn = jnp.deg2rad(angle)
-  down = jnp.ceil(tap * jnp.sin(turn) - 0.5).astype(jnp.int32)
-  right = jnp.ceil(tap * jnp.cos(turn) - 0.5).astype(jnp.int32)
+  radians = jnp.deg2rad(angle)
+  down = jnp.ceil(tap * jnp.sin(radians) - 0.5).astype(jnp.int32)
+  right = jnp.ceil(tap * jnp.cos(radians) - 0.5).astype(jnp.int32)
   margin = 2 * max_radius
   padded = pad(image, margin, margin, 'nearest')
 
@@ -194,10 +192,10 @@ def grid(side: int) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_batching.custom_vmap
 def any_of_batch(mask: jax.Array) -> jax.Array:
-  """Returns whether any element is true, under vmap of any image: one bool for all of them.
+  """Returns whether any element is true; under vmap, whether any element of any image is.
 
-  For conditions that differ in cost alone, both outcomes being right: `lax.cond` and
-  `lax.while_loop` would compute both for every image of a batch.
+  Use it for a condition that selects between equally correct computations of different cost: with
+  one condition per image, `lax.cond` and `lax.while_loop` compute both for every image of a batch.
   """
   return mask.any()
 

@@ -1,10 +1,10 @@
-"""What a baseline JPEG file does to an image: colour, 4:2:0 chroma, 8 × 8 DCT, quantisation, back.
+"""Baseline JPEG: colour, 4:2:0 chroma, 8 × 8 DCT and quantisation, and their inverses.
 
-Entropy coding loses nothing and is left out. The rest is libjpeg to the bit: the rounding of every
+Entropy coding is lossless and omitted. The rest equals libjpeg to the bit: the rounding of every
 stage, the alternating bias when chroma is halved, the triangle filter when it is doubled, edges
-replicated up to whole blocks, and the accurate integer DCT ("islow").
+replicated up to full blocks, and the accurate integer DCT ("islow").
 
-Levels are int32 arrays in 0..255, RGB levels integers in float32. Colour weights have 16 fractional
+Levels are int32 in 0..255; RGB levels are integers in float32. Colour weights have 16 fractional
 bits.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 from robustness.corruptions.filters import HIGHEST
 
 BLOCK = 8
-GUARD = 2.0**-2  # of an eighth: a quotient that is an integer must not fall below it
-FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of the 13 bits, 2 are kept between the two passes
+GUARD = 2.0**-2  # in eighths; a quotient that is an integer does not fall below itself by rounding
+FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of 13 bits, 2 remain between the two passes
 
 # Colour weights times 2^16; libjpeg rounds halves of luma up and of chroma down.
 FROM_RGB = np.array(
@@ -58,12 +58,11 @@ DCT = np.array(
 
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
-  """Returns an image as it comes back from a JPEG file.
+  """Returns an image after compression to a JPEG file.
 
   Args:
-    image: float32 [H, W, C] in [0, 1], of any size, rounded to 8 bits first; one channel makes a
-      grey file.
-    quality: libjpeg's 1..100; may be traced.
+    image: float32 [H, W, C] in [0, 1], rounded to 8 bits first; one channel makes a grey file.
+    quality: libjpeg's quality, 1..100; may be traced.
   """
   levels = jnp.round(jnp.clip(image, 0, 1) * 255)
   luminance = quantisation(LUMINANCE, quality)
@@ -77,10 +76,8 @@ def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
 
 
 def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
-  """Returns the quantisation steps of a quality, float32 [8, 8] in 1..255.
-
-  ⌊(t · s + 50) / 100⌋ with s = ⌊5000 / quality⌋ below 50 and 200 - 2 · quality from there on.
-  """
+  """Returns the quantisation steps of a quality, float32 [8, 8] in 1..255: ⌊(table · s + 50) / 100⌋
+  with s = ⌊5000 / quality⌋ below quality 50, and 200 - 2 · quality otherwise."""
   quality = jnp.clip(jnp.asarray(quality, jnp.int32), 1, 100)
   scale = jnp.where(quality < 50, 5000 // quality, 200 - 2 * quality)
   steps = jnp.clip((jnp.asarray(table, jnp.int32) * scale + 50) // 100, 1, 255)
@@ -90,8 +87,8 @@ def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
 def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns the planes Y, Cb, Cr, int32 [H, W], of RGB levels [H, W, 3]; Cb and Cr centre on 128.
 
-  As a product of float32 matrices, which is exact, since every sum is an integer below 2^24: on a
-  CPU it takes a fifth of the time of integers, which XLA reads channel by channel.
+  The product of float32 matrices is exact because every sum is an integer below 2^24. On a CPU it
+  takes a fifth of the time of integers, which XLA reads channel by channel.
   """
   pixels = levels.astype(jnp.float32).reshape(-1, 3)
   sums = jnp.einsum('ij,pj->ip', jnp.asarray(FROM_RGB), pixels, precision=HIGHEST)
@@ -101,7 +98,7 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
-  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr [H, W], clipped to 0..255; exact as
+  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr [H, W], clipped to 0..255; exact like
   `to_ycbcr`."""
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
@@ -110,8 +107,8 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 
 def halve(plane: jax.Array) -> jax.Array:
-  """Averages 2 × 2 pixels, [H, W] to [⌈H/2⌉, 8⌈W/16⌉]; halves go up in odd columns and down in even
-  ones. Columns beyond ⌈W/2⌉ average the replicated last column, as libjpeg fills the last block."""
+  """Averages 2 × 2 pixels, [H, W] to [⌈H/2⌉, 8⌈W/16⌉]. Halves are rounded up in odd columns and
+  down in even ones. Columns beyond ⌈W/2⌉ average the replicated last column, as libjpeg does."""
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
   total = plane[::2] + plane[1::2]
@@ -121,36 +118,36 @@ def halve(plane: jax.Array) -> jax.Array:
 
 
 def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Quantises the DCT of every 8 × 8 block by steps [8, 8] and returns the decoded plane, levels
-  [H, W]; edges are replicated up to whole blocks."""
+  """Returns a plane, levels [H, W], after quantising the DCT of each 8 × 8 block by steps [8, 8].
+  Edges are replicated up to full blocks."""
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
   across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
   eighths = _transform(across, DCT, SECOND_SHIFT)
   step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]
-  kept = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
-  down = _transform(kept, DCT.T, FIRST_SHIFT)
+  quantised = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
+  down = _transform(quantised, DCT.T, FIRST_SHIFT)
   decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
   return jnp.clip(decoded, 0, 255)[:height, :width]
 
 
 def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
-  """Returns round(matrix · v / 2^shift) for every column piece v of 8 lines, int32."""
+  """Returns round(matrix · v / 2^shift), int32, for every vertical run v of 8 pixels."""
   pieces = lines.reshape(-1, BLOCK, lines.shape[1])
   sums = jnp.einsum('uk,nkw->nuw', jnp.asarray(matrix, jnp.int32), pieces)
   return ((sums + (1 << (shift - 1))) >> shift).reshape(lines.shape)
 
 
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
-  """Returns coefficients of the file times their steps, int32; halves go away from zero."""
+  """Returns quantised coefficients times their steps, int32; halves are rounded away from zero."""
   size = jnp.abs(eighths).astype(jnp.float32)
-  kept = jnp.floor((size + 4 * step + GUARD) / (8 * step))
-  return jnp.sign(eighths) * (kept * step).astype(jnp.int32)
+  coefficients = jnp.floor((size + 4 * step + GUARD) / (8 * step))
+  return jnp.sign(eighths) * (coefficients * step).astype(jnp.int32)
 
 
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
-  """Doubles a chroma plane to a size (H, W) with the weights 9, 3, 3, 1 (of 16) of its four nearest
-  pixels; images of at most 4 pixels a row are doubled by repetition, as in libjpeg."""
+  """Doubles a chroma plane to a size (H, W) with the weights 9/16, 3/16, 3/16, 1/16 of its four
+  nearest pixels; images of at most 4 pixels a row are doubled by repetition, as in libjpeg."""
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:
@@ -161,7 +158,7 @@ def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _double(plane: jax.Array, axis: int) -> jax.Array:
-  """Returns 3 · own + nearest neighbour for both halves of every pixel along an axis."""
+  """Returns 3 · pixel + nearest neighbour for both halves of every pixel along an axis."""
   size = plane.shape[axis]
   before = jnp.take(plane, np.maximum(np.arange(size) - 1, 0), axis)
   after = jnp.take(plane, np.minimum(np.arange(size) + 1, size - 1), axis)

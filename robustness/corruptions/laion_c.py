@@ -1,12 +1,12 @@
 """LAION-C's six distortions: glitches, mosaic, stickers, vertical lines, shapes and a checkerboard.
 
-Each is a map of 8-bit RGB images to such; a grey image gets the grey value of what its RGB copy
-gets. Mosaics and stickers are made of other pictures: those of a folder (`photographs`), or
-procedural ones, where results are not LAION-C's. The authors' are a million images of LAION.
+Each maps 8-bit RGB images to 8-bit RGB images; a grey image becomes the grey value of its RGB
+copy's result. Mosaics and stickers consist of other pictures: from a folder (`photographs`), or
+procedural ones, which differ from LAION-C. The authors took a million images of LAION.
 
 Reference:
   Li et al. (2025), LAION-C: An Out-of-Distribution Benchmark for Web-Scale Vision Models, and the
-  released generator, with which `tests/corruptions/laion_c_test.py` has what agrees.
+  released generator; `tests/corruptions/laion_c_test.py` holds what agrees with it.
 """
 
 import functools
@@ -30,69 +30,65 @@ from robustness.corruptions.names import ALONE
 from robustness.corruptions.pixels import from_levels, grey, to_levels
 
 PICTURES = ('mosaic', 'stickers')
-"""What other pictures are needed for."""
-MOST_PICTURES = 1000
-PROCEDURAL = 512  # pictures
-STICKER, CELL = 16, 14  # sides, pixels
-BEND = 40  # pixels that the line of a black pixel is moved
-REACH, STAMP = 13, 29  # from a shape's position to the corner of its stamp, and its side
-SIZES, TURNS = range(6, 16), 360  # of shapes, pixels and degrees
+"""Corruptions that need other pictures."""
+MAX_PICTURES = 1000  # taken from a folder
+PROCEDURAL = 512  # number of procedural pictures
+STICKER, CELL = 16, 14  # sides of stickers and of checkerboard cells in pixels
+BEND = 40  # shift in pixels of the line of a black pixel
+REACH, STAMP = 13, 29  # pixels from a shape's position to the corner of its stamp; a stamp's side
+SIZES, TURNS = range(6, 16), 360  # sizes of shapes in pixels, and their angles in degrees
 Levels = Callable[..., jax.Array]
 
 
 def distortion(
   parameters: str, values: Sequence[Any], **declared: Any
 ) -> Callable[[Levels], Corruption]:
-  """Returns the decorator of a function of RGB levels, int32 [H, W, 3]; constants are those of 224
-  pixels."""
+  """Returns the decorator that makes a function of RGB levels, int32 [H, W, 3], a corruption with
+  constants for 224 pixels and no similar corruption."""
 
   def declare(function: Levels) -> Corruption:
     @functools.wraps(function)
-    def of_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
+    def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
       levels = jnp.round(to_levels(image, 'round') * 255).astype(jnp.int32)
       rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))
-      made = from_levels(function(draws, rgb, strength, **options))
-      return grey(made) if image.shape[-1] == 1 else made
+      corrupted = from_levels(function(draws, rgb, strength, **options))
+      return grey(corrupted) if image.shape[-1] == 1 else corrupted
 
-    return corruption(parameters, {224: values}, **declared)(of_floats)
+    return corruption(parameters, {224: values}, ALONE, **declared)(on_floats)
 
   return declare
 
 
 @distortion(
-  'level',
-  (2, 4, 5, 8, 10),
-  least_side=lambda constants: 4,
-  reason='or no quarter has a row',
-  family=ALONE,
+  'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
 )
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Shifts bands of rows sideways and one channel as a whole, around the edges; every other row is
-  black. All images have the same shifts, as with the generator's one seed."""
+  """Shifts bands of rows sideways and one entire channel, cyclically; every other row is black. All
+  images have the same shifts, as the generator has a single seed."""
   del key
   height, width = levels.shape[:2]
-  each = [glitches(level, height, width) for level in strength.constants['level']]
-  shift, moved = (strength.of(np.array(part)) for part in zip(*each, strict=True))
+  drawn = [glitches(level, height, width) for level in strength.constants['level']]
+  shift, moved = (strength.select(np.array(a)) for a in zip(*drawn, strict=True))
   columns = (jnp.arange(width)[None] - shift[:, None]) % width
   shifted = jnp.take_along_axis(levels, columns[:, :, None], axis=1)
   channel, right, down = moved
   rolled = jnp.roll(levels, down, axis=0)
-  first = jnp.arange(height)[:, None, None] == down % height
-  whole = jnp.where(first, jnp.roll(rolled, right, axis=1), rolled)
-  made = jnp.where(jnp.arange(3)[None, None] == channel, whole, shifted)
-  return jnp.where(jnp.arange(height)[:, None, None] % 2 == 0, 0, made)
+  row = jnp.arange(height)[:, None, None]
+  rolled = jnp.where(row == down % height, jnp.roll(rolled, right, axis=1), rolled)
+  glitched = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
+  return jnp.where(row % 2 == 0, 0, glitched)
 
 
 @functools.lru_cache
 def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns how far each row is moved to the right, int [height], and the moved channel with how
-  far it is moved to the right and down, as glitch_this draws them from Python's generator, seed 1.
-  """
-  most, count = int(level**2 / 100 * width), int(2 * level)
+  """Returns the shift of each row to the right, int32 [height], and the moved channel with its
+  shifts to the right and down, int32 [3], as glitch_this draws them from Python's generator with
+  seed 1."""
+  max_shift, count = int(level**2 / 100 * width), int(2 * level)
   shift = np.zeros(height, np.int32)
   for number in range(count):
     draw = random.Random(1 + number)
-    offset = draw.randint(-most, most)
+    offset = draw.randint(-max_shift, max_shift)
     if offset:
       start = draw.randint(0, height)
       shift[start : start + draw.randint(1, height // 4)] = offset
@@ -107,37 +103,35 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
   options={'photographs': ()},
   least_side=lambda constants: max(constants['tile']),
   reason='or no tile fits',
-  family=ALONE,
 )
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Replaces every tile by the shrunk picture whose mean colour is nearest to the tile's colour.
+  """Replaces every tile by the shrunk picture of the nearest mean colour.
 
-  The grid is centred, and cells beyond the edge repeat it. A tile's colour is that of the image
-  shrunk by Pillow's bicubic filter.
+  The grid is centred, and cells beyond the edge repeat it. The colour of a tile is a pixel of the
+  image shrunk by Pillow's bicubic filter.
   """
   del key
-  sides = tuple(strength.constants['tile'])
+  sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
-  def of_side(side: int, pictures: np.ndarray) -> jax.Array:
-    before = [-size % side // 2 for size in levels.shape[:2]]
-    pads = [(b, -size % side - b) for b, size in zip(before, levels.shape[:2], strict=True)]
-    padded = jnp.pad(levels, (*pads, (0, 0)), mode='edge')
-    colours = shrunk(padded, side)
+  def tiled(side: int, pictures: np.ndarray) -> jax.Array:
+    y0, x0 = (-size % side // 2 for size in (height, width))
+    pads = (y0, -height % side - y0), (x0, -width % side - x0), (0, 0)
+    padded = jnp.pad(levels, pads, mode='edge')
     means = pictures.mean((1, 2), np.float32)
-    distance = jnp.square(colours[:, :, None] - means[None, None]).sum(-1)
+    distance = jnp.square(shrunk(padded, side)[:, :, None] - means[None, None]).sum(-1)
     tiles = jnp.asarray(pictures)[distance.argmin(-1)].astype(jnp.int32)
-    whole = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
-    return whole[before[0] :, before[1] :][: levels.shape[0], : levels.shape[1]]
+    joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
+    return joined[y0 : y0 + height, x0 : x0 + width]
 
-  made = zip(sides, tiles_of(photographs, sides), strict=True)
-  branches = [functools.partial(of_side, side, pictures) for side, pictures in made]
-  return jax.lax.switch(strength.place, branches)
+  pictures = zip(sides, load_tiles(photographs, sides), strict=True)
+  branches = [functools.partial(tiled, *pair) for pair in pictures]
+  return jax.lax.switch(strength.index, branches)
 
 
 def shrunk(levels: jax.Array, factor: int) -> jax.Array:
-  """Returns levels [H, W, 3] shrunk by a factor that divides H and W, columns first, rounded after
+  """Returns levels [H, W, 3] shrunk by a factor that divides H and W, columns first, rounded along
   each axis."""
 
   def along(values: jax.Array, axis: int) -> jax.Array:
@@ -151,20 +145,20 @@ def shrunk(levels: jax.Array, factor: int) -> jax.Array:
 def bicubic(size: int, factor: int) -> np.ndarray:
   """Returns the weights of Pillow's antialiased bicubic filter (a = -.5), [size / factor, size]."""
   centre = (np.arange(size // factor)[:, None] + 0.5) * factor
-  inside = (np.arange(size) >= np.floor(centre - 2 * factor + 0.5)) & (
-    np.arange(size) < np.floor(centre + 2 * factor + 0.5)
-  )
-  x = np.abs((np.arange(size) + 0.5 - centre) / factor)
+  pixel = np.arange(size)
+  start, end = (np.floor(centre + sign * 2 * factor + 0.5) for sign in (-1, 1))
+  x = np.abs((pixel + 0.5 - centre) / factor)
   near = (1.5 * x - 2.5) * x * x + 1
   far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-  weights = np.where(inside, np.where(x < 1, near, np.where(x < 2, far, 0)), 0)
+  weights = np.where(x < 1, near, np.where(x < 2, far, 0)) * ((pixel >= start) & (pixel < end))
   return np.asarray(weights / weights.sum(1, keepdims=True), np.float32)
 
 
 def _draw_stickers(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, photographs: str | None = None
 ) -> Draws:
-  """Returns `corner` int32 [N, 2], rows and columns, and `picture` uint32 [N], any number."""
+  """Draws `corner` int32 [N, 2], rows and columns, and `picture` uint32 [N], taken modulo the
+  number of pictures."""
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
   room = jnp.array(shape[:2]) - STICKER
@@ -179,44 +173,42 @@ def _draw_stickers(
   options={'photographs': ()},
   least_side=lambda constants: STICKER + 1,
   reason='or no sticker fits',
-  family=ALONE,
 )
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Pastes pictures of 16 × 16 pixels at random places, each over those before it."""
-  (pictures,) = tiles_of(photographs, (STICKER,))
+  """Pastes pictures of 16 × 16 pixels at random places, each over the earlier ones."""
+  (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
-  last = last_over(levels.shape, corner, square, jnp.arange(count) < strength['count'])
-  first = corner[last]
+  last = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
   picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[last]
   y, x = (
-    jnp.clip(own - first[..., axis], 0, STICKER - 1)
-    for axis, own in enumerate(jnp.indices(levels.shape[:2]))
+    jnp.clip(pixel - corner[last][..., axis], 0, STICKER - 1)
+    for axis, pixel in enumerate(jnp.indices(levels.shape[:2]))
   )
   pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
   return jnp.where(last[..., None] < 0, levels, pasted)
 
 
-def last_over(
-  shape: Sequence[int], corner: jax.Array, stamps: jax.Array, counts: jax.Array
+def last_stamp(
+  shape: Sequence[int], corner: jax.Array, stamps: jax.Array, is_used: jax.Array
 ) -> jax.Array:
-  """Returns the number of the last stamp over each pixel, int32 [H, W], -1 where there is none.
+  """Returns the index of the last stamp that covers each pixel, int32 [H, W], or -1.
 
-  `corner` int [N, 2] are rows and columns of the stamps' first pixels, `stamps` bool [N, K, K],
-  and `counts` bool [N] which of them are there.
+  `corner` int [N, 2] holds the row and column of the first pixel of each stamp, `stamps` bool
+  [N, K, K] its covered pixels, and `is_used` bool [N] whether it is drawn.
   """
   number, down, right = jnp.indices(stamps.shape)
-  y, x = (corner[:, axis, None, None] + own for axis, own in enumerate((down, right)))
-  there = stamps & counts[:, None, None] & (y >= 0) & (x >= 0)
+  y, x = corner[:, 0, None, None] + down, corner[:, 1, None, None] + right
+  is_covered = stamps & is_used[:, None, None] & (y >= 0) & (x >= 0)
   empty = jnp.full(shape[:2], -1, jnp.int32)
-  return empty.at[jnp.where(there, y, shape[0]), x].max(number, mode='drop')
+  return empty.at[jnp.where(is_covered, y, shape[0]), x].max(number, mode='drop')
 
 
 def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns for N shapes, int32, `kind` (triangle, square, circle, star), `place` [N, 2] rows and
-  columns, `size` in pixels, `colour` [N, 3] and `turn` in degrees."""
+  """Draws int32 numbers of N shapes: `kind` (triangle, square, circle, star), `place` [N, 2] in
+  rows and columns, `size` in pixels, `colour` [N, 3] and `turn` in degrees."""
   keys, count = jax.random.split(key, 5), max(constants['count'])
   return {
     'kind': jax.random.randint(keys[0], (count,), 0, 4),
@@ -227,21 +219,21 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
   }
 
 
-@distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes, family=ALONE)
+@distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws shapes of one colour at random places, each over those before it."""
+  """Draws single-coloured shapes at random places, each over the earlier ones."""
   kind, size = draws['kind'], draws['size'] - SIZES[0]
   number = jnp.where(kind < 3, kind * len(SIZES) + size, 3 * len(SIZES) + size * TURNS)
   stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < 3, 0, draws['turn'])]
-  counts = jnp.arange(len(kind)) < strength['count']
-  last = last_over(levels.shape, draws['place'] - REACH, stamps, counts)
+  is_used = jnp.arange(len(kind)) < strength['count']
+  last = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
   return jnp.where(last[..., None] < 0, levels, draws['colour'][last])
 
 
 @functools.cache
 def shape_stamps() -> np.ndarray:
-  """Returns what Pillow draws of triangles, squares and circles of each size, then of stars of each
-  size at each angle, bool [3 · 10 + 10 · 360, 29, 29]; a shape's position is at REACH."""
+  """Returns Pillow's triangles, squares and circles of each size, then stars of each size at each
+  angle, bool [3 · 10 + 10 · 360, 29, 29]; the position of a shape is at pixel (REACH, REACH)."""
   stamps = []
 
   def drawn(shape: str, points: Sequence[tuple[float, float]]) -> None:
@@ -263,42 +255,33 @@ def shape_stamps() -> np.ndarray:
 
 
 def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Returns U(0, 1) of each cell, float32 [rows, columns]."""
+  """Draws U(0, 1) for each cell, float32 [rows, columns]."""
   return jax.random.uniform(key, [-(-size // CELL) for size in shape[:2]])
 
 
-@distortion(
-  'low high',
-  ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)),
-  draw=_draw_cells,
-  family=ALONE,
-)
-def luminance_checkerboard(drawn: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Makes cells of 14 × 14 pixels lighter and darker by turns, by U(low, high) levels each."""
-  rows, columns = jnp.indices(drawn.shape)
+@distortion('low high', ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)), draw=_draw_cells)
+def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
+  """Makes cells of 14 × 14 pixels alternately lighter and darker, by U(low, high) levels each."""
+  rows, columns = jnp.indices(draws.shape)
   sign = jnp.where((rows + columns) % 2 == 0, 1, -1)
-  change = sign * (strength['low'] + drawn * (strength['high'] - strength['low']))
-  whole = jnp.repeat(jnp.repeat(change, CELL, 0), CELL, 1)[: levels.shape[0], : levels.shape[1]]
-  return jnp.floor(jnp.clip(levels + whole[..., None], 0, 255)).astype(jnp.int32)
+  change = sign * (strength['low'] + draws * (strength['high'] - strength['low']))
+  pixels = jnp.repeat(jnp.repeat(change, CELL, 0), CELL, 1)[: levels.shape[0], : levels.shape[1]]
+  return jnp.floor(jnp.clip(levels + pixels[..., None], 0, 255)).astype(jnp.int32)
 
 
-@distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)), family=ALONE)
+@distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws a black image's vertical lines, each bent to the left by 40 (1 - I / 255) pixels.
+  """Draws vertical lines on black, each bent to the left by 40 (1 - I / 255) pixels.
 
-  Line i of L starts at the column iW / L and goes on from row to row, `step` rows at once, in the
-  mean colour of the block that it passes; I is the block's mean grey level. Pixels are those of
-  Bresenham's lines between whole coordinates, as Pillow draws them.
+  Line i of L starts at column iW / L and runs down in segments of `step` rows, each in the mean
+  colour of the block that it passes; I is the block's mean grey level. Pixels follow Bresenham's
+  lines between integer coordinates, as in Pillow.
   """
   del key
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
-  tables = [line_tables(count, width) for count in counts]
-  start, end, ends = (
-    strength.of(np.stack([np.pad(t, ((0, max(counts) - len(t)), *[(0, 0)] * (t.ndim - 1)))
-                          for t in each]))
-    for each in zip(*tables, strict=True)
-  )  # fmt: skip
+  tables = zip(*(line_tables(count, max(counts), width) for count in counts), strict=True)
+  start, end, ends = (strength.select(np.stack(arrays)) for arrays in tables)
   step, number = strength['step'], jnp.arange(height)
   top, bottom = jnp.minimum(number * step, height), jnp.minimum((number + 1) * step, height)
   luma = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16
@@ -306,7 +289,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   sums = jnp.pad(stack.cumsum(0).cumsum(1), ((1, 0), (1, 0), (0, 0)))
 
   def colours(line: jax.Array, block: jax.Array) -> jax.Array:
-    """The mean levels of blocks, R, G, B and grey, rounded down."""
+    """Returns the mean levels of blocks, R, G, B and grey, rounded down."""
     y0, y1, x0, x1 = top[block], bottom[block], start[line], end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
@@ -314,11 +297,10 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   def draw(line: jax.Array, last: jax.Array) -> jax.Array:
     x1 = ends[line, colours(line, number)[:, 3]]
     x0 = jnp.roll(x1, 1).at[0].set(start[line])
-    y1, y0 = top, jnp.maximum(top - step, 0)
-    y, x = bresenham(x0, y0, x1, y1)
-    inside = (x >= 0) & (x < width) & (top[:, None] < height)
+    y, x = bresenham(x0, jnp.maximum(top - step, 0), x1, top)
+    is_inside = (x >= 0) & (x < width) & (top[:, None] < height)
     order = jnp.broadcast_to((line * height + number)[:, None], y.shape)
-    return last.at[jnp.where(inside, y, height), x].max(order, mode='drop')
+    return last.at[jnp.where(is_inside, y, height), x].max(order, mode='drop')
 
   last = jax.lax.fori_loop(0, strength['columns'], draw, jnp.full((height, width), -1, jnp.int32))
   colour = colours(last // height, last % height)[..., :3]
@@ -326,10 +308,11 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
 
 @functools.lru_cache
-def line_tables(count: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the first column of each line, the one after its block, [count], and by mean level of
-  the block where a bent line ends, [count, 256]; whole numbers are cut off as Pillow does it."""
-  x = np.arange(count) / count * width
+def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the first column of each of `count` lines, the column after its block, int32 [size],
+  and the column where it ends by the block's mean level, int32 [size, 256], truncated like Pillow.
+  Entries from `count` on are unused."""
+  x = np.arange(size) / count * width
   bent = x[:, None] + (1 - np.arange(256) / 255) * -BEND
   end = np.minimum((x + width / count).astype(np.int32), width)
   return x.astype(np.int32), end, bent.astype(np.int32)
@@ -338,8 +321,8 @@ def line_tables(count: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 def bresenham(
   x0: jax.Array, y0: jax.Array, x1: jax.Array, y1: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns rows and columns of lines between points, [N] each, int32 [N, BEND + 2]; the last pixel
-  is repeated."""
+  """Returns the rows and columns of N lines between points (x0, y0) and (x1, y1), int32
+  [N, BEND + 2]; the last pixel is repeated."""
   dx, dy = x1 - x0, y1 - y0
   across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
   steps = jnp.minimum(jnp.arange(BEND + 2)[None], across)
@@ -351,28 +334,27 @@ def bresenham(
   return along(y0, dy), along(x0, dx)
 
 
-def tiles_of(source: str | os.PathLike[str] | None, sides: tuple[int, ...]) -> list[np.ndarray]:
-  """Returns pictures shrunk to squares of some sides, uint8 [pictures, side, side, 3] each.
-
-  `source` is a folder, of which the first 1000 image files count, at any depth, by path; None takes
-  procedural pictures. Pictures are prepared as the generator does it: resized to 256, the centre of
-  224 cropped, resized bilinearly.
-  """
-  return [*_tiles(os.fspath(source or ''), sides)]
-
-
 @functools.lru_cache(maxsize=4)
-def _tiles(source: str, sides: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-  made: list[list[np.ndarray]] = [[] for _ in sides]
-  for picture in _folder_pictures(source) if source else _procedural_pictures():
-    for own, side in zip(made, sides, strict=True):
-      own.append(np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR)))
-  return tuple(np.stack(own) for own in made)
+def load_tiles(
+  source: str | os.PathLike[str] | None, sides: tuple[int, ...]
+) -> tuple[np.ndarray, ...]:
+  """Returns pictures shrunk to squares, uint8 [pictures, side, side, 3] for each of `sides`.
+
+  `source` is a folder; its first 1000 image files by path are read, at any depth. None and ''
+  select procedural pictures. As in the generator, pictures are resized to 256, cropped to the
+  centre of 224, and resized bilinearly.
+  """
+  pictures = _folder_pictures(os.fspath(source)) if source else _procedural_pictures()
+  return tuple(
+    np.stack([np.asarray(p.resize((side, side), Image.Resampling.BILINEAR)) for p in pictures])
+    for side in sides
+  )
 
 
 def _folder_pictures(source: str) -> list[Image.Image]:
+  """Returns the first `MAX_PICTURES` pictures in a folder, resized to 256 and cropped to 224."""
   folder = expanded(source)
-  files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MOST_PICTURES]
+  files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MAX_PICTURES]
   if not files:
     raise InputError(
       f'{source!r} is no folder with pictures for {" and ".join(PICTURES)}: name one with files '
@@ -381,14 +363,14 @@ def _folder_pictures(source: str) -> list[Image.Image]:
   pictures = []
   for rgb in map(read_rgb, files):
     size = [256 * side // min(rgb.size) for side in rgb.size]
-    left, top = ((side - 224) // 2 for side in size)
-    box = (left, top, left + 224, top + 224)
+    x0, y0 = ((side - 224) // 2 for side in size)
+    box = (x0, y0, x0 + 224, y0 + 224)
     pictures.append(rgb.resize(size, Image.Resampling.BILINEAR).crop(box))
   return pictures
 
 
 def _procedural_pictures() -> list[Image.Image]:
-  """Returns smooth patches around colours that fill the cube, the same on every machine."""
+  """Returns smooth patches around colours that fill the RGB cube, equal on every machine."""
   draw = np.random.RandomState(19)
   colour = draw.uniform(0, 255, (PROCEDURAL, 1, 1, 3))
   patches = np.clip(colour + draw.normal(0, 30, (PROCEDURAL, 7, 7, 3)), 0, 255).astype(np.uint8)
@@ -396,10 +378,10 @@ def _procedural_pictures() -> list[Image.Image]:
 
 
 def describe(source: str) -> dict[str, object]:
-  """Returns what mosaics and stickers are made of, for results; see `textures.describe`."""
+  """Describes the pictures of mosaics and stickers in results, like `textures.describe`."""
   if not source:
     return {'source': 'procedural'}
-  (tiles,) = tiles_of(source, (STICKER,))
+  (tiles,) = load_tiles(source, (STICKER,))
   digest = hashlib.sha256(tiles.tobytes()).hexdigest()
   name = expanded(source).resolve().name
   return {'source': 'photographs', 'from': name, 'count': len(tiles), 'sha256': digest}

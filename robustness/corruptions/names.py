@@ -1,4 +1,4 @@
-"""Names of corruptions, their numbers and files, and the sets that papers average over; no JAX."""
+"""Corruptions' names, numbers and files, and the sets that papers average over; imports no JAX."""
 
 import zlib
 from collections.abc import Sequence
@@ -48,21 +48,21 @@ CATALOGUE: dict[str, tuple[int, str]] = {
   'geometric_shapes': (38, 'laion_c'),
   'luminance_checkerboard': (39, 'laion_c'),
 }
-"""The number of every corruption, and the file that declares it in `robustness/corruptions`.
+"""{corruption: (its number, the file in `robustness/corruptions` that declares it)}.
 
-Random keys and the columns of stored rows are made of the numbers. A new corruption takes the next
-one, below 200 (`robustness.environments.transforms.view_base`); none is changed or given again, so
-that the draws of the others stay as they are.
+Random keys and columns of stored rows contain the numbers. A new corruption takes the next one,
+below 200 (`robustness.environments.transforms.view_base`). A number is never changed or reused, so
+that the random draws of all corruptions stay the same.
 """
 _THREE_D = """
   near_focus far_focus fog_3d flash color_quant low_light
   xy_motion_blur z_motion_blur iso_noise bit_error h265_abr h265_crf
 """
-STORED = {name: 40 + place for place, name in enumerate(_THREE_D.split())}
-"""The numbers of those of ImageNet-3DCC, which need depth or a codec and are read, not made."""
+STORED = {name: 40 + index for index, name in enumerate(_THREE_D.split())}
+"""Numbers of ImageNet-3DCC's corruptions, which need depth or a codec: they are read, not made."""
 NUMBERS = {**{name: number for name, (number, _) in CATALOGUE.items()}, **STORED}
 KNOWN = tuple(CATALOGUE)
-"""All corruptions that are made here."""
+"""All corruptions that this package makes."""
 NAMED = {number: name for name, number in NUMBERS.items()}
 
 OFFICIAL, EXTRA, C_BAR = (
@@ -70,8 +70,8 @@ OFFICIAL, EXTRA, C_BAR = (
   for numbers in (range(15), range(15, 19), range(19, 34))
 )
 NAMES = OFFICIAL + EXTRA
-"""The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` has the 15 of ImageNet-C-bar and
-CIFAR-10-C-bar, ten in each."""
+"""The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` holds the 15 of ImageNet-C-bar
+and CIFAR-10-C-bar, ten in each."""
 NOISE, BLUR, HAZE, ALONE = 'noise', 'blur', 'haze', 'alone'
 FAMILIES = {
   NOISE: 'a small random change of every pixel',
@@ -79,34 +79,33 @@ FAMILIES = {
   HAZE: 'a smaller range of values',
   ALONE: 'like no other corruption',
 }
-"""Families of corruptions, of which one shows what the others do; each declares its own."""
-_CIFAR_ONLY = (
-  *('circular_motion_blur', 'lines', 'pinch_and_twirl', 'ripple'),
-  'transverse_chromatic_abberation',
-)
-_IMAGENET_ONLY = (
-  *('caustic_refraction', 'cocentric_sine_waves', 'perlin_noise', 'plasma_noise'),
-  'single_frequency_greyscale',
-)
+"""Families of corruptions. Training with one member reveals the effect of the other members, so a
+corruption is held out with its family."""
+_CIFAR_ONLY = """
+  circular_motion_blur lines pinch_and_twirl ripple transverse_chromatic_abberation
+"""
+_IMAGENET_ONLY = """
+  caustic_refraction cocentric_sine_waves perlin_noise plasma_noise single_frequency_greyscale
+"""
 
 SETS = {
   'official': OFFICIAL,
   'extra': EXTRA,
   'all': NAMES,
-  # Yin et al. (2019), Table 3: gaussian_blur and speckle_noise for gaussian_noise and frost.
+  # Yin et al. (2019), Table 3: gaussian_blur and speckle_noise replace gaussian_noise and frost.
   'fourier_cifar': tuple(
     n for n in NAMES if n not in ('gaussian_noise', 'frost', 'spatter', 'saturate')
   ),
   # Yin et al. (2019), Table 4.
   'fourier_imagenet': tuple(n for n in OFFICIAL if n not in ('motion_blur', 'snow', 'frost')),
   # Mintun et al. (2021): not the same ten.
-  'c_bar_imagenet': tuple(n for n in C_BAR if n not in _CIFAR_ONLY),
-  'c_bar_cifar': tuple(n for n in C_BAR if n not in _IMAGENET_ONLY),
+  'c_bar_imagenet': tuple(n for n in C_BAR if n not in _CIFAR_ONLY.split()),
+  'c_bar_cifar': tuple(n for n in C_BAR if n not in _IMAGENET_ONLY.split()),
   # Li et al. (2025).
   'laion_c': tuple(NAMED[number] for number in range(34, 40)),
 }
 STORED_SETS = {'imagenet_3dcc': tuple(STORED)}
-"""Sets of corruptions that are read alone."""
+"""Sets of corruptions that can only be read."""
 SEVERITIES = (1, 2, 3, 4, 5)
 
 _SEQUENCES = """
@@ -115,19 +114,19 @@ _SEQUENCES = """
   gaussian_noise_2 gaussian_noise_3 shot_noise_2 shot_noise_3 speckle_noise_2 speckle_noise_3
 """
 PERTURBATIONS = {name: number for number, name in enumerate(_SEQUENCES.split())}
-"""The numbers of the sequences of ImageNet-P and CIFAR-10-P, in columns of stored rows."""
+"""Numbers of ImageNet-P's and CIFAR-10-P's sequences in the columns of stored rows."""
 PERTURBATION_SETS = {
   'imagenet_p': tuple(PERTURBATIONS)[:10],
   'cifar10_p': tuple('spatter' if n == 'snow' else n for n in tuple(PERTURBATIONS)[:10]),
 }
-"""What published means are over: CIFAR-10-P has spatter where ImageNet-P has snow."""
+"""Sequences over which published means are taken; CIFAR-10-P has spatter instead of snow."""
 
 CLEAN = -1
-"""Stands for no corruption where stored rows have their corruption's number."""
+"""The corruption number of clean images in stored rows."""
 
 
 class StoredPart(NamedTuple):
-  """A corruption's number (-1: clean) and a severity (0: clean), of stored images."""
+  """The corruption number (-1: clean) and severity (0: clean) of a part of a stored set."""
 
   corruption: int
   severity: int
@@ -140,49 +139,44 @@ CLEAN_PART = StoredPart(CLEAN, 0)
 
 STREAM = 'corruption_error'
 """The random stream (`random_keys.stream`) of all studies of corruptions and of the TFDS data set
-`corrupted`, which therefore hold the same images."""
+`corrupted`, which therefore show the same images."""
 
 FINEST = 1000
-"""Severities between the five are multiples of 1 / 1000."""
-_BETWEEN = 10**6  # what the ids of views between the five severities begin at
+"""Fractional severities are multiples of 1 / 1000."""
 
 
 def number_of(corruption: str) -> int:
-  """Returns the number of a corruption; of one in a user's code 10⁴ + CRC-32 of its name mod
-  189 000, the view ids of which no others have."""
+  """Returns the number of a corruption. One in a user's code has the number 10⁴ + CRC-32 of its
+  name mod 189 000, so that its view ids are used by no other."""
   if corruption in NUMBERS:
     return NUMBERS[corruption]
   return 10_000 + zlib.crc32(corruption.encode()) % 189_000
 
 
 def view_id(corruption: str, severity: float) -> int:
-  """Returns 5 n + s, from which the random keys of the corruption of number n at severity s follow;
-  of a severity between the five 10⁶ + 1000 (5 n + s)."""
+  """Returns the id that fixes the random keys of corruption number n at severity s: 5 n + s, or
+  10⁶ + 1000 (5 n + s) for a fractional severity."""
   number = number_of(corruption)
   if severity == int(severity):
     return 5 * number + int(severity)
-  return _BETWEEN + round(FINEST * (5 * number + severity))
-
-
-SMALL_SIDE = 64
-"""Side of images up to which they are like those of CIFAR-10, and not those of ImageNet."""
+  return 10**6 + round(FINEST * (5 * number + severity))
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`; those in a
-  user's code come last, as `FILE.py:NAME`."""
+  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`; references
+  `FILE.py:NAME` to a user's code come last."""
   sets = {**SETS, **STORED_SETS}
   included = dict.fromkeys(name for entry in entries for name in sets.get(entry, (entry,)))
   return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
-  """Returns the sets all of whose corruptions are among `names`, and 'shown', which is
-  `names`, if none of them is all of these. Of several, that of the experiments of Yin et al. on
-  images of another size than `side` is left out, if it is known."""
-  known = {**SETS, **STORED_SETS}.items()
-  sets = {label: members for label, members in known if set(members) <= set(names)}
-  whole = any(set(members) == set(names) for members in sets.values())
+  """Returns {label: members} of the sets that are subsets of `names`, and 'shown': `names` if no
+  set equals it. With a known image `side`, other sets replace the one that Yin et al. use for
+  images of another size (CIFAR-10's for more than 64 pixels, ImageNet's up to 64)."""
+  all_sets = {**SETS, **STORED_SETS}.items()
+  sets = {label: members for label, members in all_sets if set(members) <= set(names)}
+  is_set = any(set(members) == set(names) for members in sets.values())
   if side and len(sets) > 1:
-    sets.pop('fourier_imagenet' if side <= SMALL_SIDE else 'fourier_cifar', None)
-  return sets if whole else {**sets, 'shown': tuple(names)}
+    sets.pop('fourier_imagenet' if side <= 64 else 'fourier_cifar', None)
+  return sets if is_set else {**sets, 'shown': tuple(names)}

@@ -13,7 +13,7 @@ from robustness.corruptions.filters import any_of_batch
 from robustness.corruptions.names import NOISE
 
 LEVELS = 255
-TAIL = 2.0**-34  # probability that a table leaves out on each side; draws have 32 bits
+TAIL = 2.0**-34  # probability omitted from a table on each side; draws have 32 bits
 
 
 @corruption(
@@ -59,13 +59,13 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   family=NOISE,
 )
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Replaces each element with probability `rate` by 0 or 1, even odds, each channel alone.
+  """Replaces each element, independently, by 0 or 1 with probability `rate` / 2 each.
 
-  One 32-bit number an element decides both.
+  One 32-bit number per element decides.
   """
   bits = random_images.bits(key, image.shape)
   limits = np.round(np.asarray(strength.constants['rate']) * 2.0**31).astype(np.uint32)
-  half = jnp.asarray(limits)[strength.place]
+  half = jnp.asarray(limits)[strength.index]
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
 
 
@@ -83,33 +83,33 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def shot_noise(
   key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'
 ) -> jax.Array:
-  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel, λ the photons of white.
+  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel; white has λ `photons`.
 
-  Exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a table of the
-  256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by inversion. 8-bit
-  images (every x within 2⁻¹² of a level) need the first alone, which takes half the time.
+  The result is exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a
+  table of the 256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by
+  inversion. 8-bit images (every x within 2⁻¹² of a level) need only the first, in half the time.
 
-  By 'inverse' the table is that of the cumulative distribution, so that the count of a key rises
-  with the rate, and an image of two severities has like noise; 'alias' is faster.
+  With draws='inverse' the cumulative distribution is inverted: the count for a key rises with the
+  rate, and the noise of two severities is correlated. 'alias' is faster.
   """
   photons = strength['photons']
-  table_key, rest_key = jax.random.split(key)
-  level, rest = _split_levels(image)
+  table_key, remainder_key = jax.random.split(key)
+  level, remainder = _split_levels(image)
   bits = random_images.bits(table_key, image.shape)
   from_table = poisson_from_table if draws == 'alias' else poisson_by_inversion
   count = from_table(bits, level, strength).astype(image.dtype)
 
-  def with_rest(count: jax.Array) -> jax.Array:
-    uniform = random_images.uniform(rest_key, image.shape)
-    most = strength.most('photons') / LEVELS
-    return count + small_poisson(uniform, rest * (photons / LEVELS), most)
+  def with_remainder(count: jax.Array) -> jax.Array:
+    uniform = random_images.uniform(remainder_key, image.shape)
+    max_rate = strength.maximum('photons') / LEVELS
+    return count + small_poisson(uniform, remainder * (photons / LEVELS), max_rate)
 
-  count = jax.lax.cond(any_of_batch(rest > 0), with_rest, lambda count: count, count)
+  count = jax.lax.cond(any_of_batch(remainder > 0), with_remainder, lambda count: count, count)
   return jnp.clip(count / photons, 0, 1)
 
 
 def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns level int32 in 0..255 and rest in [0, 1) with 255x = level + rest."""
+  """Returns level, int32 in 0..255, and remainder in [0, 1), with 255x = level + remainder."""
   scaled = jnp.clip(image, 0, 1) * LEVELS
   nearest = jnp.round(scaled)
   is_level = jnp.abs(scaled - nearest) <= 2.0**-12
@@ -119,15 +119,15 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the alias tables (Walker) of Poisson counts, one for each severity's λ and level k of
-  rate λk / 255.
+  """Returns Walker's alias tables of Poisson counts of rate λk / 255, one for each of the S
+  severities' λ and each level k.
 
-  A uniform 32-bit number falls in one of K equal columns by its upper bits; the rest decide between
-  the column's own count and its alias. Probabilities are whole multiples of 2⁻³².
+  The upper bits of a uniform 32-bit number select one of K equal columns; the lower bits decide
+  between the column's count and its alias. Probabilities are whole multiples of 2⁻³².
 
   Returns:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
-    hold the limit below which the own count is taken, the lower log2(K) bits the alias.
+    hold the limit below which the column's count is taken, the lower log2(K) bits the alias.
   """
   start, edges = cumulative_table(photons)
   return start, _alias(np.diff(edges, axis=1, prepend=0))
@@ -135,12 +135,8 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache
 def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the cumulative distributions of the counts of `poisson_table`, and where they begin.
-
-  Returns:
-    start int32 [S·256], the least count, and edges int64 [S·256, K], 2³² times the probability of
-    at most start + k.
-  """
+  """Returns start int32 [S·256], the lowest count of each table of `poisson_table`, and edges int64
+  [S·256, K], 2³² times the probability of at most start + k."""
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
@@ -152,42 +148,46 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _alias(mass: np.ndarray) -> np.ndarray:
-  """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two."""
+  """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two.
+
+  Each of K rounds fills the column of least mass from the column of greatest mass; a filled column
+  gets sentinels that neither search selects again.
+  """
   rows, width = np.arange(len(mass)), mass.shape[1]
-  room = 2**32 // width
-  least, most = mass.copy(), mass.copy()  # of unfilled columns; of filled ones what is never chosen
-  limit = np.full(mass.shape, room - 1)
+  capacity = 2**32 // width
+  for_minimum, for_maximum = mass.copy(), mass.copy()
+  limit = np.full(mass.shape, capacity - 1)
   alias = np.tile(np.arange(width), (len(mass), 1))
   for _ in range(width):
-    poor, rich = least.argmin(1), most.argmax(1)
-    have = least[rows, poor]
-    short = have < room
-    limit[rows, poor] = np.where(short, have, room - 1)
-    alias[rows, poor] = np.where(short, rich, poor)
-    least[rows, rich] -= np.where(short, room - have, 0)
-    most[rows, rich] = least[rows, rich]
-    least[rows, poor], most[rows, poor] = room + 1, -1
+    poor, rich = for_minimum.argmin(1), for_maximum.argmax(1)
+    least_mass = for_minimum[rows, poor]
+    is_short = least_mass < capacity
+    limit[rows, poor] = np.where(is_short, least_mass, capacity - 1)
+    alias[rows, poor] = np.where(is_short, rich, poor)
+    for_minimum[rows, rich] -= np.where(is_short, capacity - least_mass, 0)
+    for_maximum[rows, rich] = for_minimum[rows, rich]
+    for_minimum[rows, poor], for_maximum[rows, poor] = capacity + 1, -1
   return (limit * width + alias).astype(np.uint32)
 
 
 def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns Poisson counts of rate λ·level / 255 from uniform bits (uint32), int32, λ photons."""
+  """Returns int32 Poisson counts of rate λ·level / 255 from uniform uint32 bits; λ is `photons`."""
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
-  row = strength.place * (LEVELS + 1) + level
+  row = strength.index * (LEVELS + 1) + level
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
-  part = bits & (2**32 // width - 1)
+  lower_bits = bits & (2**32 // width - 1)
   alias = (entry & (width - 1)).astype(jnp.int32)
-  return jnp.asarray(start)[row] + jnp.where(part < entry // width, column, alias)
+  return jnp.asarray(start)[row] + jnp.where(lower_bits < entry // width, column, alias)
 
 
 def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns counts as `poisson_from_table`; those of the same bits rise with the rate."""
+  """Returns counts as `poisson_from_table` does; for equal bits they rise with the rate."""
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
   upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
-  row = strength.place * (LEVELS + 1) + level
+  row = strength.index * (LEVELS + 1) + level
   count = jnp.zeros_like(row)
   for step in (width >> k for k in range(1, width.bit_length())):
     count += jnp.where(bits > upper[row * width + count + step - 1], step, 0)
@@ -195,9 +195,9 @@ def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) 
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
-  """Returns Poisson counts of a small rate by inversion of uniform numbers, float32.
+  """Returns float32 Poisson counts of a small rate by inversion of uniform numbers.
 
-  The static bound `max_rate` fixes the number of terms (the tail left out is below 2⁻³⁴).
+  The static bound `max_rate` fixes the number of terms; the omitted tail is below 2⁻³⁴.
   """
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)

@@ -1,8 +1,8 @@
-"""Values of pixels: the 256 levels of 8 bits, grey values, and the hue, saturation, value model.
+"""Pixel arithmetic: the 256 levels of 8 bits, grey values, and the hue, saturation, value model.
 
-In that model V is the largest channel, S = (V - smallest) / V, and every channel is
-c = V (1 - S k_c) with 0 ≤ k_c ≤ 1 that depends on the hue alone. So V and S can be replaced by
-scaling; no angle is ever computed.
+In that model V is the largest channel, S = (V - smallest channel) / V, and every channel is
+c = V (1 - S k_c) with a factor k_c in [0, 1] that depends on the hue alone. V and S can therefore
+be replaced by scaling, and no hue angle is computed.
 """
 
 import jax
@@ -12,17 +12,17 @@ import numpy as np
 from robustness.core.settings import choice
 
 QUANTIZE = ('floor', 'round')
-LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of R, G, B
-GUARD = 2.0**-12  # of a level: keeps float32 error from moving what is exactly on a threshold
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # weights of R, G, B
+GUARD = 2.0**-12  # in levels; float32 errors below it do not move a value across a threshold
 
 LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
-"""The levels as an 8-bit file gives them; XLA's division by 255 is one bit off for half of them."""
+"""Levels k / 255, rounded as NumPy does. XLA's division by 255 is one bit off for half of them."""
 
 
 def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
-  """Returns x in [0, 1] as one of the levels k / 255, float32.
+  """Returns x in [0, 1] rounded to one of the levels k / 255, float32.
 
-  'floor' truncates, as the released generators do (results are ½ level darker in the mean); 'round'
+  'floor' truncates as the released generators do, which darkens by ½ level on average; 'round'
   takes the nearest level, halves to even.
   """
   choice('quantize', quantize, QUANTIZE)
@@ -35,12 +35,12 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
 
 
 def from_levels(levels: jax.Array) -> jax.Array:
-  """Returns levels k / 255 of integers k in 0..255, of any shape; float32."""
+  """Returns k / 255, float32, for integers k in 0..255 of any shape."""
   return jnp.asarray(LEVELS).at[levels].get(mode='promise_in_bounds')
 
 
 def grey(image: jax.Array) -> jax.Array:
-  """Returns .299 R + .587 G + .114 B, [H, W, 1]; a grey image is its own."""
+  """Returns .299 R + .587 G + .114 B as [H, W, 1]; a grey image is returned unchanged."""
   if image.shape[-1] == 1:
     return image
   red, green, blue = (image[..., c] for c in range(3))
@@ -48,31 +48,31 @@ def grey(image: jax.Array) -> jax.Array:
 
 
 def like_channels(colour: jax.Array, image: jax.Array) -> jax.Array:
-  """Returns a colour [..., 3] as the image has it: itself, or its grey value [..., 1]."""
+  """Returns a colour [..., 3], or its grey value [..., 1] where the image has one channel."""
   return grey(colour) if image.shape[-1] == 1 else colour
 
 
 def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
-  """Replaces V by clip(V + shift, 0, 1), hue and saturation kept; black becomes grey, and a grey
-  image is its own V."""
+  """Replaces V by clip(V + shift, 0, 1) and preserves hue and saturation. Black becomes grey, and
+  V of a grey image is its only channel."""
   value = image.max(-1, keepdims=True)
   shifted = jnp.clip(value + shift, 0, 1)
-  lit = value > 0
-  return jnp.where(lit, image * (shifted / jnp.where(lit, value, 1)), shifted)
+  is_lit = value > 0
+  return jnp.where(is_lit, image * (shifted / jnp.where(is_lit, value, 1)), shifted)
 
 
 def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> jax.Array:
-  """Replaces S by clip(S · factor + shift, 0, 1), hue and value kept.
+  """Replaces S by clip(S · factor + shift, 0, 1) and preserves hue and value.
 
-  A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as they do
-  in the released generators. An image of one channel has no saturation and is left as it is.
+  A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as in the
+  released generators. An image of one channel is returned unchanged.
   """
   if image.shape[-1] == 1:
     return image
   value = image.max(-1, keepdims=True)
   spread = value - image.min(-1, keepdims=True)
-  coloured = spread > 0
-  saturation = spread / jnp.where(coloured, value, 1)
+  has_colour = spread > 0
+  saturation = spread / jnp.where(has_colour, value, 1)
   red = jnp.broadcast_to(jnp.array([0, 1, 1], image.dtype), image.shape)
-  part = jnp.where(coloured, (value - image) / jnp.where(coloured, spread, 1), red)
-  return value * (1 - jnp.clip(saturation * factor + shift, 0, 1) * part)
+  hue_factors = jnp.where(has_colour, (value - image) / jnp.where(has_colour, spread, 1), red)
+  return value * (1 - jnp.clip(saturation * factor + shift, 0, 1) * hue_factors)

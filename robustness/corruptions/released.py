@@ -1,7 +1,7 @@
-"""The released corrupted sets: how they were made, and whether numbers compare with published ones.
+"""The released corrupted sets: how they were made, and whether errors compare with published ones.
 
-`protocol = 'as_released'` makes images as these were: from 8-bit images of the set's size,
-truncated to 8 bits, stored as JPEG where the set is, and only then resized to the network.
+`protocol = 'as_released'` follows their generators: 8-bit images of the set's size are corrupted,
+truncated to 8 bits, stored as JPEG where the set is, and only then resized for the network.
 
 Reference:
   The generators released with Hendrycks and Dietterich (2019): `make_cifar_c.py`,
@@ -16,24 +16,24 @@ from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED_SETS
 
 AS_RELEASED = 'as_released'
 SOURCES = (
-  *('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c'),
-  *('imagenet_3dcc', 'laion_c'),
+  *('cifar10_c', 'cifar100_c', 'imagenet_c'),
+  *('tiny_imagenet_c', 'imagenet_3dcc', 'laion_c'),
 )
-"""Sources of data that read the released sets."""
+"""Data sources that read the released sets."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedSet:
-  """A set of corrupted images as it was released.
+  """A released set of corrupted images.
 
   Attributes:
-    side: of its square images, pixels.
-    jpeg_quality: of its files; 0 for arrays of 8-bit values.
-    clean: {words in the name of the clean images: their split}; empty where those that the set was
-      made of were not released.
-    num_images: clean images; 0 where it is not known.
-    prepared: how its clean images were prepared, by the key of `config.data`.
-    corruptions: whose errors published means are over.
+    side: Side of the square images in pixels.
+    jpeg_quality: Quality of the files; 0 for arrays of 8-bit values.
+    clean: {word in the name of the clean images: their split}; empty where the clean images were
+      not released.
+    num_images: Number of clean images; 0 if unknown.
+    prepared: {key of `config.data`: value} with which the clean images were prepared.
+    corruptions: The corruptions over which published means are taken.
   """
 
   name: str
@@ -46,14 +46,14 @@ class ReleasedSet:
 
   @property
   def storage(self) -> str:
-    """How its images are stored."""
+    """The file format in words."""
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns what the size of images may differ in, and whether it does."""
+    """Returns {difference in words: whether images of this shape differ so from the set's}."""
     height, width = image_shape[:2]
-    same = height == width == self.side
-    return {f'images are {height} × {width}, not {self.side} × {self.side}': not same}
+    is_equal = height == width == self.side
+    return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}
 
 
 RELEASED = {
@@ -68,8 +68,8 @@ RELEASED = {
     {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
   ),
 }
-"""By side. Tiny-ImageNet-C was made of images of ImageNet that were cut out by their bounding boxes
-and resized to 64 × 64, and not of Tiny-ImageNet's own (its authors, and their generator)."""
+"""Released sets by side. Tiny-ImageNet-C was made of ImageNet's images, cut out by their bounding
+boxes and resized to 64 × 64, not of Tiny-ImageNet's (its authors, and their generator)."""
 
 
 BY_SOURCE = {
@@ -78,7 +78,7 @@ BY_SOURCE = {
   ),
   'laion_c': ReleasedSet('LAION-C', 224, 100, {}, 0, corruptions=SETS['laion_c']),
 }
-"""Of others by the source that reads them."""
+"""Further released sets by the data source that reads them."""
 C_BAR = tuple(
   dataclasses.replace(RELEASED[side], name=name, jpeg_quality=0, corruptions=SETS[corruptions])
   for side, name, corruptions in (
@@ -86,22 +86,23 @@ C_BAR = tuple(
     (224, 'ImageNet-C-bar', 'c_bar_imagenet'),
   )
 )
-"""Whose published numbers are of images that were made in memory (Mintun et al. 2021)."""
+"""The C-bar sets; their published errors are of images made in memory (Mintun et al. 2021)."""
 
 
-def made_like(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the set that images under some corruptions, made at a size of `RELEASED`, are like."""
-  others = (*C_BAR, BY_SOURCE['laion_c'])
-  found = (own for own in others if own.side == side and {*names} <= {*own.corruptions})
-  return next(found, RELEASED[side])
+def matching_set(names: Collection[str], side: int) -> ReleasedSet:
+  """Returns the released set of a side in `RELEASED` that holds the named corruptions."""
+  candidates = (*C_BAR, BY_SOURCE['laion_c'])
+  matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
+  return next(matches, RELEASED[side])
 
 
-def following(
+def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the set with the protocol that images of a size, under some corruptions, can follow.
+  """Returns the released set with the protocol that corrupted images of a shape can follow.
 
-  `constants` are as asked for; 0 is the size's own.
+  Raises InputError for other sizes, for a `constants` setting of another size (0 takes the images'
+  size), and for corruptions of two released sets.
   """
   height, width = image_shape[:2]
   if height != width or height not in RELEASED:
@@ -118,10 +119,10 @@ def following(
       problem=f"but {KEYS.study.protocol} is 'as_released' and the images are of {height} pixels",
       fix='Leave it 0.',
     )
-  released = made_like(names, height)
-  if other := [name for name in names if name not in (*released.corruptions, *NAMES)]:
+  released = matching_set(names, height)
+  if foreign := [name for name in names if name not in (*released.corruptions, *NAMES)]:
     raise InputError(
-      f"{KEYS.study.protocol} is 'as_released', but {other[0]} is of another released set than "
+      f"{KEYS.study.protocol} is 'as_released', but {foreign[0]} is of another released set than "
       f'{released.name} of {height} pixels, stored as {released.storage}: run them one by one.'
     )
   return released

@@ -1,4 +1,4 @@
-"""Spatter: drops of water, or splashes of mud, on the lens; and the operations of OpenCV it needs.
+"""Spatter: drops of water or splashes of mud on the lens, and the OpenCV operations it needs.
 
 Planes are [H, W]; levels are integers 0..255.
 """
@@ -14,13 +14,13 @@ from robustness.corruptions.pixels import like_channels
 
 WATER = np.array([175, 238, 238], np.float32) / 255
 MUD = np.array([63, 42, 20], np.float32) / 255
-COVERED = 0.8  # mud thinner than this is not seen
+MUD_THRESHOLD = 0.8  # thinner mud is invisible
 LOW, HIGH = 50, 150  # Canny's thresholds
-TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # of 22.5 degrees
-FARTHEST = 20  # distances are cut off there
-GUARD = 1e-4  # keeps a mean that is exactly an integer from falling below it
-# Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and how often a step is doubled until it
-# reaches 20.
+TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # 2^15 tan 22.5°
+MAX_DISTANCE = 20  # greater distances are cut off
+GUARD = 1e-4  # a mean that is an integer does not fall below itself by rounding
+# Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and the number of doublings until a step
+# reaches a length of 20.
 STEPS = (
   ((0, 1), 1.0, 5),
   ((1, 0), 1.0, 5),
@@ -57,47 +57,47 @@ STEPS = (
   family=ALONE,
 )
 def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Puts drops of water (lower severities) or mud (higher ones) on the image.
+  """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 
-  Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and seen above
-  `threshold`. `strength` is that of water, or the sigma of the mud's edge in pixels; `mud` is 0 or
-  1. A grey image gets the grey value of the liquid's colour.
+  Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and visible above
+  `threshold`. `strength` is the brightness of water, or the sigma of the mud's edge in pixels. A
+  grey image takes the grey value of the liquid's colour.
   """
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
-  liquid = gaussian_filter(noise, strength['sigma'], strength.most('sigma'))[..., 0]
+  liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]
   threshold, amount = strength['threshold'], strength['strength']
-  of_all = strength.constants
-  edge = max(s for s, mud in zip(of_all['strength'], of_all['mud'], strict=True) if mud)
+  values = zip(strength.constants['strength'], strength.constants['mud'], strict=True)
+  max_sigma = max(value for value, mud in values if mud)
   return jax.lax.cond(
     strength['mud'] > 0,
-    lambda: _mud(image, liquid > threshold, amount, edge),
+    lambda: _mud(image, liquid > threshold, amount, max_sigma),
     lambda: _water(image, jnp.where(liquid < threshold, 0, liquid), amount),
   )
 
 
-def _mud(image: jax.Array, seen: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
-  """Covers the image where the smoothed mask m is at least .8: clip(x (1 - m) + colour m)."""
-  cover = gaussian_filter(seen.astype(jnp.float32)[..., None], sigma, max_sigma)
-  cover = jnp.where(cover < COVERED, 0, cover)
+def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
+  """Returns clip(x (1 - m) + colour m, 0, 1); m is the smoothed mask, set to 0 below .8."""
+  cover = gaussian_filter(mask.astype(jnp.float32)[..., None], sigma, max_sigma)
+  cover = jnp.where(cover < MUD_THRESHOLD, 0, cover)
   return jnp.clip(image * (1 - cover) + _colour(MUD, image) * cover, 0, 1)
 
 
 def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
-  """Adds colour · strength · m / max m, m = liquid · relief; without a drop the image is left."""
-  # The generator stores the liquid in 8 bits, where the rare values above 1 wrap around.
+  """Adds colour · strength · m / max m with m = liquid · relief; nothing is added where m is 0."""
+  # The generator stores the liquid in 8 bits, where rare values above 1 wrap around.
   levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
   drops = (levels * relief(levels)).astype(jnp.float32)
-  most = drops.max()
-  share = jnp.where(most > 0, drops / jnp.where(most > 0, most, 1), 0) * strength
+  peak = drops.max()
+  share = jnp.where(peak > 0, drops / jnp.where(peak > 0, peak, 1), 0) * strength
   return jnp.clip(image + share[..., None] * _colour(WATER, image), 0, 1)
 
 
 def relief(levels: jax.Array) -> jax.Array:
-  """Returns how a film of liquid of these levels catches light near its edges, int32 [H, W] in
-  0..255: distance to Canny edges up to 20, averaged, equalised, embossed and averaged again."""
+  """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255: the distance to
+  Canny edges, at most 20, averaged, equalised, embossed and averaged again."""
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
-  embossed = emboss(equalise(steps, FARTHEST + 1))
+  embossed = emboss(equalise(steps, MAX_DISTANCE + 1))
   return jnp.round(mean3(embossed)).astype(jnp.int32)
 
 
@@ -106,26 +106,26 @@ def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
 
 
 def canny(levels: jax.Array) -> jax.Array:
-  """Returns the edges of a plane, bool [H, W]: Sobel gradient, L1 norm, thresholds 50 and 150.
+  """Returns Canny's edges of a plane, bool [H, W]: Sobel gradient, L1 norm, thresholds 50 and 150.
 
   A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
-  edge; candidates are edges if they join, through candidates, one above the high threshold.
+  edge. It is an edge if candidates connect it to a candidate above the high threshold.
   """
   size, down, right = _gradient(levels)
-  candidate = _thin(size, down, right) & (size > LOW)
+  candidates = _thin(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     around = jnp.pad(state[0], 1)
     tall = around[:-2] | around[1:-1] | around[2:]
-    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidate, state[0]
+    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidates, state[0]
 
-  strong = candidate & (size > HIGH)
-  begin = strong, jnp.zeros_like(strong)
-  return jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, begin)[0]
+  strong = candidates & (size > HIGH)
+  start = strong, jnp.zeros_like(strong)
+  return jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, start)[0]
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns |dy| + |dx|, dy, dx by Sobel's 3 × 3 masks, the border replicated; int32 [H, W]."""
+  """Returns |dy| + |dx|, dy and dx, int32 [H, W], by Sobel's 3 × 3 masks, the border replicated."""
   height, width = levels.shape
   p = jnp.pad(levels.astype(jnp.int32), 1, mode='edge')
   tall = p[:-2] + 2 * p[1:-1] + p[2:]
@@ -135,7 +135,7 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
-  """Returns where a gradient is largest along its direction, in four directions; bool [H, W]."""
+  """Returns whether each gradient is largest along its direction, one of four; bool [H, W]."""
   around, (height, width) = jnp.pad(size, 1), size.shape
   near = {
     (i, j): around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
@@ -155,13 +155,13 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
-  A shortest path is a run of one step and a run of a neighbouring one, so one sweep along each of
-  the eight lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The
-  plane is one long line of rows that end in 20 empty pixels, so that every step is one offset and
-  a way around the end of a row is never shorter than the cut.
+  A shortest path repeats one step and then a neighbouring one, so one sweep along each of the eight
+  lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The plane is
+  stored as one line of rows that end in 20 empty pixels: every step is one offset, and no path
+  around the end of a row is shorter than the maximum.
   """
   height, width = mask.shape
-  stride = width + FARTHEST
+  stride = width + MAX_DISTANCE
   moves = [
     (times * (down * stride + right), times * length)
     for (down, right), length, doublings in STEPS
@@ -169,10 +169,10 @@ def distance_to(mask: jax.Array) -> jax.Array:
   ]
   offsets, lengths = (jnp.array(column) for column in zip(*moves, strict=True))
   margin, size = max(abs(offset) for offset, _ in moves), height * stride
-  start = jnp.where(mask, 0.0, float(FARTHEST))
-  line = jnp.pad(start, ((0, 0), (0, FARTHEST)), constant_values=FARTHEST).reshape(-1)
-  far = jnp.full((margin,), float(FARTHEST))
-  stored = jax.lax.optimization_barrier  # slices that lie in memory: five times as fast on a CPU
+  start = jnp.where(mask, 0.0, float(MAX_DISTANCE))
+  line = jnp.pad(start, ((0, 0), (0, MAX_DISTANCE)), constant_values=MAX_DISTANCE).reshape(-1)
+  far = jnp.full((margin,), float(MAX_DISTANCE))
+  stored = jax.lax.optimization_barrier  # slices in memory are five times as fast on a CPU
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
     padded = stored(jnp.concatenate([far, line, far]))
@@ -185,24 +185,24 @@ def distance_to(mask: jax.Array) -> jax.Array:
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Spreads levels in 0..count - 1 so that their cumulative histogram is even; the lowest goes to
-  0, and a plane of one level is left as it is."""
+  """Maps levels in 0..count - 1 so that their cumulative histogram is even. The lowest becomes 0; a
+  plane of a single level is returned unchanged."""
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   below = jnp.cumsum(histogram)
   lowest = histogram[jnp.argmax(histogram > 0)]
-  rest = levels.size - lowest
-  scale = 255.0 / jnp.maximum(rest, 1).astype(jnp.float32)
+  above = levels.size - lowest
+  scale = 255.0 / jnp.maximum(above, 1).astype(jnp.float32)
   table = jnp.round(jnp.maximum(below - lowest, 0).astype(jnp.float32) * scale).astype(jnp.int32)
-  return jnp.where(rest > 0, table[levels], levels)
+  return jnp.where(above > 0, table[levels], levels)
 
 
 def mean3(plane: jax.Array) -> jax.Array:
-  """Returns the mean of 3 × 3 pixels, the border mirrored without its edge pixel; float32."""
+  """Returns the float32 mean of 3 × 3 pixels, mirrored at the border without its edge pixel."""
   return _weighted_sum(plane, np.ones((3, 3), int)).astype(jnp.float32) / 9
 
 
 def emboss(levels: jax.Array) -> jax.Array:
-  """Correlates with these weights and clips to 0..255; int32 [H, W]."""
+  """Returns levels correlated with the weights below and clipped to 0..255; int32 [H, W]."""
   weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   return jnp.clip(_weighted_sum(levels, weights), 0, 255)
 

@@ -1,8 +1,8 @@
-"""Corruptions made here or stored: what studies of either source share.
+"""Base class of studies of corrupted images that are made here or read from a stored set.
 
-Stored corrupted images are rows, each shown as it is, with the number of the corruption (-1 for
-clean), the severity (0 for clean) and the base image as columns. What a corruption changed is
-measured against the clean image of the same base image, where the set has one.
+Each row of a stored set is one image, shown unchanged, with the columns `corruption` (its number;
+-1: clean), `severity` (0: clean) and `base_id` (the image before corruption). The change by a
+corruption is measured against the clean image of the same base_id, where the set has one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class StoredOrMade(CorruptionViews):
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
-      reports the severities, and the members of a set, that are there.
-    not_stored: settings of made images alone, beside `MADE_WITH`.
-    needs_clean: whether a stored set must hold the clean images.
+      reports the study's corruptions and severities as far as the set holds them.
+    not_stored: Further settings, besides `MADE_WITH`, that only concern generated images.
+    needs_clean: Whether a stored set must hold the clean images.
   """
 
   allows_adaptation: ClassVar[bool] = True
@@ -55,47 +55,47 @@ class StoredOrMade(CorruptionViews):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    if not self.is_stored:
+      return
     fix = "left out with source='stored': images are shown as they are"
-    made = self.source == GENERATED
-    self.require(made or self.protocol == EXACT, 'protocol', fix)
+    self.require(self.protocol == EXACT, 'protocol', fix)
     for name in (*MADE_WITH, *self.not_stored):
-      self.require(made or not getattr(self, name), name, fix)
-    chosen = self.options.chosen()
-    require(made or not chosen, 'config.study.options', ', '.join(chosen), fix)
+      self.require(not getattr(self, name), name, fix)
+    variants = self.options.non_default()
+    require(not variants, 'config.study.options', ', '.join(variants), fix)
 
   @property
   def is_stored(self) -> bool:
-    """Whether corrupted images are read and not made."""
+    """Whether corrupted images are read instead of made."""
     return self.source == STORED
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """See `CorruptionViews`; stored images do not tell what frost was drawn from."""
+    """See `CorruptionViews`; the pictures in stored images are unknown."""
     return {} if self.is_stored else super().facts
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; stored images are recorded alike for all studies."""
+    """See `CorruptionViews`; records of stored images are the same for all studies."""
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses rows that are no stored corrupted images where these are wanted, and
-    logs corruptions of a set that are not there."""
+    """See `Study`; with source='stored', also refuses rows that are not stored corrupted images and
+    logs members of a set that are missing."""
     super().check(rows, recipes)
     if not self.is_stored:
       if rows.image_shape[2] == 1 and 'saturate' in self.names:
         logging.warning('saturate leaves grey images as they are: its error is the clean one')
       return
     _require_stored(rows)
-    if count := rows.description.get('parts'):
-      first = rows.at(np.arange(count) * (rows.num_examples // count)).without_images()
-      shown = self.of_stored([*parts_in(first['corruption'], first['severity'])]).names
-      if lacking := [name for name in self.names if name not in shown]:
-        said = f'{rows.description.get("path") or "the set"} lacks {", ".join(lacking)}'
-        if set(lacking) & set(self.corruptions):
-          raise InputError(f'{said}: fetch it, or leave it out of {KEYS.study.corruptions}.')
-        logging.warning('%s: results are of the others', said)
+    if stored := _parts_of_rows(rows):
+      names = self.of_stored(stored).names
+      if missing := [name for name in self.names if name not in names]:
+        problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
+        if set(missing) & set(self.corruptions):
+          raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
+        logging.warning('%s: results are of the others', problem)
     if self.needs_clean and not rows.description['clean_images']:
       raise InputError(
         f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '
@@ -105,28 +105,22 @@ class StoredOrMade(CorruptionViews):
       )
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """See `Study`; of stored images those of the settings' corruptions and severities, and clean
-    ones."""
-    count = rows.description.get('parts')
-    if not self.is_stored or not count:
+    """See `Study`; of stored images, the clean ones and the study's corruptions at the study's
+    severities are needed."""
+    stored = _parts_of_rows(rows) if self.is_stored else []
+    needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
+    indices = [index for index, part in enumerate(stored) if part in needed]
+    if len(indices) == len(stored):
       return rows
-    size = rows.num_examples // count
-    first = rows.at(np.arange(count) * size).without_images()
-    stored = [*map(StoredPart._make, parts_in(first['corruption'], first['severity']))]
-    wanted = {CLEAN_PART, *self.of_stored(stored).parts}
-    places = [place for place, part in enumerate(stored) if part in wanted]
-    if len(places) == count:
-      return rows
-    parts = [stored[place] for place in places]
-    named = [part for part in parts if part != CLEAN_PART]
+    size = rows.num_examples // len(stored)
+    parts = [stored[index] for index in indices if stored[index] != CLEAN_PART]
     facts = {
-      'parts': len(parts),
-      'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in named)],
-      'severities': sorted({part.severity for part in named}),
+      'parts': len(indices),
+      'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in parts)],
+      'severities': sorted({part.severity for part in parts}),
     }
-    return with_facts(
-      rows.at(np.add.outer(np.array(places) * size, np.arange(size)).ravel()), facts
-    )
+    row_ids = np.add.outer(np.array(indices) * size, np.arange(size)).ravel()
+    return with_facts(rows.at(row_ids), facts)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images."""
@@ -134,12 +128,12 @@ class StoredOrMade(CorruptionViews):
       return super().views(image_shape)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def measure(row: Arrays, shown: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
+    def measure(row: Arrays, image: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
       del view
       if CLEAN_IMAGE not in row:
         return {}
-      changed = change(shown, row[CLEAN_IMAGE], row['severity'])
-      return measures.energies(spectrum.half_magnitude(changed))
+      changes = change(image, row[CLEAN_IMAGE], row['severity'])
+      return measures.energies(spectrum.half_magnitude(changes))
 
     return dataclasses.replace(
       identity(), measure=measure, add_columns=with_clean_images, sequential=True
@@ -152,48 +146,49 @@ class StoredOrMade(CorruptionViews):
     return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study of those corruptions and severities that are stored."""
-    names, severities = wanted_parts(parts, self.names, self.severities)
+    """Returns the study restricted to the corruptions and severities that are stored."""
+    names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
   @property
   def parts(self) -> list[StoredPart]:
-    """What every corrupted view shows, in order."""
+    """The part that each corrupted view shows, in order."""
     return [StoredPart(NUMBERS[name], s) for name in self.names for s in self.severities]
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """See `Study`; of stored images the clean view is first if it is stored."""
+    """See `Study`; of stored images, the clean view is first if the set has it."""
     if not self.is_stored:
       return super().by_image(records, image_shape)
     stored = parts_of(records)
-    shown = self.of_stored(stored)
+    study = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
-    rows = by_part([*map(records.column, COLUMNS)], [*clean, *shown.parts])
-    return SelectedRows(records, rows), shown.table_of_views(image_shape, bool(clean))
+    rows = by_part([*map(records.column, COLUMNS)], [*clean, *study.parts])
+    return SelectedRows(records, rows), study.table_of_views(image_shape, bool(clean))
 
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
   ) -> tuple[Self, Recorded]:
-    """Returns the study of what was shown, and records with a row an image and facets of the views,
-    of stored images the clean one first if it is there."""
+    """Returns the study restricted to the images that were shown, and its records by image and
+    view, with the facets of views; of stored images, the clean view is first if the set has it."""
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
     parts = parts_of(evaluations[0].records)
-    shown = self.of_stored(parts)
-    first = 0 if CLEAN_PART in parts else 1
-    views = shown.facets(image_shape)[first:].reset_index(drop=True)
-    own = [(each, self.by_image(each.records, image_shape)[0]) for each in evaluations]
-    return shown, Recorded([dataclasses.replace(e, records=r) for e, r in own], views)
+    study = self.of_stored(parts)
+    views = study.facets(image_shape)[0 if CLEAN_PART in parts else 1 :].reset_index(drop=True)
+    by_image = [
+      dataclasses.replace(e, records=self.by_image(e.records, image_shape)[0]) for e in evaluations
+    ]
+    return study, Recorded(by_image, views)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """See `Study`; stored images are joined to images × views first."""
-    shown, recorded = self.joined(evaluations, image_shape)
-    return Findings(estimates=list(shown.estimates(recorded)))
+    """See `Study`; stored images are arranged by image and view first."""
+    study, recorded = self.joined(evaluations, image_shape)
+    return Findings(estimates=list(study.estimates(recorded)))
 
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """See `CorruptionViews`; of stored rows the first image of each part, clean if it is there."""
+    """See `CorruptionViews`; of stored rows, the first image of each part."""
     if not self.is_stored:
       return super().gallery(rows, key)
     firsts = range(0, rows.num_examples, rows.num_examples // rows.description['parts'])
@@ -201,43 +196,44 @@ class StoredOrMade(CorruptionViews):
       (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
       for b in rows.batches(1, list(firsts))
     }
-    shown = self.of_stored(list(images))
-    gallery = np.stack([images[part] for part in shown.parts])
+    study = self.of_stored(list(images))
+    gallery = np.stack([images[part] for part in study.parts])
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
-    return {'gallery': shown.grid(gallery), **clean}
+    return {'gallery': study.grid(gallery), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """See `Study`."""
     records = evaluations[0].records
-    stated = Provenance.of_made(self, records, image_shape)
+    origin = Provenance.of_made(self, records, image_shape)
     if self.is_stored:
       parts = parts_of(records)
-      stated = dataclasses.replace(
-        stated,
+      origin = dataclasses.replace(
+        origin,
         settings=self.of_stored(parts),
         stored=True,
         num_images=num_images(records),
         clean=CLEAN_PART in parts,
       )
-    whose = self.denominator(evaluations[0].label)
-    return dataclasses.replace(stated, denominator=whose).table()
+    denominator = self.denominator(evaluations[0].label)
+    return dataclasses.replace(origin, denominator=denominator).table()
 
   def denominator(self, first: str) -> str:
-    """Returns whose errors mCE divides by, given the first classifier's label; '' without mCE."""
+    """Returns the name of the errors that mCE divides by, given the label of the first classifier,
+    or '' without mCE."""
     del first
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; of stored images each row has its own view."""
+    """See `Study`; each row of stored images has its own view."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
     names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
-    counted = np.array([name != 'clean' for name in names])
-    return ViewTable(('as stored',), None, counted[:, None], names)
+    is_corrupted = np.array([name != 'clean' for name in names])
+    return ViewTable(('as stored',), None, is_corrupted[:, None], names)
 
 
 def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields the part of each stored row, given the columns; plain tuples, for millions of rows."""
+  """Yields the part of each stored row from its columns, as plain tuples for millions of rows."""
   return zip(corruption.tolist(), severity.tolist(), strict=True)
 
 
@@ -246,30 +242,39 @@ def parts_of(records: RecordsReader) -> list[StoredPart]:
   return sorted(map(StoredPart._make, set(parts_in(*map(records.column, COLUMNS[:2])))))
 
 
-def wanted_parts(
-  parts: Sequence[tuple[int, int]], wanted: Sequence[str], severities: Sequence[int]
+def _parts_of_rows(rows: Rows) -> list[StoredPart]:
+  """Returns the parts of a stored set in the order of its rows, or [] where they are not stated."""
+  count = rows.description.get('parts', 0)
+  if not count:
+    return []
+  first = rows.at(np.arange(count) * (rows.num_examples // count)).without_images()
+  return [*map(StoredPart._make, parts_in(first['corruption'], first['severity']))]
+
+
+def stored_settings(
+  parts: Sequence[tuple[int, int]], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns which of the wanted corruptions and severities are stored, which must form a
-  grid."""
+  """Returns the corruptions and severities that are stored. Raises InputError if there are none, or
+  if a corruption lacks one of the severities."""
   stored = [(NAMED[c], s) for c, s in parts if c in NAMED]
-  chosen = tuple(n for n in wanted if any((n, s) in stored for s in severities))
-  levels = tuple(s for s in severities if any((n, s) in stored for n in chosen))
-  missing = [f'{n} {s}' for n in chosen for s in levels if (n, s) not in stored]
-  if not chosen or missing:
+  stored_names = tuple(n for n in names if any((n, s) in stored for s in severities))
+  levels = tuple(s for s in severities if any((n, s) in stored for n in stored_names))
+  missing = [f'{n} {s}' for n in stored_names for s in levels if (n, s) not in stored]
+  if not stored_names or missing:
     have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
     raise InputError(
-      f'stored images of {", ".join(missing or wanted)} are wanted, but the set has '
+      f'stored images of {", ".join(missing or names)} are wanted, but the set has '
       f'{have}. Set {KEYS.study.corruptions} and {KEYS.study.severities} '
       f'({", ".join(map(str, SEVERITIES))}) to what it has.'
     )
-  return chosen, levels
+  return stored_names, levels
 
 
 def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the places of rows as [images, parts], images by ascending base id.
+  """Returns the indices of rows as int [images, parts], images by ascending base_id.
 
-  `columns` are corruption, severity and base id, integers [R] each. An image without a
-  row in some part, or with several, is refused.
+  `columns` are corruption, severity and base_id, integers [rows] each. Raises InputError unless
+  every image has exactly one row in each part.
   """
   corruption, severity, base_id = columns
   images = np.unique(base_id)
@@ -287,6 +292,7 @@ def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.nd
 
 
 def _require_stored(rows: Rows) -> None:
+  """Raises InputError for rows that are not stored corrupted images."""
   missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
   if missing:
     raise InputError(
@@ -297,9 +303,9 @@ def _require_stored(rows: Rows) -> None:
 
 
 def with_clean_images(rows: Rows) -> Rows:
-  """Returns stored rows with the clean image of each as the column `clean_image`, as they are if
-  the set has none; clean images are the first part, in the order of the others. Refuses rows that
-  are no stored corrupted images."""
+  """Returns stored rows with their clean images as the column `clean_image`, or unchanged if the
+  set has none. Clean images are the first part, in the order of the other parts. Raises InputError
+  for rows that are not stored corrupted images."""
   _require_stored(rows)
   if not rows.description['clean_images']:
     return rows
@@ -308,8 +314,8 @@ def with_clean_images(rows: Rows) -> Rows:
   arrays = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
   def clean_image(batch: Batch) -> np.ndarray:
-    places, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
-    read = (arrays() or clean).at(places).batches(len(places))
-    return next(read)['image'][inverse]
+    indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
+    batches = (arrays() or clean).at(indices).batches(len(indices))
+    return next(batches)['image'][inverse]
 
   return with_column(rows, CLEAN_IMAGE, clean_image, {})

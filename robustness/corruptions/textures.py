@@ -1,9 +1,9 @@
 """Pictures of frost: the photographs of the released generator, or procedural ones.
 
-The photographs are no part of this project and their licence is not stated. `load_photographs`
+The photographs are not part of this project, and their licence is not stated. `load_photographs`
 reads them from a folder or from an installed `imagecorruptions`. `procedural_textures` makes
-pictures of the photographs' mean colours, contrasts and falling spectra, with crystals; they are
-**not** the photographs, and numbers measured with them must say so.
+pictures with their mean colours, contrasts and falling spectra, and with crystals. They are **not**
+the photographs, and errors measured with them must say so.
 """
 
 import functools
@@ -21,23 +21,22 @@ from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
-# The generator draws from the first five of its six; the second and third are one picture twice.
+# The generator draws from the first five of six files; the second and third are the same picture.
 FILES = ('frost1.png', 'frost2.png', 'frost3.png', 'frost4.jpg', 'frost5.jpg')
 
-SIDES = (336, 480)  # rows and columns of a procedural texture
+SIDES = (336, 480)  # rows and columns of a procedural picture
 COLOURS = ((78, 149, 166), (201, 205, 215), (201, 205, 215), (138, 153, 165), (112, 123, 135))
-CONTRASTS = (20, 22, 22, 29, 43)  # standard deviation of each, in levels
+CONTRASTS = (20, 22, 22, 29, 43)  # standard deviations in levels
 SEED = 19
-DIRECTIONS = 16  # of the crystals
+DIRECTIONS = 16  # directions of crystals
 NEEDLE = (9.0, 0.45)  # standard deviations of a crystal along and across, in pixels
-DENSITY = 2e-3  # crystals of one direction for each pixel
+DENSITY = 2e-3  # crystals per pixel and direction
 
 
 def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
   """Returns the five photographs of frost that the released generator draws from, uint8 [h, w, 3].
 
-  `source` is a folder that holds `FILES`, or 'imagecorruptions', which takes those of the installed
-  package.
+  `source` is a folder that holds `FILES`, or 'imagecorruptions' for the installed package.
   """
   folder = expanded(source)
   if source == PACKAGE:
@@ -59,17 +58,17 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
-  """Returns the pictures of frost that are meant: None, '' or 'procedural'; 'imagecorruptions' or a
-  folder, see `load_photographs`; or the pictures themselves, one or more, uint8 [h, w, 3] each."""
+  """Returns pictures of frost, each uint8 [h, w, 3]: procedural ones for None, '' or 'procedural',
+  `load_photographs(source)` for 'imagecorruptions' or a folder, or the pictures in `source`."""
   if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
     return _loaded(os.fspath(source))
   try:
-    given = tuple(source)
+    textures = tuple(source)
   except TypeError:
-    given = ()
-  for picture in given:
+    textures = ()
+  for picture in textures:
     shape = tuple(getattr(picture, 'shape', ()))
     dtype = getattr(picture, 'dtype', type(picture).__name__)
     if len(shape) != 3 or shape[2] != 3 or dtype != np.uint8:
@@ -77,20 +76,20 @@ def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any
         f'photographs hold an entry of shape {shape}, {dtype}; each must be a uint8 array '
         f'[h, w, 3]. Or give a folder, {PACKAGE!r} or {PROCEDURAL!r}.'
       )
-  if not given:
+  if not textures:
     raise InputError(
       f'photographs are {source!r}; give uint8 arrays [h, w, 3], at least one, a folder, '
       f'{PACKAGE!r} or {PROCEDURAL!r}.'
     )
-  return given
+  return textures
 
 
 _loaded = functools.lru_cache(maxsize=4)(load_photographs)
 
 
 def describe(source: str) -> dict[str, str]:
-  """Returns what frost is drawn from, for results: `source` 'procedural' for '', or 'photographs'
-  with `from` (the package or the folder's name) and `sha256` of their pixels."""
+  """Describes the pictures of frost in results: `source` is 'procedural', or 'photographs' with
+  `from` (the package or the folder's name) and `sha256` of the pixels."""
   if not source:
     return {'source': PROCEDURAL}
   digest = hashlib.sha256()
@@ -105,20 +104,21 @@ def describe(source: str) -> dict[str, str]:
 
 @functools.cache
 def procedural_textures() -> tuple[np.ndarray, ...]:
-  """Returns five synthetic pictures of frost, uint8 [336, 480, 3], the same on every machine.
+  """Returns five synthetic pictures of frost, uint8 [336, 480, 3], equal on every machine.
 
-  Each is a cloud whose amplitudes fall with frequency, strewn with needles in all directions, with
-  mean colour and contrast of one photograph; the second and third are one picture, as there.
+  Each is a cloud of amplitudes that fall with frequency, with needles in all directions, and has
+  the mean colour and contrast of a photograph; the second and third are the same picture.
   """
   looks = list(zip(COLOURS, CONTRASTS, strict=True))
-  made = {
+  textures = {
     look: _texture(np.random.RandomState(SEED + i), *look)
     for i, look in enumerate(dict.fromkeys(looks))
   }
-  return tuple(made[look] for look in looks)
+  return tuple(textures[look] for look in looks)
 
 
 def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: int) -> np.ndarray:
+  """Returns a cloud with needles of a mean colour and a contrast, uint8 [336, 480, 3]."""
   falloff = 1 / np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0]) ** 1.4
   cloud = _filtered(random.standard_normal(SIDES), falloff)
   light = cloud + _needles(random)
@@ -133,12 +133,13 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
-  """Returns noise after a filter given in frequency, with mean 0 and standard deviation 1."""
+  """Returns noise filtered by a frequency response, with mean 0 and standard deviation 1."""
   filtered = np.fft.irfft2(np.fft.rfft2(noise) * response, s=SIDES)
   return (filtered - filtered.mean()) / filtered.std()
 
 
 def _needles(random: np.random.RandomState) -> np.ndarray:
+  """Returns light on crystals in `DIRECTIONS` directions, with standard deviation 1."""
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:

@@ -1,7 +1,7 @@
-"""Corruptions of C-bar that move pixels: ripple, pinch_and_twirl and caustic_refraction bilinearly,
-circular_motion_blur and transverse_chromatic_abberation by cubic B-splines.
+"""Corruptions of C-bar that move pixels: ripple, pinch_and_twirl and caustic_refraction sample
+bilinearly, circular_motion_blur and transverse_chromatic_abberation by cubic B-splines.
 
-Images are [N, N, C], and black outside.
+Images are [N, N, C], and black outside; m is the magnitude.
 """
 
 import functools
@@ -20,13 +20,13 @@ from robustness.corruptions.filters import (
 )
 from robustness.corruptions.names import ALONE, BLUR
 
-LARGE = 128  # a side from which on pinches lie 5 × 5, not 3 × 3
+LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
 TURNS = np.linspace(-1, 1, 21)
 TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
 
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Samples [H, W, C] bilinearly at fractional positions [...]; pixels outside are 0."""
+  """Samples [H, W, C] bilinearly at fractional rows y and columns x [...]; outside is 0."""
   height, width = image.shape[:2]
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
   return sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
@@ -42,10 +42,8 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   family=ALONE,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns x(r + a sin(2πr/l + h), c + a' sin(2πc/l' + h')), a = a' = .0025 m N pixels.
-
-  `length` l, in pixels, and `phase` h are those of rows and of columns.
-  """
+  """Returns x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)) with a = .0025 m N pixels, `length`
+  (l₁, l₂) in pixels and `phase` (h₁, h₂)."""
   amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
@@ -62,7 +60,7 @@ def _signs(key: jax.Array, side: int) -> Draws:
 
 @c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=ALONE)
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Pinches circles in 3 × 3 cells (5 × 5 of large images) and twirls each by ± mπ/20: `sign`."""
+  """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it by ± mπ/20."""
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
@@ -71,15 +69,15 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   row, column = (jnp.minimum(line // width, cells - 1) for line in (r, c))
   down, right = r - row * width - radius, c - column * width - radius
   distance = jnp.hypot(down, right)
-  inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
-  share = jnp.where(inside, distance / max(radius, 1), 1)
+  is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
+  share = jnp.where(is_inside, distance / max(radius, 1), 1)
   pinched = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   y = row * width + radius + pinched * (down * cos - right * sin)
   x = column * width + radius + pinched * (down * sin + right * cos)
-  return jnp.where(inside[..., None], sample_or_black(image, y, x), image)
+  return jnp.where(is_inside[..., None], sample_or_black(image, y, x), image)
 
 
 @c_bar(
@@ -92,14 +90,12 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   family=ALONE,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Looks through moving water: refracts by the slope of a caustic and adds the slope as light.
-
-  The lens is .05 m N pixels deep, its index 4, and the light .2 m; the waves have a `time`
-  and a `size` in pixels.
-  """
+  """Refracts the image by the slope of a caustic, as through moving water, and adds the slope times
+  .2 m as light. The water is .05 m N pixels deep with refractive index 4; its waves have a `time`
+  and a `size` in pixels."""
   side, magnitude = image.shape[0], strength['magnitude']
   surface = gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, border='reflect')[..., 0]
-  framed = jnp.pad(surface, 1)  # neighbours outside count as 0
+  framed = jnp.pad(surface, 1)  # neighbours outside are 0
   down, right = framed[2:, 1:-1] - framed[:-2, 1:-1], framed[1:-1, 2:] - framed[1:-1, :-2]
   slope = jnp.hypot(down, right)
   cos = 1 / jnp.sqrt(1 + slope**2)
@@ -137,9 +133,8 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
 
 @c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0), family=BLUR)
 def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns Σ_i w_i R(t_i · 1.5 m°) x, t = -1, -.9, …, 1, w ∝ exp(-2t²): rotations about the centre
-  by cubic splines, black outside, so that corners darken.
-  """
+  """Returns Σ_i w_i R(t_i · 1.5 m°) x with t = -1, -.9, …, 1 and w ∝ exp(-2t²). R rotates about the
+  centre by cubic splines, black outside, so that corners darken."""
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
   weights = jnp.asarray(prefilter(side), jnp.float32)
   coefficients = separable(image, weights, weights).reshape(side * side, -1)
@@ -169,9 +164,9 @@ def prefilter(side: int) -> np.ndarray:
 
 
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Returns the spline of coefficients [N · N, C] at fractional positions [N, N], in pixels, as
-  [N, N, C]; 0 outside of the image."""
-  inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
+  """Returns the spline with coefficients [N · N, C] at fractional rows y and columns x [N, N], as
+  [N, N, C]; 0 outside the image."""
+  is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
   total = sum(
     (
@@ -181,7 +176,7 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
     ),
     jnp.zeros((*y.shape, coefficients.shape[-1])),
   )
-  return jnp.where(inside[..., None], total, 0)
+  return jnp.where(is_inside[..., None], total, 0)
 
 
 def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -207,17 +202,17 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:
-  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order, s = .05 m (so spelled in
-  the released set).
+  """Enlarges the channels by 1, 1 + s/2 and 1 + s in random order, s = .05 m; the released set
+  spells the name so.
 
-  The splines are not fitted to the pixels, so that even the scale 1 smoothes by [1 4 1] / 6. A grey
+  The splines are not fitted to the pixels, so that even the scale 1 smooths by [1 4 1] / 6. A grey
   image takes the mean of the three scales. Released images are rounded to the nearest level.
   """
-  most = 0.05 * strength['magnitude']
+  max_enlargement = 0.05 * strength['magnitude']
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
 
   def enlarged(channel: int) -> jax.Array:
-    matrix = zoom_matrix(image.shape[0], 1 + most * draws['order'][channel] / 2)
+    matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
     return separable(planes[..., channel : channel + 1], matrix, matrix)
 
   made = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
@@ -225,11 +220,11 @@ def transverse_chromatic_abberation(
 
 
 def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
-  """Returns the matrix [N, N] that enlarges a line to round(N · scale) pixels with its end points
-  aligned, by a cubic B-spline of the pixels themselves, and keeps N from the middle."""
+  """Returns the matrix [N, N] that enlarges a line to round(N · scale) pixels, end points aligned,
+  by a cubic B-spline with the pixels as coefficients, and takes the middle N."""
   size = jnp.round(side * scale)
-  place = jnp.arange(side) + jnp.floor((size - side) / 2)
-  position = place * (side - 1) / jnp.maximum(size - 1, 1)
+  pixel = jnp.arange(side) + jnp.floor((size - side) / 2)
+  position = pixel * (side - 1) / jnp.maximum(size - 1, 1)
   pixels, weights = spline_taps(position, side)
   taps = [
     weight[:, None] * jax.nn.one_hot(pixel, side)

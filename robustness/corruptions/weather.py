@@ -13,12 +13,11 @@ from robustness.corruptions.filters import interpolate, motion_blur, zoom_coordi
 from robustness.corruptions.names import ALONE, HAZE
 from robustness.corruptions.pixels import grey, like_channels, to_levels
 
-TFDS_MAP_SIDE = 512
-ROUGHNESS = 100.0  # of fog: wibble of the first, coarsest step
+ROUGHNESS = 100.0  # amplitude of fog's first, coarsest displacement
 
 
 def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns `noise` [H, W], standard normal, and the `angle` of the motion, degrees."""
+  """Draws standard normal `noise` [H, W] and the `angle` of the motion in degrees."""
   key_flakes, key_angle = jax.random.split(key)
   return {
     'noise': jax.random.normal(key_flakes, shape[:2]),
@@ -48,24 +47,22 @@ _TINY_SNOW = rows(
   family=ALONE,
 )
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Whitens the image and adds flakes that fall along one direction, and the same upside down.
+  """Whitens the image and adds falling flakes s and the same flakes rotated by 180°.
 
-  With the flakes s: clip(x̃ + s + s rotated by 180°), x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5).
-  Flakes are noise of mean `loc` and deviation `scale`, enlarged by `zoom`, 0 below `threshold`, and
-  blurred along the motion by `radius` and `sigma` pixels; m is `mix`.
+  The result is clip(x̃ + s + rotated s, 0, 1) with x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5) and
+  m = `mix`. s is noise of mean `loc` and deviation `scale`, enlarged by `zoom`, set to 0 below
+  `threshold`, and blurred along the motion with `radius` and `sigma` in pixels.
   """
   flakes = (strength['loc'] + strength['scale'] * draws['noise'])[..., None]
   y, x = (
-    strength.of(zoom_coordinates(size, np.array(strength.constants['zoom'])))
+    strength.select(zoom_coordinates(size, np.array(strength.constants['zoom'])))
     for size in flakes.shape[:2]
   )
   flakes = interpolate(flakes, y, x)
   flakes = to_levels(jnp.where(flakes < strength['threshold'], 0, flakes))
-  flakes = to_levels(
-    motion_blur(
-      flakes, strength['radius'], strength['sigma'], draws['angle'], strength.most('radius')
-    )
-  )
+  radius, sigma = strength['radius'], strength['sigma']
+  flakes = motion_blur(flakes, radius, sigma, draws['angle'], strength.maximum('radius'))
+  flakes = to_levels(flakes)
   white = jnp.maximum(image, 1.5 * grey(image) + 0.5)
   whitened = strength['mix'] * image + (1 - strength['mix']) * white
   return jnp.clip(whitened + flakes + flakes[::-1, ::-1], 0, 1)
@@ -87,11 +84,10 @@ def frost(
   strength: Strength,
   photographs: str | os.PathLike[str] | Sequence[jax.Array | np.ndarray] | None = None,
 ) -> jax.Array:
-  """Mixes the image with a piece of a picture of frost: clip(a x + b frost).
+  """Mixes the image with a piece of a picture of frost: clip(a x + b frost, 0, 1).
 
-  a is `image_weight`, b `frost_weight`, and `resize` the factor of the pictures. A grey image is
-  mixed with the picture's grey value. `photographs` are as in `textures.pictures`; one is drawn
-  evenly.
+  a is `image_weight`, b is `frost_weight`, and `resize` scales the pictures. One of the pictures,
+  `textures.pictures(photographs)`, is drawn uniformly. A grey image takes its grey value.
   """
   pictures = textures.pictures(photographs)
   key_picture, key_piece = jax.random.split(key)
@@ -100,45 +96,43 @@ def frost(
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
-    height_of, width_of = resized(picture.shape, resize, height, width)
-    room = height_of - height + 1, width_of - width + 1
-    top, left = (
-      jnp.minimum((corner[i] * max(room[i] - 1, 1)).astype(jnp.int32), room[i] - 1) for i in (0, 1)
-    )
-    return frost_piece(jnp.asarray(picture), top, left, resize, height, width)
+    rows, columns = resized(picture.shape, resize, height, width)
+    room = rows - height, columns - width
+    y, x = (jnp.minimum((corner[i] * max(room[i], 1)).astype(jnp.int32), room[i]) for i in (0, 1))
+    return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
 
   pieces = [lambda picture=picture: piece_of(picture) for picture in pictures]
   return add_frost(image, jax.lax.switch(index, pieces), strength)
 
 
 def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(a x + b frost) for a given piece of frost, levels [H, W, 3]."""
+  """Returns clip(a x + b frost, 0, 1) for a piece of frost in levels [H, W, 3]."""
   weights = strength['image_weight'], strength['frost_weight']
   return jnp.clip(weights[0] * image + weights[1] * like_channels(piece / 255, image), 0, 1)
 
 
 def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns rows and columns of a picture after `resize`, and at least those of the image."""
+  """Returns the rows and columns of a picture after `resize`, which hold the image at least."""
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
 
 
 def frost_piece(
-  picture: jax.Array, top: jax.Array, left: jax.Array, resize: float, height: int, width: int
+  picture: jax.Array, y0: jax.Array, x0: jax.Array, resize: float, height: int, width: int
 ) -> jax.Array:
-  """Returns a piece of a resized picture, levels float32 [height, width, 3].
+  """Returns a piece of a resized picture, levels float32 [height, width, 3], with its corner at row
+  y0 and column x0 of the resized picture.
 
-  The picture, uint8 [h, w, 3], is resized bilinearly without smoothing and rounded to levels, as
-  OpenCV does. One that would be smaller than the image is enlarged to hold it; the released
-  generator fails there. `top` and `left` are the piece's corner in the resized picture.
+  The picture, uint8 [h, w, 3], is resized bilinearly without smoothing and rounded to levels as
+  OpenCV does. A picture too small for the image is enlarged; the released generator fails there.
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:
-    piece = jax.lax.dynamic_slice(picture, (top, left, 0), (height, width, 3))
+    piece = jax.lax.dynamic_slice(picture, (y0, x0, 0), (height, width, 3))
     return piece.astype(jnp.float32)
   y, x = (
     jnp.clip((corner + jnp.arange(side) + 0.5) / factor - 0.5, 0, size - 1)
-    for corner, side, size in ((top, height, picture.shape[0]), (left, width, picture.shape[1]))
+    for corner, side, size in ((y0, height, picture.shape[0]), (x0, width, picture.shape[1]))
   )
   return jnp.round(interpolate(picture.astype(jnp.float32), y, x))
 
@@ -146,10 +140,10 @@ def frost_piece(
 def _draw_fog(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, cloud: str = 'released'
 ) -> jax.Array:
-  """Returns what `plasma` takes: the map's side is the least power of two that covers the image and
-  `map_side`, or with 'tfds' 512, of which an image of 224 shows a smaller and evener part."""
-  least = max(constants['map_side']) if cloud == 'released' else TFDS_MAP_SIDE
-  side = 1 << (max(*shape[:2], least) - 1).bit_length()
+  """Draws the numbers for `plasma`. The side of the map is the least power of two that covers the
+  image and `map_side`, or with 'tfds' 512, so that 224 pixels show a smaller, more even part."""
+  min_side = max(constants['map_side']) if cloud == 'released' else 512
+  side = 1 << (max(*shape[:2], min_side) - 1).bit_length()
   return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
 
 
@@ -168,40 +162,40 @@ def _draw_fog(
 def fog(
   draws: jax.Array, image: jax.Array, strength: Strength, cloud: str = 'released'
 ) -> jax.Array:
-  """Adds a fractal map of fog to all channels: clip((x + a f) m / (m + a)), m = max x.
+  """Adds a fractal map f of fog to all channels: clip((x + a f) m / (m + a), 0, 1), m = max x.
 
-  a is `amount`, and `decay` that of the map's roughness from one scale to the next. An image that
-  is black stays black, and dark images get less fog.
+  a is `amount`, and the map's roughness falls by `decay` from one scale to the next. A black image
+  stays black, and dark images get less fog.
   """
   del cloud
   amount, decay = strength['amount'], strength['decay']
   height, width = image.shape[:2]
   clouds = plasma(draws, decay)[:height, :width, None]
-  most = image.max()
-  return jnp.clip((image + amount * clouds) * (most / (most + amount)), 0, 1)
+  maximum = image.max()
+  return jnp.clip((image + amount * clouds) * (maximum / (maximum + amount)), 0, 1)
 
 
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
   """Returns a fractal map by midpoint displacement on a torus, [side, side] in [0, 1].
 
-  Each round doubles an n × n grid. The new point in the middle of four old ones is their mean plus
-  w² u; the new points on the edges between old ones are the mean of their two old and two middle
-  neighbours plus w² u, with u in [-1, 1]; w = 100, 100 / decay, 100 / decay², ...
+  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2. A point in the middle of four old
+  ones is their mean plus w² u; a point on the edge between two old ones is the mean of its two old
+  and two middle neighbours plus w² u; w = 100, 100 / decay, 100 / decay², ...
 
-  `draws` [side² - 1] are u of each round for n = 1, 2, 4, ..., side / 2: the middles, the points
-  right of old ones, the points below old ones, each [n, n] in row-major order.
+  `draws` [side² - 1] holds u in [-1, 1] round by round: for the middles, the points right of old
+  ones and the points below old ones, each [n, n] in row-major order.
   """
-  grid, used = jnp.zeros((1, 1)), 0
+  grid, start = jnp.zeros((1, 1)), 0
   strength = jnp.full((), ROUGHNESS**2)
-  while used < draws.size:
+  while start < draws.size:
     n = len(grid)
-    u = strength * draws[used : used + 3 * n * n].reshape(3, n, n)
+    u = strength * draws[start : start + 3 * n * n].reshape(3, n, n)
     below, right = jnp.roll(grid, -1, 0), jnp.roll(grid, -1, 1)
     middle = (grid + below + right + jnp.roll(below, -1, 1)) / 4 + u[0]
     across = (grid + right + middle + jnp.roll(middle, 1, 0)) / 4 + u[1]
     down = (grid + below + middle + jnp.roll(middle, 1, 1)) / 4 + u[2]
     pairs = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
     grid = jnp.stack(pairs, 1).reshape(2 * n, 2 * n)
-    strength, used = strength / decay**2, used + 3 * n * n
+    strength, start = strength / decay**2, start + 3 * n * n
   grid = grid - grid.min()
   return grid / grid.max()

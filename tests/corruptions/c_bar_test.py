@@ -138,7 +138,7 @@ def test_noise_has_the_published_shares_and_no_nan_where_a_gradient_has_no_direc
   phases = np.random.default_rng(0).uniform(0, 2 * np.pi, (60, SIDE, SIDE // 2))
   squared = (np.arange(SIDE) - SIDE // 2) ** 2
   amplitude = 1 / (squared[:, None] + squared + 1)
-  fields = jax.jit(jax.vmap(lambda half: patterns.field_of(half, amplitude)))(phases)
+  fields = jax.jit(jax.vmap(lambda half: patterns.spectral_noise(half, amplitude)))(phases)
   np.testing.assert_allclose(np.asarray(fields).std((1, 2)), 1, rtol=1e-5)
   means = np.asarray(fields).mean((1, 2))
   assert np.abs(means).max() < 1.75 and (means**2).mean() ** 0.5 == pytest.approx(0.7, abs=0.1)

@@ -128,8 +128,8 @@ def test_variants_change_the_picture_and_defaults_do_not(name):
 
 
 def test_chosen_options_are_those_that_differ():
-  assert CorruptionOptions().chosen() == {}
-  options = CorruptionOptions(motion_blur='fixed', glass_blur='swap').chosen()
+  assert CorruptionOptions().non_default() == {}
+  options = CorruptionOptions(motion_blur='fixed', glass_blur='swap').non_default()
   assert options == {'motion_blur': {'angle': 'fixed'}, 'glass_blur': {'exchange': 'swap'}}
   refused(bad_setting('config.study.options.fog', 'thick'), CorruptionOptions, fog='thick')
 

@@ -95,7 +95,7 @@ def test_shapes_are_those_that_pillow_draws(severity):
 @cases('severity', 1, 5)
 def test_stickers_lie_over_those_before_them(severity):
   draws, ours = made('stickers', severity)
-  (tiles,) = laion_c.tiles_of(None, (16,))
+  (tiles,) = laion_c.load_tiles(None, (16,))
   expected = LEVELS.copy()
   for number in range(*constants('stickers', severity)):
     y, x = draws['corner'][number].tolist()
@@ -118,7 +118,7 @@ def test_cells_of_the_checkerboard_are_lighter_and_darker_by_turns(severity):
 def test_tiles_of_a_mosaic_have_the_nearest_mean_colour(severity):
   """Sides of 4, 8 and 16 pixels, which divide that of the image."""
   (side,) = constants('mosaic', severity)
-  (tiles,) = laion_c.tiles_of(None, (side,))
+  (tiles,) = laion_c.load_tiles(None, (side,))
   colours = np.asarray(Image.fromarray(LEVELS).resize((SIDE // side,) * 2), float)
   distance = np.square(colours[:, :, None] - tiles.mean((1, 2))).sum(-1)
   expected = np.block([[[tiles[k]] for k in row] for row in distance.argmin(-1)])
@@ -159,7 +159,7 @@ def test_pictures_come_from_a_folder(tmp_path):
   for name in ('._b.jpg', '.cache/b.jpg', 'b.jpg'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b'no picture')
-    laion_c._tiles.cache_clear()
+    laion_c.load_tiles.cache_clear()
     assert name == 'b.jpg' or laion_c.describe(str(tmp_path))['count'] == 2
   refused(r'unreadable image .*b.jpg', laion_c.describe, str(tmp_path))
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))

@@ -11,7 +11,7 @@ from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.corruptions.names import NAMES, NUMBERS, StoredPart
-from robustness.corruptions.stored import StoredOrMade, by_part, wanted_parts
+from robustness.corruptions.stored import StoredOrMade, by_part, stored_settings
 from robustness.corruptions.views import CorruptionOptions
 from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
@@ -52,11 +52,11 @@ def test_a_missing_or_double_row_is_refused() -> None:
 
 
 def test_what_is_wanted_and_stored() -> None:
-  assert wanted_parts(PARTS, ('snow', 'fog', 'frost'), (5, 2)) == (('snow', 'fog'), (2,))
-  assert wanted_parts(PARTS, ('fog',), (2, 1)) == (('fog',), (2, 1))
+  assert stored_settings(PARTS, ('snow', 'fog', 'frost'), (5, 2)) == (('snow', 'fog'), (2,))
+  assert stored_settings(PARTS, ('fog',), (2, 1)) == (('fog',), (2, 1))
   message = 'snow 1 are wanted, but the set has snow 2, fog 1, fog 2'
-  refused(message, wanted_parts, PARTS, ('snow', 'fog'), (1, 2))
-  refused('frost are wanted', wanted_parts, PARTS, ('frost',), (1,))
+  refused(message, stored_settings, PARTS, ('snow', 'fog'), (1, 2))
+  refused('frost are wanted', stored_settings, PARTS, ('frost',), (1,))
 
 
 SHOWN = {'corruptions': ('contrast', 'gaussian_noise', 'brightness'), 'severities': (1, 3)}
