@@ -17,31 +17,31 @@ BASIC = (
 )
 FURTHER = ('Color', 'Contrast', 'Brightness', 'Sharpness')
 SIGNED = ('Rotate', 'ShearX', 'ShearY', 'TranslateX', 'TranslateY')
-DEEPEST = 3
-"""Operations of the longest chain, where depths are drawn."""
+MAX_DEPTH = 3
+"""Number of operations in the longest chain if depths are drawn."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AugMix(Augmentation):
-  """Gives (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α), m ~ Beta(α, α), several times.
+  """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
 
-  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at its own level
-  u ~ U(.1, severity). Operations take 8-bit levels, warps are bilinear and leave black; mixtures
-  are neither rounded nor clipped, and lie in [0, 1]. Random flips and crops come before `augmix`
-  in the policy, so that all images of a row share them.
+  A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at an independent level
+  u ~ U(.1, severity). Operations take 8-bit levels; warps are bilinear and vacate black; mixtures
+  are not rounded and remain in [0, 1]. Put random flips and crops before `augmix` in the policy, so
+  that all images of a row share them.
 
-  The image is [1 + mixtures, H, W, C], the first as it was; [mixtures, H, W, C] without `clean`,
-  and [H, W, C] where that is one.
+  The result is [1 + mixtures, H, W, C] with the clean image first; [mixtures, H, W, C] without
+  `clean`, or [H, W, C] for a single image.
 
   Attributes:
-    severity: the highest level, in (.1, 10]; a level of 10 is the full range. The released code has
-      3 for CIFAR-10 and 1 for ImageNet.
-    width: chains that are mixed.
-    depth: operations of a chain; 0 draws 1, 2 or 3 for each.
-    alpha: α of Dirichlet(α, …, α), the weights of the chains, and of Beta(α, α), their share.
-    mixtures: how many are made of an image, each with its own draws.
-    clean: whether the image itself comes before them, as the objective `jsd` has it.
-    all_operations: adds Color, Contrast, Brightness and Sharpness, which overlap the common
+    severity: Highest level, in (.1, 10]; 10 is the full range. The released code has 3 for CIFAR-10
+      and 1 for ImageNet.
+    width: Number of chains in a mixture.
+    depth: Number of operations in a chain; 0 draws 1, 2 or 3 for each chain.
+    alpha: α of the Dirichlet and Beta distributions.
+    mixtures: Number of mixtures, each with independent random numbers.
+    clean: Whether the clean image is included, as the objective `jsd` needs.
+    all_operations: Adds Color, Contrast, Brightness and Sharpness, which resemble common
       corruptions, to the nine operations.
 
   Reference:
@@ -61,7 +61,7 @@ class AugMix(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations that are drawn from."""
+    """The operations among which chains are drawn."""
     return BASIC + (FURTHER if self.all_operations else ())
 
   @property
@@ -71,30 +71,30 @@ class AugMix(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image, count = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
-    drawn = self.chains(key_chains, count, image.shape[:2])
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), drawn)
-    possible = Operations(self.names, 'bilinear')
-    ends = map_entries(lambda chain: possible.in_sequence(image, chain), flat)
+    chains = self.chains(key_chains, count, image.shape[:2])
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)
+    operations = Operations(self.names, 'bilinear')
+    ends = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
     ends = ends.reshape(*count, *image.shape)
     images = mixture(key_weights, key_share, image, ends, self.alpha)
-    return {**example, 'image': after(image, images, self.clean)}
+    return {**example, 'image': stacked(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
-    """Draws chains of operations for images (H, W), arrays [*count, steps, ...]; steps beyond a
-    chain's depth do nothing."""
-    names, steps = self.names, self.depth or DEEPEST
+    """Draws chains of operations for images of a shape (H, W), arrays [*count, steps, ...]; steps
+    beyond the depth of a chain are the identity."""
+    names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
-    depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, DEEPEST + 1)
+    depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
     name = jax.random.randint(key_name, (*count, steps), 0, len(names))
     level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=self.severity)
     sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)
     table = magnitudes(level, *shape)
     value = jnp.select([name == n for n in range(len(names))], [table[n] for n in names])
-    signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
+    is_signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
     step = jnp.broadcast_to(jnp.arange(steps), name.shape)
     return Drawn(
       jnp.where(step < depth, name, -1),
-      jnp.where(signed, sign * value, value),
+      jnp.where(is_signed, sign * value, value),
       jnp.zeros((*name.shape, 2), jnp.int32),
     )
 
@@ -102,23 +102,23 @@ class AugMix(Augmentation):
 def mixture(
   key_weights: jax.Array, key_share: jax.Array, image: jax.Array, ends: jax.Array, alpha: float
 ) -> jax.Array:
-  """Returns (1 − m)·x + m·Σ_i w_i·end_i of an image [H, W, C] and the ends of its chains
-  [V, chains, H, W, C], w ~ Dirichlet(α, …, α) and m ~ Beta(α, α) for each mixture: [V, H, W, C]."""
+  """Returns V mixtures (1 − m)·x + m·Σ_i w_i·end_i, [V, H, W, C], of an image x [H, W, C] and the
+  ends of chains [V, chains, H, W, C], with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α)."""
   mixtures, width = ends.shape[:2]
   weights = jax.random.dirichlet(key_weights, jnp.full((width,), alpha), (mixtures,))
   share = jax.random.beta(key_share, alpha, alpha, (mixtures,))[:, None, None, None]
   return (1 - share) * image[None] + share * (weights[..., None, None, None] * ends).sum(1)
 
 
-def after(image: jax.Array, made: jax.Array, clean: bool) -> jax.Array:
-  """Returns what is made of an image, [V, H, W, C], the image itself before it if it is `clean`; a
-  single one without the first axis."""
-  images = jnp.concatenate([image[None], made]) if clean else made
+def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
+  """Returns variants of an image, [V, H, W, C], after the image itself if `has_clean`; a single
+  result is [H, W, C]."""
+  images = jnp.concatenate([image[None], variants]) if has_clean else variants
   return images if len(images) > 1 else images[0]
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
-  """Returns the magnitude of each operation at a level u in (0, 10], in its unit, without sign."""
+  """Returns the unsigned magnitude of each operation, in its unit, at a level in (0, 10]."""
   share = level / 10
   return {
     'AutoContrast': share,

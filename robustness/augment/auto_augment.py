@@ -1,9 +1,9 @@
-"""AutoAugment and RandAugment: operations that are drawn for every image.
+"""AutoAugment and RandAugment: operations drawn at random for every image.
 
-What a magnitude means differs between three implementations: 'tensorflow_models' is the code that
-AutoAugment was released with for CIFAR-10 (tensorflow/models, research/autoaugment), 'torchvision'
-has ten bins over each range, 'efficientnet' is TensorFlow's code for ImageNet
-(tpu/models/official/efficientnet), which RandAugment was released with.
+Three implementations define magnitudes differently: 'tensorflow_models' is AutoAugment's release
+for CIFAR-10 (tensorflow/models, research/autoaugment); 'torchvision' has ten bins over each range;
+'efficientnet' is TensorFlow's code for ImageNet (tpu/models/official/efficientnet) and
+RandAugment's release.
 """
 
 import dataclasses
@@ -25,51 +25,50 @@ from robustness.core.settings import choice, require
 LISTS: dict[str, str] = tomllib.loads(
   pathlib.Path(__file__).with_name('sub_policies.toml').read_text()
 )
-"""Sub-policies, one a line."""
-HIGHEST = 10
-STRONGEST = {'tensorflow_models': 10, 'torchvision': 9, 'efficientnet': 10}
-"""The level of the full range: torchvision counts its ten bins from 0."""
+"""{list: its sub-policies, one per line}."""
+MAX_LEVEL = 10
+FULL_RANGE = {'tensorflow_models': 10, 'torchvision': 9, 'efficientnet': 10}
+"""The level of an operation's full range; torchvision numbers its ten bins from 0."""
 FACTORS = ('Brightness', 'Contrast', 'Color', 'Sharpness')
-UNUSED = ('AutoContrast', 'Equalize', 'Invert')
+WITHOUT_MAGNITUDE = ('AutoContrast', 'Equalize', 'Invert')
 FILL = {'tensorflow_models': operations.MEAN_COLOUR, 'torchvision': (0,), 'efficientnet': (128,)}
 SQUARE = {'tensorflow_models': (125, 122, 113), 'torchvision': (0,), 'efficientnet': (128,)}
-"""Levels of what warps vacate, and of what Cutout covers.
+"""Levels of pixels that warps vacate and of pixels that Cutout covers.
 
-In tensorflow_models images are transparent there: black (grey under the square) for the operation
-that follows, and the mean colour at the end.
+In tensorflow_models such pixels are transparent: black (grey under the square) for the next
+operation, and the mean colour at the end.
 """
-RAND_STRONGEST = {'torchvision': 30, 'efficientnet': 10}
-"""The magnitude of the full range, by implementation; both go up to `RAND_HIGHEST`."""
-RAND_HIGHEST = 30
+RAND_FULL_RANGE = {'torchvision': 30, 'efficientnet': 10}
+"""RandAugment's magnitude of the full range; magnitudes up to `RAND_MAX_LEVEL` are allowed."""
+RAND_MAX_LEVEL = 30
 WITHOUT = {'torchvision': ('Invert',), 'efficientnet': ()}
 CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
-"""Pixels of 'efficientnet' at the full range: of a translation, and half of Cutout's side."""
+"""Pixels of a translation and of half of Cutout's side at the full range of 'efficientnet'."""
 
 
 def magnitude(
   implementation: str, name: str, level: float, height: int, width: int, rand: bool = False
 ) -> tuple[float, float]:
-  """Returns an operation's magnitude in the unit of `operations.UNITS`, for images of a size in
-  pixels, and its value in half of the cases where the sign is random: −value, or 2 − value of a
-  factor; else the same.
+  """Returns two values of an operation's magnitude in the unit of `operations.UNITS`, for images of
+  a size in pixels, each taken with probability ½. The second is −first for a random sign,
+  2 − first for torchvision's factors, and the first otherwise.
 
-  Raises InputError for a level outside 0..`STRONGEST`, of `rand`, RandAugment, outside
-  0..`RAND_HIGHEST`, or an operation that the implementation lacks.
+  Raises InputError for an operation that the implementation lacks, and for a level outside
+  0..`FULL_RANGE`, or outside 0..`RAND_MAX_LEVEL` in RandAugment (`rand`).
   """
-  choice('magnitudes', implementation, STRONGEST)
+  choice('magnitudes', implementation, FULL_RANGE)
   choice('operation', name, operations.NAMES)
-  strongest = (RAND_STRONGEST if rand else STRONGEST)[implementation]
-  highest = RAND_HIGHEST if rand else strongest
+  full_range = (RAND_FULL_RANGE if rand else FULL_RANGE)[implementation]
+  highest = RAND_MAX_LEVEL if rand else full_range
   if not 0 <= level <= highest:
     raise InputError(f'the magnitude of {name} is {level:g}; {implementation} has 0..{highest}.')
-  if name in UNUSED:
+  if name in WITHOUT_MAGNITUDE:
     return 0.0, 0.0
   constants = RAND_CONSTANTS if rand else CONSTANTS
-  values = _values(implementation, lambda most: level * most / strongest, height, width, constants)
+  values = _values(implementation, lambda end: level * end / full_range, height, width, constants)
   if name not in values:
-    raise InputError(
-      f'{name} is no operation of {implementation}, which has: {", ".join((*UNUSED, *values))}.'
-    )
+    valid = ', '.join((*WITHOUT_MAGNITUDE, *values))
+    raise InputError(f'{name} is no operation of {implementation}, which has: {valid}.')
   value = float(values[name])
   if name in operations.WARPS:
     return value, -value
@@ -78,52 +77,52 @@ def magnitude(
 
 def _values(
   implementation: str,
-  of: Callable[[float], float],
+  scaled: Callable[[float], float],
   height: int,
   width: int,
   constants: tuple[int, int] = CONSTANTS,
 ) -> dict[str, float]:
-  """Returns the operations of an implementation with their values at a level; `of(most)` is the
-  level's share of the full range."""
-  shears = dict.fromkeys(('ShearX', 'ShearY'), of(0.3))
+  """Returns {operation: value} of an implementation at a level; `scaled(end)` is the value of the
+  level on a range from 0 to `end`."""
+  shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':
     return shears | {
-      **dict.fromkeys(('TranslateX', 'TranslateY'), int(of(10))),
-      'Rotate': int(of(30)),
-      'Posterize': 4 - int(of(4)),
-      'Solarize': 256 - int(of(256)),
-      **dict.fromkeys(FACTORS, 0.1 + of(1.8)),
-      'Cutout': int(of(20)),
+      **dict.fromkeys(('TranslateX', 'TranslateY'), int(scaled(10))),
+      'Rotate': int(scaled(30)),
+      'Posterize': 4 - int(scaled(4)),
+      'Solarize': 256 - int(scaled(256)),
+      **dict.fromkeys(FACTORS, 0.1 + scaled(1.8)),
+      'Cutout': int(scaled(20)),
     }
   if implementation == 'torchvision':
     return shears | {
-      'TranslateX': int(of(150 / 331 * width)),
-      'TranslateY': int(of(150 / 331 * height)),
-      'Rotate': of(30),
-      'Posterize': 8 - round(of(4)),
-      'Solarize': round(255 - of(255), 6),
-      **dict.fromkeys(FACTORS, 1 + of(0.9)),
+      'TranslateX': int(scaled(150 / 331 * width)),
+      'TranslateY': int(scaled(150 / 331 * height)),
+      'Rotate': scaled(30),
+      'Posterize': 8 - round(scaled(4)),
+      'Solarize': round(255 - scaled(255), 6),
+      **dict.fromkeys(FACTORS, 1 + scaled(0.9)),
     }
   return shears | {
-    **dict.fromkeys(('TranslateX', 'TranslateY'), of(constants[0])),
-    'Rotate': of(30),
-    'Posterize': min(int(of(4)), 8),
-    'Solarize': min(int(of(256)), 256),
-    'SolarizeAdd': int(of(110)),
-    **dict.fromkeys(FACTORS, 0.1 + of(1.8)),
-    'Cutout': 2 * int(of(constants[1])),
+    **dict.fromkeys(('TranslateX', 'TranslateY'), scaled(constants[0])),
+    'Rotate': scaled(30),
+    'Posterize': min(int(scaled(4)), 8),
+    'Solarize': min(int(scaled(256)), 256),
+    'SolarizeAdd': int(scaled(110)),
+    **dict.fromkeys(FACTORS, 0.1 + scaled(1.8)),
+    'Cutout': 2 * int(scaled(constants[1])),
   }
 
 
 def names_of(implementation: str) -> tuple[str, ...]:
-  """Returns the operations that an implementation has."""
-  values = _values(implementation, lambda most: most, 1, 1)
-  return tuple(name for name in operations.NAMES if name in (*UNUSED, *values))
+  """Returns the operations of an implementation."""
+  values = _values(implementation, lambda end: end, 1, 1)
+  return tuple(name for name in operations.NAMES if name in (*WITHOUT_MAGNITUDE, *values))
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """An operation of a sub-policy, its probability in [0, 1], and its magnitude 0..10."""
+  """An operation of a sub-policy, its probability in [0, 1], and its magnitude in 0..10."""
 
   name: str
   probability: float
@@ -133,65 +132,62 @@ class Step:
 SubPolicy = tuple[Step, ...]
 
 
-def parsed(lines: Iterable[str], where: str) -> tuple[SubPolicy, ...]:
-  """Reads sub-policies 'NAME PROBABILITY LEVEL, NAME PROBABILITY LEVEL'; `where` names them in
-  messages.
+def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
+  """Reads sub-policies 'NAME PROBABILITY LEVEL, NAME PROBABILITY LEVEL' of the setting `key`.
 
   Raises:
-    InputError: another form, an unknown operation, a probability outside [0, 1], or a level that is
-      no whole number of 0..10.
+    InputError: A line has another form, an operation is unknown, a probability is outside [0, 1],
+      or a level is not an integer in 0..10.
   """
   policies: list[SubPolicy] = []
   for line in lines:
     steps = [part.split() for part in line.split(',')]
     if len(steps) != 2 or {len(words) for words in steps} != {3}:
       raise InputError(
-        f'{key_name(where)} has {line!r}; a sub-policy is two operations, each with its '
+        f'{key_name(key)} has {line!r}; a sub-policy is two operations, each with its '
         "probability and its magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
       )
-    policies.append(tuple(_step(words, f'{key_name(where)} {line!r}') for words in steps))
+    policies.append(tuple(_step(words, f'{key_name(key)} {line!r}') for words in steps))
   return tuple(policies)
 
 
-def _step(words: list[str], where: str) -> Step:
+def _step(words: list[str], source: str) -> Step:
+  """Reads a step; error messages begin with its `source`, the setting and the line."""
   name, probability, level = words
   if name not in operations.NAMES:
-    raise InputError(f'{where} names {name!r}; {nearest(name, operations.NAMES)}.')
+    raise InputError(f'{source} names {name!r}; {nearest(name, operations.NAMES)}.')
   try:
     step = Step(name, float(probability), int(level))
   except ValueError as error:
     raise InputError(
-      f'{where}: {name} has the probability {probability!r} and the magnitude {level!r}; they must '
-      f'be a number in [0, 1] and a whole number of 0..{HIGHEST}.'
+      f'{source}: {name} has the probability {probability!r} and the magnitude {level!r}; they '
+      f'must be a number in [0, 1] and a whole number of 0..{MAX_LEVEL}.'
     ) from error
-  require(
-    0 <= step.probability <= 1, f'{where}: the probability of {name}', step.probability, 'in [0, 1]'
-  )
-  require(
-    0 <= step.level <= HIGHEST, f'{where}: the magnitude of {name}', step.level, f'in 0..{HIGHEST}'
-  )
+  is_probability, is_level = 0 <= step.probability <= 1, 0 <= step.level <= MAX_LEVEL
+  require(is_probability, f'{source}: the probability of {name}', step.probability, 'in [0, 1]')
+  require(is_level, f'{source}: the magnitude of {name}', step.level, f'in 0..{MAX_LEVEL}')
   return step
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoAugment(Augmentation):
-  """Draws a sub-policy; each of its two operations is applied with its probability, in order.
+  """Applies the two operations of a random sub-policy in order, each with its probability.
 
-  Signs of shears, translations and rotations are ±1 with probability ½, and so is the direction of
-  torchvision's factors. The image is in 8-bit levels / 255 where an operation was applied.
+  Shears, translations and rotations have a random sign, and torchvision's factors a random
+  direction. An image to which an operation was applied is in 8-bit levels / 255.
 
   Attributes:
-    policy: 'cifar10' and 'imagenet', the published 25 sub-policies; 'cifar10_reference_95', the 95
-      of the code that was released for CIFAR-10, which Yin et al. (2019) name as theirs.
-    without: operations whose sub-policies are left out. Yin et al. leave out
+    policy: 'cifar10' or 'imagenet' for the published 25 sub-policies, 'cifar10_reference_95' for
+      the 95 of the release for CIFAR-10, which Yin et al. (2019) use.
+    without: Operations; sub-policies that contain one are left out. Yin et al. leave out
       ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
-    magnitudes: what a magnitude means: 'tensorflow_models', 'torchvision' or 'efficientnet', see
-      the head of this file; '' takes 'tensorflow_models' for its 95 and 'torchvision' for
-      the published lists.
-    sub_policies: sub-policies in place of a list, each 'Rotate .7 2, TranslateX .3 9': operation,
-      probability, magnitude, twice.
-    fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's:
-      the mean colour of CIFAR-10, black, grey.
+    magnitudes: Implementation that defines magnitudes: 'tensorflow_models', 'torchvision' or
+      'efficientnet' (see the module); '' takes 'tensorflow_models' for its 95 sub-policies and
+      'torchvision' for the published ones.
+    sub_policies: Sub-policies that replace the list, such as 'Rotate .7 2, TranslateX .3 9': two
+      operations, each with its probability and magnitude.
+    fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
+      implementation's: the mean colour of CIFAR-10, black, or grey.
 
   Reference:
     Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
@@ -200,104 +196,100 @@ class AutoAugment(Augmentation):
   sequential: ClassVar[bool] = True
   policy: str = word('cifar10', LISTS)
   without: tuple[str, ...] = ()
-  magnitudes: str = word('', ('', *STRONGEST))
+  magnitudes: str = word('', ('', *FULL_RANGE))
   sub_policies: tuple[str, ...] = ()
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
     super().__post_init__()
     operations.check_colour(self.fill, self.key('fill'))
-    steps = [step for policy in self.chosen for step in policy]
+    steps = [step for policy in self.policies for step in policy]
     for step in steps:
       magnitude(self.implementation, step.name, step.level, 32, 32)
-    some = any(step.probability > 0 for step in steps)
-    self.require(some, 'sub_policies', 'operations of which one has a probability above 0')
+    is_possible = any(step.probability > 0 for step in steps)
+    self.require(is_possible, 'sub_policies', 'operations of which one has a probability above 0')
 
   @property
-  def chosen(self) -> tuple[SubPolicy, ...]:
-    """The sub-policies that are drawn from."""
+  def policies(self) -> tuple[SubPolicy, ...]:
+    """The sub-policies among which one is drawn."""
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
-    policies = parsed(lines, self.key('sub_policies'))
     self.choose('without', operations.NAMES)
-    left_out = set(self.without)
-    rest = tuple(p for p in policies if not {step.name for step in p} & left_out)
-    self.require(bool(rest), 'without', 'fewer operations: this leaves no sub-policy')
-    return rest
+    policies = tuple(
+      policy
+      for policy in parsed(lines, self.key('sub_policies'))
+      if not {step.name for step in policy} & {*self.without}
+    )
+    self.require(bool(policies), 'without', 'fewer operations: this leaves no sub-policy')
+    return policies
 
   @property
   def implementation(self) -> str:
-    """Whose magnitudes, fill and square."""
-    usual = 'tensorflow_models' if self.policy == 'cifar10_reference_95' else 'torchvision'
-    return self.magnitudes or usual
+    """The implementation that defines magnitudes, fill and square."""
+    is_released = self.policy == 'cifar10_reference_95'
+    return self.magnitudes or ('tensorflow_models' if is_released else 'torchvision')
 
   @property
   def vacated(self) -> tuple[int, ...]:
-    """Levels of what a warp vacates."""
+    """The levels of pixels that a warp vacates."""
     return self.fill or FILL[self.implementation]
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    return operations.resembled(step.name for policy in self.chosen for step in policy)
+    return operations.resembled(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
     height, width = image.shape[:2]
-    possible, table = _compiled(self, height, width)
-    shares = jax.random.uniform(key, (9,))  # one call: it costs as much as an operation
-    chosen, chance, sign, place = shares[0], shares[1:3], shares[3:5], shares[5:].reshape(2, 2)
-    policy = operations.below(chosen, len(table['name']))
-    name, probability, value, mirrored = (
-      jnp.asarray(table[field])[policy] for field in ('name', 'probability', 'value', 'mirrored')
+    compiled, tables = _compiled(self, height, width)
+    u = jax.random.uniform(key, (9,))  # a single call, which costs as much as an operation
+    policy = operations.below(u[0], len(tables[0]))
+    name, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
+    drawn = operations.Drawn(
+      jnp.where(u[1:3] < probability, name, -1),
+      jnp.where(u[3:5] < 0.5, value, mirrored),
+      operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
-    signed = jnp.where(sign < 0.5, value, mirrored)
-    places = operations.below(place, jnp.array([[height, width]]))
-    drawn = operations.Drawn(jnp.where(chance < probability, name, -1), signed, places)
-    return {**example, 'image': possible.in_sequence(image, drawn, self.vacated)}
+    return {**example, 'image': compiled.in_sequence(image, drawn, self.vacated)}
 
 
 @functools.lru_cache
 def _compiled(
-  own: AutoAugment, height: int, width: int
-) -> tuple[operations.Operations, dict[str, np.ndarray]]:
-  """Returns the operations that can occur, and arrays [sub-policies, 2] of what they are."""
-  steps = [step for pair in own.chosen for step in pair]
+  augmentation: AutoAugment, height: int, width: int
+) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
+  """Returns the operations that can occur, and arrays [sub-policies, 2] of the index of their name
+  (−1: none), their probability, and their two values of `magnitude`."""
+  implementation = augmentation.implementation
+  steps = [step for policy in augmentation.policies for step in policy]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))
-  values = [magnitude(own.implementation, s.name, s.level, height, width) for s in steps]
-  table: dict[str, list[float]] = {
-    'name': [names.index(s.name) if s.name in names else -1 for s in steps],
-    'probability': [s.probability for s in steps],
-    'value': [value for value, _ in values],
-    'mirrored': [mirrored for _, mirrored in values],
-  }
-  transparent = own.implementation == 'tensorflow_models'
-  vacated = (0,) if transparent else own.vacated
-  possible = operations.Operations(
-    names, 'nearest', vacated, SQUARE[own.implementation], transparent
-  )
-  return possible, {
-    field: np.array(x, np.int32 if field == 'name' else np.float32).reshape(-1, 2)
-    for field, x in table.items()
-  }
+  values = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
+  columns = [s.probability for s in steps], *zip(*values, strict=True)
+  is_transparent = implementation == 'tensorflow_models'
+  vacated = (0,) if is_transparent else augmentation.vacated
+  index = np.array([names.index(s.name) if s.name in names else -1 for s in steps], np.int32)
+  tables = index, *(np.array(column, np.float32) for column in columns)
+  square = SQUARE[implementation]
+  compiled = operations.Operations(names, 'nearest', vacated, square, is_transparent)
+  return compiled, tuple(table.reshape(-1, 2) for table in tables)
 
 
 @dataclasses.dataclass(frozen=True)
 class RandAugment(Augmentation):
   """Applies N operations, drawn uniformly with replacement, at magnitude M.
 
-  The image is in 8-bit levels / 255 where an operation was applied.
+  An image to which an operation was applied is in 8-bit levels / 255.
 
   Attributes:
-    operations: N ≥ 1, how many follow each other.
-    magnitude: M, from 0 to 30, the full range of 'torchvision'; that of 'efficientnet' is 10, and
-      more goes beyond it.
-    magnitudes: what a magnitude means, and which operations there are. 'torchvision': 13 and the
-      identity. 'efficientnet': 16; Solarize grows weaker with the magnitude there. What is drawn is
-      applied for certain: the code of 'efficientnet' draws a probability and does not use it. Its
-      translations and squares are of fixed numbers of pixels, for images of 224 and more: at the
+    operations: Number N ≥ 1 of operations.
+    magnitude: M in 0..30. The full range is 30 in 'torchvision' and 10 in 'efficientnet', where
+      larger magnitudes exceed it.
+    magnitudes: Implementation that defines operations and magnitudes. 'torchvision' has 13 and the
+      identity; 'efficientnet' has 16, with a Solarize that weakens with the magnitude. Every drawn
+      operation is applied; the code of 'efficientnet' draws a probability but does not use it. Its
+      translations and squares have fixed numbers of pixels, for images of 224 and more: at the
       defaults a third of images of 32 pixels become one colour.
-    without: operations that are left out.
-    fill: levels 0..255 of what a warp vacates, one or one a channel; () is the implementation's,
-      black or grey.
+    without: Operations that are left out.
+    fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
+      implementation's, black or grey.
 
   Reference:
     Cubuk et al. (2020), RandAugment: Practical Automated Data Augmentation with a Reduced Search
@@ -308,20 +300,20 @@ class RandAugment(Augmentation):
   sequential: ClassVar[bool] = True
   operations: int = setting(2, 'at least 1', lambda x: x >= 1)
   magnitude: int = 9
-  magnitudes: str = word('torchvision', RAND_STRONGEST)
+  magnitudes: str = word('torchvision', RAND_FULL_RANGE)
   without: tuple[str, ...] = ()
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self.require(0 <= self.magnitude <= RAND_HIGHEST, 'magnitude', f'in 0..{RAND_HIGHEST}')
+    self.require(0 <= self.magnitude <= RAND_MAX_LEVEL, 'magnitude', f'in 0..{RAND_MAX_LEVEL}')
     operations.check_colour(self.fill, self.key('fill'))
     self.choose('without', names_of(self.magnitudes))
     self.require(bool(self.names), 'without', 'fewer than all operations')
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations that are drawn from, beside torchvision's identity."""
+    """The operations among which N are drawn, without torchvision's identity."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 
@@ -333,13 +325,13 @@ class RandAugment(Augmentation):
     image, names, count = example['image'], self.names, self.operations
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]
-    possible = operations.Operations(names, 'nearest', fill, fill)
-    chosen = self.magnitude, height, width, True
-    values = jnp.array([magnitude(self.magnitudes, name, *chosen) for name in names], jnp.float32)
-    shares = jax.random.uniform(key, (4, count))  # one call: it costs as much as an operation
+    level = self.magnitude, height, width, True
+    values = jnp.array([magnitude(self.magnitudes, name, *level) for name in names], jnp.float32)
+    u = jax.random.uniform(key, (4, count))  # a single call, which costs as much as an operation
     identity = int(self.magnitudes == 'torchvision')
-    name = operations.below(shares[0], len(names) + identity) - identity
-    sign = operations.below(shares[1], 2)
-    places = operations.below(shares[2:].T, jnp.array([[height, width]]))
-    drawn = operations.Drawn(name, values[name, sign], places)
-    return {**example, 'image': possible.in_sequence(image, drawn)}
+    name = operations.below(u[0], len(names) + identity) - identity
+    sign = operations.below(u[1], 2)
+    centres = operations.below(u[2:].T, jnp.array([[height, width]]))
+    drawn = operations.Drawn(name, values[name, sign], centres)
+    compiled = operations.Operations(names, 'nearest', fill, fill)
+    return {**example, 'image': compiled.in_sequence(image, drawn)}

@@ -1,4 +1,4 @@
-"""Training on common corruptions, such as all but the one that is measured."""
+"""Training on common corruptions, for example on all except the measured one."""
 
 import dataclasses
 from typing import ClassVar
@@ -16,20 +16,21 @@ from robustness.corruptions.names import ALONE, KNOWN, SETS, SEVERITIES, spelt_o
 class RandomCorruption(Augmentation):
   """Corrupts the image by one corruption at one severity, both drawn uniformly.
 
-  The corruptions are those of the study `corruption_error`, but drawn for every example and step;
-  values are not rounded to 8 bits. Images that are too small for one of them are refused.
+  Corruptions are the same functions as in the study `corruption_error`, with random numbers for
+  every example and step; values are not rounded to 8 bits. Images that are too small raise
+  InputError.
 
   Attributes:
-    corruptions: names, `FILE.py:NAME` for one of yours, or names of sets: 'official' (15), 'extra'
-      (4), 'all' (19), 'fourier_cifar', 'fourier_imagenet'.
-    left_out: corruptions that are not drawn.
-    severities: of 1..5, drawn uniformly.
-    probability: of corrupting an image.
-    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
+    corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
+      (19), 'fourier_cifar', 'fourier_imagenet'.
+    left_out: Corruptions that are not drawn.
+    severities: Integers of 1..5.
+    probability: Probability of corrupting an image.
+    constants: Table of constants: 32, 64, 224 or 299; 0 selects the nearest to the image size.
 
   Reference:
-    Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: trained on all
-    corruptions but one at one severity, measured on the one that is left out.
+    Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: networks are trained on
+    all corruptions but one at one severity, and measured on the corruption that is left out.
   """
 
   sequential: ClassVar[bool] = True
@@ -46,10 +47,9 @@ class RandomCorruption(Augmentation):
     self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
-    known = bool(severities) and severities <= set(SEVERITIES)
-    self.require(
-      known and len(severities) == len(self.severities), 'severities', 'some of 1..5, each once'
-    )
+    is_distinct = len(severities) == len(self.severities) > 0
+    is_valid = is_distinct and severities <= set(SEVERITIES)
+    self.require(is_valid, 'severities', 'some of 1..5, each once')
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The corruptions that are drawn from, in the order of `KNOWN`."""
+    """The corruptions among which one is drawn, in the order of `KNOWN`."""
     return tuple(name for name in spelt_out(self.corruptions) if name not in self.left_out)
 
   @property
@@ -71,21 +71,21 @@ class RandomCorruption(Augmentation):
 
   @property
   def branches(self) -> int:
-    """Corruptions × severities, and the image as it is."""
+    """Number of corruptions times severities, plus 1 for the unchanged image."""
     return len(self.names) * len(self.severities) + 1
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws; the last branch leaves the image as it is."""
+    """Draws a branch; the last one leaves the image unchanged."""
     refuse_stored(columns)
-    key_chosen, key_applied = jax.random.split(jax.random.fold_in(key, 0))
+    key_branch, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
-    chosen = jax.random.randint(key_chosen, (), 0, unchanged)
-    return jnp.where(jax.random.bernoulli(key_applied, self.probability), chosen, unchanged)
+    branch = jax.random.randint(key_branch, (), 0, unchanged)
+    return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
     names, side = self.names, self.constants or None
-    index, place = jnp.divmod(branch, len(self.severities))
-    severity = jnp.array(self.severities)[place]
+    index, position = jnp.divmod(branch, len(self.severities))
+    severity = jnp.array(self.severities)[position]
 
     def corrupted(image: jax.Array) -> jax.Array:
       return apply(jax.random.fold_in(key, 1), image, index, severity, names=names, side=side)

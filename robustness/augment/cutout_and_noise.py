@@ -17,14 +17,14 @@ PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for 
 
 @dataclasses.dataclass(frozen=True)
 class Cutout(Augmentation):
-  """Covers the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, c uniform over the pixels.
+  """Covers the pixels [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) of both axes, with c uniform over the pixels.
 
-  The border cuts the square. Put it last: what follows would move or distort the square.
+  The border may cut the square. Put it last: later augmentations would move or distort the square.
 
   Attributes:
-    size: side s of the square in pixels; 16 for CIFAR-10.
-    fill: levels 0..255 of the square, one or red, green and blue; () is CIFAR-10's mean colour,
-      which normalisation turns into about 0.
+    size: Side s of the square in pixels; 16 for CIFAR-10.
+    fill: Levels 0..255 of the square, one, or red, green and blue; () is CIFAR-10's mean colour,
+      which normalisation maps to about 0.
 
   Reference:
     DeVries and Taylor (2017), Improved Regularization of Convolutional Neural Networks with Cutout,
@@ -43,20 +43,20 @@ class Cutout(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
-    covered = square(image.shape[:2], centre, self.size)[..., None]
+    is_covered = square(image.shape[:2], centre, self.size)[..., None]
     fill = colour(self.fill or MEAN_COLOUR, image.shape[-1])
-    return {**example, 'image': jnp.where(covered, fill.astype(image.dtype) / 255, image)}
+    return {**example, 'image': jnp.where(is_covered, fill.astype(image.dtype) / 255, image)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Augmentation):
   """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
 
-  σ̃ is drawn once for every image and step. The paper's sentence can also be read as one draw for
-  the whole batch; one for each image has the same mean and does not depend on the batch's layout.
+  σ̃ is drawn for every image and step. The paper may also mean one draw for the batch; one per image
+  has the same mean and does not depend on the batch's layout.
 
   Attributes:
-    sigma: the largest standard deviation σ, in units of the pixel range [0, 1].
+    sigma: Largest standard deviation σ, in units of the pixel range [0, 1].
 
   Reference:
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 2: σ = .1 for CIFAR-10
@@ -73,16 +73,16 @@ class Gaussian(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class PatchGaussian(Augmentation):
-  """Adds clip(x + σ̃·ε, 0, 1) inside a square and leaves the rest; σ̃ ~ U[0, σ] once an image.
+  """Replaces pixels inside a square by clip(x + σ̃·ε, 0, 1), with one σ̃ ~ U[0, σ] per image.
 
-  The square's centre is uniform over the pixels, so that it may be cut by the border. A square of
-  twice the image's side covers all of it: `gaussian` then, with the same draws from the same key.
-  Put it after flip and crop, which would move the noise.
+  The square's centre is uniform over the pixels, and the border may cut the square. A square of
+  twice the image's side covers the image and equals `gaussian` with the same key. Put it after flip
+  and crop, which would move the noise.
 
   Attributes:
-    size: side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet.
-    random_size: whether W is drawn, uniformly from 1 to `size`, as for ImageNet.
-    sigma: the largest standard deviation, in units of the pixel range [0, 1].
+    size: Side W of the square in pixels: 25 for CIFAR-10, 250 for ImageNet.
+    random_size: Whether W is drawn uniformly from 1 to `size`, as for ImageNet.
+    sigma: Largest standard deviation, in units of the pixel range [0, 1].
 
   Reference:
     Lopes et al. (2019), Improving Robustness Without Sacrificing Accuracy with Patch Gaussian
@@ -102,9 +102,8 @@ class PatchGaussian(Augmentation):
     size: int | jax.Array = self.size
     if self.random_size:
       size = jax.random.randint(key_size, (), 1, self.size + 1)
-    inside = square(image.shape[:2], centre, size)
-    noise = noisy(key, image, self.sigma)
-    return {**example, 'image': jnp.where(inside[..., None], noise, image)}
+    is_inside = square(image.shape[:2], centre, size)[..., None]
+    return {**example, 'image': jnp.where(is_inside, noisy(key, image, self.sigma), image)}
 
 
 def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:

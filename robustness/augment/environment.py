@@ -1,4 +1,4 @@
-"""Selective augmentation T_k × C_k, and the guard against parts that show what it holds out."""
+"""Selective augmentation T_k × C_k, and the check that no other part shows what it holds out."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -20,20 +20,20 @@ from robustness.models.inputs import InputFilter
 
 @dataclasses.dataclass(frozen=True)
 class Environment(Augmentation):
-  """Shows an image of the class group k as T_k with probability `share`, all others as they are.
+  """Applies transform T_k to an image of class group C_k with probability `share`.
 
-  No image of a held-out cell T_k × C_j, j ≠ k, can come out: which transform may act is the class
-  group's own number. The number of the environment is added as the column `environment`.
+  Images of held-out cells T_k × C_j, j ≠ k, cannot occur, because the class group selects the
+  transform. The column `environment` holds the number of the transform; 0 is the clean image.
 
   Attributes:
     transforms: T_1, ..., T_M, names of corruptions, `FILE.py:NAME` or 'rotation'; T_k belongs to
       class group k of `config.data`.
-    severities: of corruptions; one is drawn uniformly for every image and step.
-    angles: of a rotation in degrees, counter-clockwise; one is drawn uniformly.
-    share: probability that an image of C_k is shown as T_k; it stays clean otherwise. Where
-      `config.training.balanced` is 'environment', the order of the rows decides that instead.
-    allow_leaks: whether other parts may show held-out classes what is like a transform; read where
-      environments are stored too, and this augmentation is not in the policy.
+    severities: Severities of corruptions; one is drawn uniformly for every image and step.
+    angles: Angles of a rotation in degrees, counter-clockwise; one is drawn uniformly.
+    share: Probability of T_k for an image of C_k. Where `config.training.balanced` is
+      'environment', the order of the rows decides instead.
+    allow_leaks: Whether other parts may resemble a transform that is held out from some classes. It
+      also applies to stored environments, where this augmentation is not in the policy.
 
   Reference:
     Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
@@ -57,7 +57,7 @@ class Environment(Augmentation):
     return self.transforms
 
   def added_columns(self) -> dict[str, int]:
-    """Returns the number of the environment, E_0, E_1, ..., E_M."""
+    """Returns the column `environment`, with values 0..M."""
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -71,7 +71,7 @@ class Environment(Augmentation):
     return 1 + len(self.transforms)
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Returns the number of the environment: the class group's own, or 0."""
+    """Returns the number of the environment: the number of the class group, or 0."""
     refuse_stored(columns)
     if COLUMN not in columns:
       raise InputError(
@@ -80,65 +80,63 @@ class Environment(Augmentation):
       )
     group = columns[COLUMN]
     if SAMPLED in columns:
-      applied = columns[SAMPLED] == group
+      is_applied = columns[SAMPLED] == group
     else:
       key_choice = jax.random.split(key, 3)[0]
-      applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(self.transforms))
-    return jnp.where(applied, group, 0)
+      is_applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(self.transforms))
+    return jnp.where(is_applied, group, 0)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image as the environment shows it, at a level that the key draws."""
+    """Returns the image after the environment's transform at a random level."""
     _, key_level, key_draws = jax.random.split(key, 3)
     level = self._level(key_level, branch)
     return transforms.transform(key_draws, image, branch, level, self.transforms)
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns the share of each environment in a batch, `share_clean`, `share_<transform>`."""
+    """Returns the share of each environment in a batch: `share_clean`, `share_<transform>`."""
     names = (transforms.CLEAN, *map(part_name, self.transforms))
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 
   def _level(self, key: jax.Array, environment: jax.Array) -> jax.Array:
-    """Returns a severity, or an angle for a rotation, drawn uniformly."""
+    """Draws a severity, or an angle for a rotation, uniformly."""
     severity_key, angle_key = jax.random.split(key)
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
     angle = jax.random.choice(angle_key, jnp.array(self.angles, jnp.float32))
-    rotates = np.array([False, *(name == transforms.ROTATION for name in self.transforms)])
-    return jnp.where(jnp.asarray(rotates)[environment], angle, severity)
+    is_rotation = np.array([False, *(name == transforms.ROTATION for name in self.transforms)])
+    return jnp.where(jnp.asarray(is_rotation)[environment], angle, severity)
 
 
 def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
-  """Returns the one of these augmentations that makes environments, if any."""
-  return next((own for own in augmentations if isinstance(own, Environment)), None)
+  """Returns the augmentation that makes environments, or None."""
+  return next((a for a in augmentations if isinstance(a, Environment)), None)
 
 
 def refuse_leaks(
   augmentations: Iterable[Augmentation],
-  others: Iterable[Attack | InputFilter | None],
-  where: str,
+  other_parts: Iterable[Attack | InputFilter | None],
+  section: str,
   stored: bool = False,
 ) -> None:
-  """Raises InputError if one part shows held-out classes what another holds out from them.
+  """Raises InputError if a part of a recipe shows a transform to classes from which it is held out.
 
-  One that mixes any rows shows every environment with labels of classes that it is held out from.
+  Mixing any two rows shows every environment with labels of classes from which it is held out.
 
   Args:
-    augmentations: of one recipe.
-    others: its attack and input filter.
-    where: the classifier's section in messages, for example 'config.classifier'.
-    stored: whether the rows are the permitted cells of stored environments.
+    augmentations: Augmentations of the recipe.
+    other_parts: Its attack and input filter.
+    section: The classifier's section in messages, for example 'config.classifier'.
+    stored: Whether the rows are the permitted cells of stored environments.
   """
   augmentations = list(augmentations)
-  holding = selective(augmentations)
-  if holding and holding.allow_leaks:
+  environment = selective(augmentations)
+  if environment and environment.allow_leaks:
     return
-  held_out = holding.transforms if holding else ()
-  parts: list[Augmentation | Attack | InputFilter] = [
-    *augmentations,
-    *(own for own in others if own),
-  ]
-  for part in parts:
+  held_out = environment.transforms if environment else ()
+  for part in (*augmentations, *other_parts):
+    if part is None:
+      continue
     leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
-    mixes = (
+    can_mix = (
       isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
     )
     if leaked:
@@ -146,16 +144,16 @@ def refuse_leaks(
         f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
         'groups'
       )
-    elif mixes and (holding or stored):
+    elif can_mix and (environment or stored):
       reason = (
         'across environments, which joins images of one with labels of classes that it is held out '
         'from'
       )
     else:
       continue
-    inside = f'set {where}.augment.{part.name}.within={Environment.name!r}, '
+    fix = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
     raise InputError(
-      f'{where} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
-      f'{part.name!r} out, {inside if "within" in part.describe() else ""}or set '
-      f'{where}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
+      f'{section} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
+      f'{part.name!r} out, {fix if "within" in part.describe() else ""}or set '
+      f'{section}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
     )

@@ -1,4 +1,4 @@
-"""The standard augmentations: flip, crop, random resized crop, and several copies of an image."""
+"""The standard augmentations: flip, crop, random resized crop, and repeated images."""
 
 import dataclasses
 import math
@@ -19,10 +19,10 @@ TRIES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Flip(Augmentation):
-  """Mirrors the image left and right.
+  """Mirrors the image horizontally.
 
   Attributes:
-    probability: of mirroring an image.
+    probability: Probability of mirroring an image.
   """
 
   name: ClassVar[str] = 'flip'
@@ -30,15 +30,15 @@ class Flip(Augmentation):
   probability: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    mirrored = jax.random.bernoulli(key, self.probability)
-    return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}
+    is_mirrored = jax.random.bernoulli(key, self.probability)
+    return {**example, 'image': jnp.where(is_mirrored, example['image'][:, ::-1], example['image'])}
 
 
 @dataclasses.dataclass(frozen=True)
 class AlternatingFlip(Augmentation):
-  """Mirrors the image or not at random in the first epoch, and from then on in turns.
+  """Mirrors the image at random in the first epoch and alternates in later ones.
 
-  Two epochs then show every image both ways; rows without epochs raise InputError.
+  Any two successive epochs show every image both ways. Rows without epochs raise InputError.
 
   Reference:
     Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.
@@ -54,20 +54,20 @@ class AlternatingFlip(Augmentation):
         "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
         f'{KEYS.training.balanced} is set.'
       )
-    mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
-    return {**example, 'image': jnp.where(mirrored, example['image'][:, ::-1], example['image'])}
+    is_mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
+    return {**example, 'image': jnp.where(is_mirrored, example['image'][:, ::-1], example['image'])}
 
 
 @dataclasses.dataclass(frozen=True)
 class Crop(Augmentation):
-  """Pads on all four sides, then cuts a window of the old size at a random place.
+  """Pads on all four sides, then cuts a window of the image's size at a random place.
 
   Row and column offsets are independent and uniform on {0, ..., 2·padding}.
 
   Attributes:
-    padding: pixels added on each side, at least 1.
+    padding: Pixels added on each side, at least 1.
     border: 'black' (0, before normalisation); 'reflect', which mirrors the image without repeating
-      its edge; or 'mean_colour' of CIFAR-10, which normalisation turns into about 0.
+      its edge; or 'mean_colour' of CIFAR-10, which normalisation maps to about 0.
 
   Reference:
     He et al. (2016), Deep Residual Learning, section 4.2 (padding 4 for 32 × 32 pixels).
@@ -83,25 +83,23 @@ class Crop(Augmentation):
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
     if self.border == MEAN:
-      inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
-      padded = jnp.where(inside, padded, colour(MEAN_COLOUR, image.shape[-1]) / 255)
-    top, left = jax.random.randint(key, (2,), 0, 2 * padding + 1)
-    return {**example, 'image': jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)}
+      is_inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
+      padded = jnp.where(is_inside, padded, colour(MEAN_COLOUR, image.shape[-1]) / 255)
+    y0, x0 = jax.random.randint(key, (2,), 0, 2 * padding + 1)
+    return {**example, 'image': jax.lax.dynamic_slice(padded, (y0, x0, 0), image.shape)}
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomResizedCrop(Augmentation):
   """Cuts a box of random area and aspect ratio and resizes it to the image's size.
 
-  Area uniform, ratio width/height log-uniform in [3/4, 4/3], sides rounded to pixels, place
-  uniform; a box that does not fit is drawn again, ten times at most, and then the whole image is
-  taken. The resize is linear and antialiased, as Pillow's bilinear filter.
-
-  The crop is taken from the image as the rows hold it. Where `config.data.resize` and `crop` have
-  cut it already, areas are shares of what they left.
+  The area is uniform, the ratio width/height log-uniform in [3/4, 4/3], sides are rounded to
+  pixels, and the place is uniform. Of ten boxes the first that fits is taken, else the entire
+  image. The resize is linear and antialiased, like Pillow's bilinear filter. The box is cut from
+  the image of the row, after `config.data.resize` and `crop`.
 
   Attributes:
-    smallest_area: least area of the crop, as a share of the image's, in (0, 1].
+    smallest_area: Smallest area of the crop, as a share of the image's, in (0, 1].
 
   Reference:
     Szegedy et al. (2015), Going Deeper with Convolutions, section 6; the order of draws follows
@@ -115,16 +113,16 @@ class RandomResizedCrop(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
     height, width = image.shape[:2]
-    top, left, rows, columns = self.box(key, height, width)
+    y0, x0, rows, columns = self.box(key, height, width)
     scale = jnp.stack([height / rows, width / columns])
-    shift = -jnp.stack([top, left]) * scale
+    shift = -jnp.stack([y0, x0]) * scale
     y, x = jnp.arange(height), jnp.arange(width)
-    inside = ((y >= top) & (y < top + rows))[:, None] & ((x >= left) & (x < left + columns))[None]
+    is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
-    def resized(pixels: jax.Array) -> jax.Array:  # nothing outside the box is seen
-      own = jnp.where(inside[..., None], pixels, 0)
+    def resized(pixels: jax.Array) -> jax.Array:
+      box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
-        own, own.shape, (0, 1), scale, shift, 'linear', antialias=True
+        box, box.shape, (0, 1), scale, shift, 'linear', antialias=True
       )
 
     weight = resized(jnp.ones((height, width, 1), image.dtype))
@@ -133,28 +131,29 @@ class RandomResizedCrop(Augmentation):
   def box(
     self, key: jax.Array, height: int, width: int
   ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Returns top, left, rows and columns of the crop, float32 scalars of whole pixels."""
+    """Draws the first row and column, and the numbers of rows and columns of the crop, as float32
+    scalars of integers."""
     key_area, key_ratio, key_top, key_left = jax.random.split(key, 4)
     area = jax.random.uniform(key_area, (TRIES,), minval=self.smallest_area)
     limit = math.log(4 / 3)
     ratio = jnp.exp(jax.random.uniform(key_ratio, (TRIES,), minval=-limit, maxval=limit))
     rows = jnp.round(jnp.sqrt(area * height * width / ratio))
     columns = jnp.round(jnp.sqrt(area * height * width * ratio))
-    fits = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
-    first = jnp.argmax(fits)
-    rows = jnp.where(fits.any(), rows[first], height)
-    columns = jnp.where(fits.any(), columns[first], width)
-    top = jnp.floor(jax.random.uniform(key_top) * (height - rows + 1))
-    left = jnp.floor(jax.random.uniform(key_left) * (width - columns + 1))
-    return top, left, rows, columns
+    can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
+    first = jnp.argmax(can_fit)
+    rows = jnp.where(can_fit.any(), rows[first], height)
+    columns = jnp.where(can_fit.any(), columns[first], width)
+    y0 = jnp.floor(jax.random.uniform(key_top) * (height - rows + 1))
+    x0 = jnp.floor(jax.random.uniform(key_left) * (width - columns + 1))
+    return y0, x0, rows, columns
 
 
 @dataclasses.dataclass(frozen=True)
 class Repeat(Augmentation):
-  """Repeats the image, [copies, H, W, C]; what follows in the policy draws for each copy apart.
+  """Repeats the image, [copies, H, W, C]; later augmentations draw independently for each copy.
 
   Attributes:
-    copies: images a row, at least 2; a step costs as many times more.
+    copies: Images per row, at least 2; the cost of a step is multiplied by it.
 
   Reference:
     Hoffer et al. (2020), Augment Your Batch: Improving Generalization Through Instance Repetition.

@@ -1,4 +1,4 @@
-"""Augmentations in the Fourier domain: waves that are added, amplitudes and phases recombined."""
+"""Augmentations in the Fourier domain: added plane waves, and recombined amplitudes and phases."""
 
 import dataclasses
 from typing import ClassVar
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.augmix import AugMix, after
+from robustness.augment.augmix import AugMix, stacked
 from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
@@ -17,22 +17,22 @@ DIRECTIONS = 448
 
 @dataclasses.dataclass(frozen=True)
 class FourierBasis(Augmentation):
-  """Gives clip(x + σ·w, 0, 1), with w a plane wave of its own for each channel, of root mean square
-  1/32, and σ ~ smallest + Exp(mean).
+  """Returns clip(x + σ·w, 0, 1) with an independent plane wave w of root mean square 1/32 and
+  σ ~ smallest + Exp(mean) for each channel.
 
-  The frequency is one of 1, …, N waves along an image of N pixels (those above N/2 alias), the
-  direction one of 448 in [−π, 0]. The image is [1 + waves, H, W, C], the first as it was, whose
-  losses `cross_entropy` averages and whose predictions `jsd` draws together; [waves, H, W, C]
-  without `clean`, and [H, W, C] where that is one.
+  The frequency is one of 1, …, N waves across an image of N pixels (above N/2 they alias), and the
+  direction one of 448 in [−π, 0]. The result is [1 + waves, H, W, C] with the clean image first;
+  `cross_entropy` averages their losses, and `jsd` also penalises differences of their predictions.
+  It is [waves, H, W, C] without `clean`, or [H, W, C] for a single image.
 
-  As in the released training, images with waves pass through normalisation layers of their own
-  where `config.training.auxiliary_norms` is `waves`; else all images of a row share them.
+  With `config.training.auxiliary_norms` equal to `waves`, images with waves pass through separate
+  normalisation layers, as in the released training; otherwise all images of a row share them.
 
   Attributes:
-    smallest: the least σ.
-    mean: of the exponential distribution; 10 in the released command for ImageNet.
-    waves: how many images are made, each with its own draws.
-    clean: whether the image itself comes before them.
+    smallest: Smallest σ.
+    mean: Mean of the exponential distribution; 10 in the released command for ImageNet.
+    waves: Number of images with waves, each with independent random numbers.
+    clean: Whether the clean image is included.
 
   Reference:
     Vaish et al. (2024), Fourier-basis Functions to Bridge Augmentation Gap, section 3.
@@ -51,18 +51,18 @@ class FourierBasis(Augmentation):
     shape, count = (image.shape[0], image.shape[1]), (self.waves, image.shape[2])
     key_frequency, key_direction, key_strength = jax.random.split(key, 3)
     frequency = jax.random.randint(key_frequency, count, 1, max(shape) + 1)
-    place = jax.random.randint(key_direction, count, 0, DIRECTIONS)
-    direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[place]
+    index = jax.random.randint(key_direction, count, 0, DIRECTIONS)
+    direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[index]
     strength = self.smallest + self.mean * jax.random.exponential(key_strength, count)
-    made = with_waves(image, frequency, direction, strength)
-    return {**example, 'image': after(image, made, self.clean)}
+    images = with_waves(image, frequency, direction, strength)
+    return {**example, 'image': stacked(image, images, self.clean)}
 
 
 def with_waves(
   image: jax.Array, frequency: jax.Array, direction: jax.Array, strength: jax.Array
 ) -> jax.Array:
-  """Returns an image [H, W, C] in [0, 1] with waves of given draws [V, C], [V, H, W, C]; see
-  `FourierBasis`. Directions are in radians; 0 varies from row to row."""
+  """Returns an image [H, W, C] in [0, 1] with the waves of `FourierBasis`, [V, H, W, C]. Each of
+  the frequencies, directions and strengths is [V, C]; a direction of 0 radians varies by row."""
   height, width = image.shape[:2]
   y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
   x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
@@ -76,18 +76,18 @@ def with_waves(
 
 @dataclasses.dataclass(frozen=True)
 class AmplitudesOfPairs(Augmentation):
-  """Gives an image with its own phases and the amplitudes of another of the batch (APR-P).
+  """Combines the phases of an image with the amplitudes of another image of the batch (APR-P).
 
-  The target stays, so that a network learns from phases. The spectrum is over rows, columns and
-  channels. Values may leave [0, 1], as in the released code: put it last. The partner is the row at
-  the mirrored place of the batch, in random order.
+  The target is unchanged, so that a network learns from phases. The spectrum is over rows, columns
+  and channels. Values may leave [0, 1], as in the released code: put it last. The partner is the
+  row at the mirrored index of the randomly ordered batch.
 
-  The released code draws once for a batch whether it is mixed, and this for each row: the mean is
-  the same. Its loss is the sum of both images', and `cross_entropy` takes their mean.
+  The released code decides once per batch whether it is mixed, this one for each row; the mean is
+  the same. Its loss is the sum over the two images, and `cross_entropy` takes their mean.
 
   Attributes:
-    probability: of mixing a row; .6 for CIFAR-10, .5 for ImageNet.
-    clean: whether the image itself comes first, [2, H, W, C].
+    probability: Probability of mixing a row; .6 for CIFAR-10, .5 for ImageNet.
+    clean: Whether the clean image is included, [2, H, W, C] with it first.
 
   Reference:
     Chen et al. (2021), Amplitude-Phase Recombination: Rethinking Robustness of Convolutional Neural
@@ -104,22 +104,22 @@ class AmplitudesOfPairs(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
-    made = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)
-    return {**example, 'image': after(image, made[None], self.clean)}
+    mixed = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)
+    return {**example, 'image': stacked(image, mixed[None], self.clean)}
 
 
 @dataclasses.dataclass(frozen=True)
 class AmplitudesOfOne(Augmentation):
-  """Varies an image by an operation of AugMix and, in half of the cases, recombines it with what a
-  second operation makes of that: the amplitudes of one, the phases of the other (APR-S).
+  """Applies an operation of AugMix, and with a probability a second one to its result; then the
+  amplitudes of one of the two images are combined with the phases of the other (APR-S).
 
-  Which is which is drawn. Results are 8-bit levels, cut towards zero.
+  A fair coin decides which provides the amplitudes. Results are truncated to 8-bit levels.
 
   Attributes:
-    severity: the highest level of an operation, see `AugMix`.
-    probability: of recombining.
-    overflow: 'wrap' takes levels outside 0..255 modulo 256, as the released code does, 'clip' cuts
-      them.
+    severity: Highest level of an operation, see `AugMix`.
+    probability: Probability of the second operation.
+    overflow: 'wrap' takes levels outside 0..255 modulo 256, as the released code does; 'clip'
+      clips them.
 
   Reference:
     See `AmplitudesOfPairs`.
@@ -132,35 +132,34 @@ class AmplitudesOfOne(Augmentation):
   overflow: str = word('wrap', ('wrap', 'clip'))
 
   @property
-  def _drawn(self) -> AugMix:
+  def _augmix(self) -> AugMix:
+    """AugMix with chains of one operation."""
     return AugMix(severity=self.severity, depth=1)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    return self._drawn.resembles
+    return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    image, operations = example['image'], Operations(self._drawn.names, 'bilinear')
-    key_first, key_second, key_choice, key_coin = jax.random.split(key, 4)
-    first, second = (
-      self._drawn.chains(own, (), image.shape[:2]) for own in (key_first, key_second)
-    )
+    image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
+    *keys, key_second, key_coin = jax.random.split(key, 4)
+    first, second = (self._augmix.chains(chain_key, (), image.shape[:2]) for chain_key in keys)
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
-      twice, swaps = operations.in_sequence(once, second), jax.random.bernoulli(key_coin)
-      pair = jnp.where(swaps, twice, once), jnp.where(swaps, once, twice)
+      twice, is_swapped = operations.in_sequence(once, second), jax.random.bernoulli(key_coin)
+      pair = jnp.where(is_swapped, twice, once), jnp.where(is_swapped, once, twice)
       levels = jnp.trunc(255 * recombined(*pair))
       levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
       return levels / 255
 
-    chosen = jax.random.bernoulli(key_choice, self.probability)
-    return {**example, 'image': jax.lax.cond(chosen, recombine, lambda: once)}
+    has_second = jax.random.bernoulli(key_second, self.probability)
+    return {**example, 'image': jax.lax.cond(has_second, recombine, lambda: once)}
 
 
 def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
-  """Returns the image whose spectrum has the amplitudes of one image and the phases of another,
-  float32 [..., H, W, C], as both."""
+  """Returns the image with the amplitudes of one image's spectrum and the phases of another's, all
+  float32 [..., H, W, C]."""
   spectrum = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
   turned = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))
   return jnp.fft.ifftn(spectrum * turned, axes=AXES).real.astype(phases.dtype)

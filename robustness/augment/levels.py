@@ -1,8 +1,8 @@
-"""Pillow's arithmetic on 8-bit levels: affine warps, and one table of 256 entries a channel.
+"""Pillow's arithmetic on 8-bit levels: affine warps, and tables of 256 entries per channel.
 
-Warps are Pillow's bit for bit where the matrix allows it. Output pixel (x, y) shows the input at
+Warps equal Pillow's in every bit where the matrix allows it. Output pixel (x, y) shows the input at
 (a·x' + b·y' + c, d·x' + e·y' + f) with x' = x + ½ and y' = y + ½; (a, b, c, d, e, f) is the `data`
-of `Image.transform(size, AFFINE, data)`. What lies outside the input is vacated.
+of `Image.transform(size, AFFINE, data)`. Pixels that show nothing of the input are vacated.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 FIXED = 1 << 16
-"""Pillow's nearest warp counts coordinates in 65536ths of a pixel."""
+"""Coordinates of Pillow's nearest warp are multiples of 1 / 65536 pixel."""
 TABULATED = (
   *('AutoContrast', 'Equalize', 'Invert', 'Posterize'),
   *('Solarize', 'SolarizeAdd', 'Brightness', 'Contrast'),
@@ -23,8 +23,8 @@ def matrix(
 ) -> jax.Array:
   """Returns (a, b, c, d, e, f) float32 [6] of the warp `names[name]`.
 
-  Translations show what is `magnitude` pixels to the right or below; Rotate turns counterclockwise
-  about the image's centre, by degrees.
+  Translations move the image by `magnitude` pixels to the left or up; Rotate turns it by degrees
+  counterclockwise about its centre.
   """
   angle = -jnp.deg2rad(jnp.float32(magnitude))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -36,44 +36,41 @@ def matrix(
     'TranslateY': (1.0, 0.0, 0.0, 0.0, 1.0, magnitude),
     'Rotate': (cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y),
   }
-  every = jnp.stack([jnp.stack([jnp.float32(x) for x in matrices[n]]) for n in names])
-  return every[name]
+  return jnp.stack([jnp.stack([jnp.float32(x) for x in matrices[n]]) for n in names])[name]
 
 
 def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the warped levels, uint8 [H, W, C ≤ 4], and which pixels show the input, bool [H, W].
-
-  `data` is (a, b, c, d, e, f), float32 [6].
-  """
+  """Returns levels, uint8 [H, W, C ≤ 4], warped by the matrix `data`, float32 [6], to the nearest
+  pixel, and whether each pixel shows the input, bool [H, W]."""
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
   column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
   row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
-  inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-  place = jnp.where(inside, row * width + column, 0)
-  warped = jnp.where(inside, _packed(levels).at[place].get(mode='promise_in_bounds'), 0)
-  return _unpacked(warped, channels).astype(levels.dtype), inside
+  is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+  index = jnp.where(is_inside, row * width + column, 0)
+  warped = jnp.where(is_inside, _packed(levels).at[index].get(mode='promise_in_bounds'), 0)
+  return _unpacked(warped, channels).astype(levels.dtype), is_inside
 
 
 def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """See `nearest`; mixes the four neighbours of the place, truncated to a level.
+  """Returns the same as `nearest`, interpolated bilinearly and truncated to a level.
 
-  Neighbours beyond the border are the border's pixels. Coordinates are float32, Pillow's are
-  float64: about one value in a thousand differs, by one level.
+  The border's pixels are repeated beyond it. Coordinates are float32 and Pillow's are float64:
+  about one value in a thousand differs by one level.
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :] + 0.5, jnp.arange(height)[:, None] + 0.5
   column, row = a * x + b * y + c, d * x + e * y + f
-  inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-  left, top = jnp.floor(column - 0.5), jnp.floor(row - 0.5)
-  right_share, low_share = column - 0.5 - left, row - 0.5 - top
+  is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+  x0, y0 = jnp.floor(column - 0.5), jnp.floor(row - 0.5)
+  right_share, low_share = column - 0.5 - x0, row - 0.5 - y0
   packed = _packed(levels)
 
   def neighbour(down: int, right: int) -> jax.Array:
-    i = jnp.clip(top.astype(jnp.int32) + down, 0, height - 1)
-    j = jnp.clip(left.astype(jnp.int32) + right, 0, width - 1)
+    i = jnp.clip(y0.astype(jnp.int32) + down, 0, height - 1)
+    j = jnp.clip(x0.astype(jnp.int32) + right, 0, width - 1)
     values = packed.at[i * width + j].get(mode='promise_in_bounds')
     return _unpacked(values, channels).astype(jnp.float32)
 
@@ -83,7 +80,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
   upper, lower = mixed(0), mixed(1)
   warped = (upper + (lower - upper) * low_share[..., None]).astype(levels.dtype)
-  return jnp.where(inside[..., None], warped, 0), inside
+  return jnp.where(is_inside[..., None], warped, 0), is_inside
 
 
 def _fixed(value: jax.Array) -> jax.Array:
@@ -91,7 +88,7 @@ def _fixed(value: jax.Array) -> jax.Array:
 
 
 def _packed(levels: jax.Array) -> jax.Array:
-  """Returns a pixel's channels in one int32, [H·W]: a gather then moves a pixel at once."""
+  """Returns the channels of each pixel in one int32, [H·W], so that one gather moves a pixel."""
   shifts = 8 * jnp.arange(levels.shape[-1])
   return (levels.astype(jnp.int32) << shifts[None, None, :]).sum(-1, dtype=jnp.int32).ravel()
 
@@ -103,8 +100,8 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
 def table(
   name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the table, uint8 [256, C], of the operation `names[name]`; those that are not among
-  `names` are not computed. AutoContrast, Equalize and Contrast depend on the levels [H, W, C]."""
+  """Returns the table, uint8 [256, C], of the operation `names[name]`; operations outside `names`
+  are not compiled. AutoContrast, Equalize and Contrast depend on the levels [H, W, C]."""
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
   tables: dict[str, Callable[[], jax.Array]] = {
     'Invert': lambda: 255 - level,
@@ -118,14 +115,14 @@ def table(
     'AutoContrast': lambda: _auto_contrast(levels, level),
     'Equalize': lambda: equalize(levels),
   }
-  return jax.lax.switch(name, [lambda made=tables[n]: made().astype(jnp.uint8) for n in names])
+  return jax.lax.switch(name, [lambda table=tables[n]: table().astype(jnp.uint8) for n in names])
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
   """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C]."""
   channels = levels.shape[-1]
-  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
-  return entries.ravel().at[place].get(mode='promise_in_bounds')
+  index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
+  return entries.ravel().at[index].get(mode='promise_in_bounds')
 
 
 def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> jax.Array:
@@ -149,7 +146,7 @@ def _mean_grey(levels: jax.Array) -> jax.Array:
 
 
 def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
-  """Stretches each channel from its darkest and brightest level to 0 and 255."""
+  """Returns the table that stretches each channel from its extreme levels to 0 and 255."""
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
   stretched = _quotient(255 * jnp.maximum(level - low, 0), high - low)
@@ -157,10 +154,10 @@ def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
 
 
 def equalize(levels: jax.Array) -> jax.Array:
-  """Returns the table that makes each channel's histogram flat, in Pillow's integers.
+  """Returns the table that equalises each channel's histogram h in Pillow's integer arithmetic.
 
-  With h the histogram and s = ⌊(Σh − h of the brightest level that occurs) / 255⌋ it is
-  (⌊s/2⌋ + Σ_{j<i} h[j]) / s, rounded down; the identity where s = 0 or only one level occurs.
+  Entry i is ⌊(⌊s/2⌋ + Σ_{j<i} h[j]) / s⌋ with s = ⌊(Σh − h[brightest level present]) / 255⌋, or i
+  where s = 0.
   """
   counts = histogram(levels)
   level = jnp.arange(256)[:, None]
@@ -175,7 +172,7 @@ def equalize(levels: jax.Array) -> jax.Array:
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
   """Returns numerator // max(denominator, 1) of integers ≥ 0, for quotients below 2^22.
 
-  A CPU divides several floats at a time, integers one by one. The remainder corrects the rounding.
+  CPUs divide floats in vectors but integers one by one. The remainder corrects float rounding.
   """
   denominator = jnp.maximum(denominator, 1)
   quotient = (numerator.astype(jnp.float32) / denominator.astype(jnp.float32)).astype(jnp.int32)
@@ -184,8 +181,8 @@ def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 
 
 def histogram(levels: jax.Array) -> jax.Array:
-  """Returns how often each level occurs in each channel, int32 [256, C]."""
+  """Returns the count of each level in each channel, int32 [256, C]."""
   channels = levels.shape[-1]
-  place = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
+  index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   counts = jnp.zeros((256 * channels,), jnp.int32)
-  return counts.at[place.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)
+  return counts.at[index.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)

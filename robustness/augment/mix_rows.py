@@ -1,4 +1,4 @@
-"""Mixup and CutMix: a row is mixed with another of the batch, and their targets with them."""
+"""Mixup and CutMix: a row and its target are mixed with another row of the batch."""
 
 import dataclasses
 from typing import ClassVar
@@ -12,13 +12,13 @@ from robustness.core.registry import setting
 
 @dataclasses.dataclass(frozen=True)
 class Mixing(Augmentation):
-  """Base class; the partner is the row at the mirrored place of the batch, in random order.
+  """Base class; the partner is the row at the mirrored index of the randomly ordered batch.
 
   Attributes:
     alpha: α of Beta(α, α), above 0; 1 makes the share uniform.
-    probability: of mixing a row.
-    within: a column such as 'environment', whose rows of one value alone are mixed with each other,
-      at mirrored places among them; '' mixes any two rows.
+    probability: Probability of mixing a row.
+    within: A column such as 'environment'; only rows with equal values in it are mixed, each with
+      the row at the mirrored index among them. '' mixes any two rows.
   """
 
   needs_partner: ClassVar[bool] = True
@@ -28,17 +28,17 @@ class Mixing(Augmentation):
   within: str = ''
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
-    """Returns λ ~ Beta(α, α); 1 for a row that is not mixed."""
+    """Draws λ ~ Beta(α, α), or returns 1 for a row that is not mixed."""
     share = jax.random.beta(key, self.alpha, self.alpha)
     return jnp.where(jax.random.bernoulli(key_choice, self.probability), share, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixup(Mixing):
-  """Returns λ·x + (1 − λ)·x' and the same of the targets; `label` is left as it is.
+  """Returns λ·x + (1 − λ)·x' for images and for targets; `label` is unchanged.
 
-  λ is drawn for each row, where the released code draws one for the whole batch; the mean is the
-  same, and a row does not depend on the batch's size. The partner draws its own share.
+  λ is drawn independently for each row. The released code draws one for the batch; the mean is the
+  same, and here a row does not depend on the batch's size.
 
   Reference:
     Zhang et al. (2018), mixup: Beyond Empirical Risk Minimization, equation 1.
@@ -56,11 +56,11 @@ class Mixup(Mixing):
 
 @dataclasses.dataclass(frozen=True)
 class Cutmix(Mixing):
-  """Pastes a box of the partner at the same place; the target's share is the area that is left.
+  """Pastes a box of the partner at the same place and mixes the targets by area.
 
-  The box has sides ⌊H·√(1 − λ)⌋ and ⌊W·√(1 − λ)⌋, and its centre is uniform over the pixels, so
-  that it may be cut by the border, as in the released code. The share of the own target is then
-  1 − (area of the cut box) / (H·W); `label` is left as it is.
+  The box has sides ⌊H·√(1 − λ)⌋ and ⌊W·√(1 − λ)⌋ and a centre uniform over the pixels; the border
+  may cut it, as in the released code. The row's target has the weight 1 − (area of the cut box) /
+  (H·W); `label` is unchanged.
 
   Reference:
     Yun et al. (2019), CutMix: Regularization Strategy to Train Strong Classifiers, section 3.1.
@@ -77,16 +77,16 @@ class Cutmix(Mixing):
     rows = _inside(height, centre[0], jnp.sqrt(1 - share))
     columns = _inside(width, centre[1], jnp.sqrt(1 - share))
     box = rows[:, None] & columns[None, :]
-    kept = 1 - box.mean(dtype=jnp.float32)
+    weight = 1 - box.mean(dtype=jnp.float32)
     return {
       **example,
       'image': jnp.where(box[..., None], partner['image'], image),
-      'target': kept * example['target'] + (1 - kept) * partner['target'],
+      'target': weight * example['target'] + (1 - weight) * partner['target'],
     }
 
 
 def _inside(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
-  """Returns which of `size` pixels lie in [centre − ⌊s/2⌋, centre + ⌊s/2⌋), s = ⌊size·share⌋."""
+  """Returns whether each pixel is in [centre − ⌊s/2⌋, centre + ⌊s/2⌋) with s = ⌊size·share⌋."""
   half = jnp.floor(size * share).astype(jnp.int32) // 2
-  places = jnp.arange(size)
-  return (places >= centre - half) & (places < centre + half)
+  pixel = jnp.arange(size)
+  return (pixel >= centre - half) & (pixel < centre + half)

@@ -1,7 +1,7 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-Each of the five families is one computation whatever the operation is. Under `vmap` an image costs
-all families that can occur; a loop over images, as on a CPU, computes each image's own.
+All operations of a family, of which there are five, share one computation. Under `vmap` an image
+costs all families that can occur; in a loop over images, as on a CPU, it costs its own family only.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ RESEMBLED = {
   'Sharpness': (BLUR,),
   'Cutout': ('checkerboard_cutout',),
 }
-"""The transforms of `robustness.environments`, or families of them, that operations are like."""
+"""{operation: the transforms of `robustness.environments`, or families of them, it resembles}."""
 
 NOT_USED = 'any number: it has no effect'
 FACTOR = 'a factor of at least 0; 1 changes nothing'
@@ -47,23 +47,23 @@ UNITS: dict[str, tuple[str, float, float]] = {
   'Cutout': ('the side of a square in pixels, in [0, 8192]', 0, 8192),
   **dict.fromkeys(('AutoContrast', 'Equalize', 'Invert'), (NOT_USED, -float('inf'), float('inf'))),
 }
-"""For each operation the unit of its magnitude, in words with its range, and the range."""
+"""{operation: (unit and range of its magnitude in words, lower bound, upper bound)}."""
 
 MEAN_COLOUR = (125, 123, 114)
-"""Of CIFAR-10's training images, in levels."""
+"""Mean colour of CIFAR-10's training images, in levels."""
 INTERPOLATIONS = {'nearest': pillow.nearest, 'bilinear': pillow.bilinear}
 Image = tuple[jax.Array, jax.Array]
-"""Levels uint8 [H, W, C], and which pixels show the image, bool [H, W]."""
+"""Levels, uint8 [H, W, C], and a mask of pixels that show the image, bool [H, W]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-  """An operation as it was drawn for an image; arrays have further axes for several of them.
+  """The random draw of an operation for an image, or with leading axes of many operations.
 
   Attributes:
-    name: int32, a position in `Operations.names`; −1 leaves the image as it is.
-    magnitude: float32, in the operation's unit.
-    centre: int32 [2], row and column of the centre of Cutout's square.
+    name: Index into `Operations.names`, int32; −1 is the identity.
+    magnitude: Magnitude in the operation's unit, float32.
+    centre: Row and column of the centre of Cutout's square, int32 [2].
   """
 
   name: jax.Array
@@ -73,7 +73,7 @@ class Drawn:
 
 jax.tree_util.register_dataclass(Drawn, ['name', 'magnitude', 'centre'], [])
 Family = Callable[[tuple[str, ...], Drawn, Image], Image]
-"""Takes the family's operations that can occur, of which `Drawn.name` is a position."""
+"""A function of the family's operations that can occur, into which `Drawn.name` is an index."""
 
 
 def apply(
@@ -85,23 +85,23 @@ def apply(
   fill: tuple[int, ...] = (0,),
   centre: tuple[int, int] | None = None,
 ) -> jax.Array:
-  """Returns an image of levels / 255 after one operation, as Pillow does it to 8-bit levels.
+  """Returns an image, in levels / 255, after one operation that equals Pillow's on 8-bit levels.
 
-  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `levels`,
-  Rotate is `Image.rotate`; AutoContrast, Equalize, Invert, Posterize and Solarize are those of
-  `ImageOps`, Brightness, Color, Contrast and Sharpness those of `ImageEnhance`. SolarizeAdd adds to
-  the levels below 128, and clips. Cutout covers a square.
+  ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `levels`, and
+  Rotate is `Image.rotate`. AutoContrast, Equalize, Invert, Posterize and Solarize are in
+  `ImageOps`; Brightness, Color, Contrast and Sharpness are in `ImageEnhance`. SolarizeAdd adds to
+  levels below 128 and clips. Cutout covers a square.
 
   Args:
-    name: one of `NAMES`.
+    name: One of `NAMES`.
     image: float32 [H, W, C] in [0, 1], C 1 or 3.
-    magnitude: in the operation's unit, see `UNITS`; may be traced.
-    interpolation: of warps, 'nearest' or 'bilinear'.
-    fill: levels, one or red, green and blue, of what a warp vacates and Cutout covers.
-    centre: row and column of the centre of Cutout's square; None takes the image's.
+    magnitude: Magnitude in the operation's unit (`UNITS`); may be traced.
+    interpolation: Interpolation of warps, 'nearest' or 'bilinear'.
+    fill: Levels of pixels that a warp vacates or Cutout covers, one, or red, green and blue.
+    centre: Row and column of the centre of Cutout's square; None takes the centre of the image.
 
   Raises:
-    InputError: an unknown name, a magnitude outside the operation's range, no such fill or image.
+    InputError: The name is unknown, the magnitude outside its range, or fill or image invalid.
   """
   choice('name', name, NAMES)
   choice('interpolation', interpolation, INTERPOLATIONS)
@@ -112,23 +112,23 @@ def apply(
   check_colour(fill, 'fill')
   image = as_images(image, (3,), 'operations')
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
-  begin = to_levels(image), jnp.ones(image.shape[:2], bool)
+  start = to_levels(image), jnp.ones(image.shape[:2], bool)
   operation = Operations((name,), interpolation, fill, fill)
-  levels, _ = operation(begin, Drawn(jnp.int32(0), jnp.float32(magnitude), middle))
+  levels, _ = operation(start, Drawn(jnp.int32(0), jnp.float32(magnitude), middle))
   return from_levels(levels)
 
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-  """Those that can occur at one place; others are not compiled.
+  """A function that applies one of several operations; only these are compiled.
 
   Attributes:
-    names: some of `NAMES`; an operation is named by its position.
-    interpolation: of warps, a key of `INTERPOLATIONS`.
-    vacated: levels, one or red, green and blue, of what a warp vacates.
-    square: levels of what Cutout covers.
-    transparent: whether what was vacated or covered before stays so in later warps; otherwise it is
-      part of the image.
+    names: Members of `NAMES`; an operation is selected by its index.
+    interpolation: Interpolation of warps, a key of `INTERPOLATIONS`.
+    vacated: Levels of pixels that a warp vacates, one, or red, green and blue.
+    square: Levels of pixels that Cutout covers.
+    transparent: Whether vacated and covered pixels move with later warps and are filled at the end;
+      otherwise they become part of the image.
   """
 
   names: tuple[str, ...] = NAMES
@@ -138,100 +138,98 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Applies one operation; if `transparent`, tells which pixels show the image, otherwise all are
-    left as showing it."""
+    """Applies one operation. If `transparent`, the mask excludes vacated and covered pixels;
+    otherwise it is unchanged."""
     families = [tuple(n for n in self.names if n in family) for family in FAMILIES]
     blends = (functools.partial(_blended, degenerate) for degenerate in (grey, smoothed))
     functions: tuple[Family, ...] = (self._warped, _tabulated, *blends, self._covered)
-    present = [(own, f) for own, f in zip(families, functions, strict=True) if own]
-    family = [next(i for i, (own, _) in enumerate(present) if n in own) for n in self.names]
+    present = [(names, f) for names, f in zip(families, functions, strict=True) if names]
+    family = [next(i for i, (names, _) in enumerate(present) if n in names) for n in self.names]
     position = [present[i][0].index(n) for i, n in zip(family, self.names, strict=True)]
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
-    branches += [functools.partial(f, own) for own, f in present]
+    branches += [functools.partial(f, names) for names, f in present]
     branch = jnp.where(drawn.name < 0, 0, 1 + jnp.array(family)[drawn.name])
-    within = dataclasses.replace(drawn, name=jnp.array(position)[drawn.name])
-    return jax.lax.switch(branch, branches, within, image)
+    in_family = dataclasses.replace(drawn, name=jnp.array(position)[drawn.name])
+    return jax.lax.switch(branch, branches, in_family, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
-    """Returns an image, float32 [H, W, C] in [0, 1], after the operations `drawn` in order, arrays
-    [steps, ...]; without any it is returned as it is and not in 8-bit levels. If `transparent`,
-    pixels that do not show the image at the end take the levels `fill`.
+    """Returns an image, float32 [H, W, C] in [0, 1], after the operations `drawn`, arrays
+    [steps, ...], in order. If all are the identity, the image is not rounded to 8-bit levels. If
+    `transparent`, pixels outside the final mask take the levels `fill`.
 
     Raises:
-      InputError: the image has neither one channel nor three.
+      InputError: The image has neither one channel nor three.
     """
     image = as_images(image, (3,), 'operations')
 
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
       return self(state, drawn), None
 
-    begin = to_levels(image), jnp.ones(image.shape[:2], bool)
-    (levels, kept), _ = jax.lax.scan(step, begin, drawn)
+    start = to_levels(image), jnp.ones(image.shape[:2], bool)
+    (levels, mask), _ = jax.lax.scan(step, start, drawn)
     if self.transparent:
-      levels = filled(levels, kept, fill)
-    changed = (drawn.name >= 0).any()
-    return jax.lax.cond(changed, lambda: from_levels(levels), lambda: image)
+      levels = filled(levels, mask, fill)
+    is_changed = (drawn.name >= 0).any()
+    return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    levels, kept = image
-    data = pillow.matrix(drawn.name, names, drawn.magnitude, *kept.shape)
+    levels, mask = image
+    data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
-      warped, inside = warp(levels, data)
-      return filled(warped, inside, self.vacated), kept
-    with_mask = jnp.concatenate([levels, 255 * kept[..., None].astype(levels.dtype)], -1)
+      warped, is_inside = warp(levels, data)
+      return filled(warped, is_inside, self.vacated), mask
+    with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
     warped, _ = warp(with_mask, data)
-    shown = warped[..., -1] > 0
-    return filled(warped[..., :-1], shown, self.vacated), shown
+    warped_mask = warped[..., -1] > 0
+    return filled(warped[..., :-1], warped_mask, self.vacated), warped_mask
 
   def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    levels, kept = image
-    free = ~square(kept.shape, drawn.centre, drawn.magnitude)
-    return filled(levels, free, self.square), kept & free if self.transparent else kept
+    levels, mask = image
+    is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)
+    return filled(levels, is_free, self.square), mask & is_free if self.transparent else mask
 
 
-def below(share: jax.Array, count: ArrayLike) -> jax.Array:
-  """Returns ⌊share · count⌋, int32: uniform over 0..count − 1 where the share is over [0, 1)."""
+def below(uniform: jax.Array, count: ArrayLike) -> jax.Array:
+  """Returns ⌊uniform · count⌋, int32: uniform over 0..count − 1 for uniform numbers in [0, 1)."""
   count = jnp.asarray(count)
-  return jnp.minimum((share * count).astype(jnp.int32), count - 1)
+  return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)
 
 
 def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
-  """Returns which pixels [H, W] lie in a square [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
-
-  c is int32 [2], and s is rounded down.
-  """
+  """Returns a mask [H, W] of the pixels in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes; c is `centre`,
+  int32 [2], and s is `side`, rounded down."""
   size = jnp.asarray(side).astype(jnp.int32)
-  first = centre - size // 2
   axes = (jnp.arange(shape[0]), jnp.arange(shape[1]))
-  rows, columns = ((x >= begin) & (x < begin + size) for x, begin in zip(axes, first, strict=True))
+  starts = centre - size // 2
+  rows, columns = ((x >= first) & (x < first + size) for x, first in zip(axes, starts, strict=True))
   return rows[:, None] & columns[None, :]
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  levels, kept = image
-  return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), kept
+  levels, mask = image
+  return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), mask
 
 
 def _blended(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
-  levels, kept = image
-  return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), kept
+  levels, mask = image
+  return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask
 
 
 def smoothed(levels: jax.Array) -> jax.Array:
-  """Returns Pillow's filter SMOOTH, int32 [H, W, C]: 5/13 of a pixel, 1/13 of its eight neighbours,
-  rounded; the outermost pixels are left."""
+  """Returns levels after Pillow's filter SMOOTH, int32 [H, W, C]: 5/13 of a pixel and 1/13 of each
+  of its eight neighbours, rounded; border pixels are unchanged."""
   height, width, channels = levels.shape
-  flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are quicker
+  flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are faster
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
   rows = padded[:-2] + padded[1:-1] + padded[2:]
   total = rows[:, : -2 * channels] + rows[:, channels:-channels] + rows[:, 2 * channels :]
   mean = ((2 * (total + 4 * flat) + 13).astype(jnp.float32) * (1 / 26)).astype(jnp.int32)
   y, x = jnp.arange(height)[:, None], jnp.arange(width * channels)[None, :] // channels
-  inner = (y > 0) & (y < height - 1) & (x > 0) & (x < width - 1)
-  return jnp.where(inner, mean, flat).reshape(levels.shape)
+  is_inner = (y > 0) & (y < height - 1) & (x > 0) & (x < width - 1)
+  return jnp.where(is_inner, mean, flat).reshape(levels.shape)
 
 
 def to_levels(image: jax.Array) -> jax.Array:
@@ -244,29 +242,26 @@ def from_levels(levels: jax.Array) -> jax.Array:
   return levels.astype(jnp.float32) / 255
 
 
-def filled(levels: jax.Array, kept: jax.Array, fill: tuple[int, ...]) -> jax.Array:
-  """Returns levels [H, W, C] with the colour `fill` where `kept`, bool [H, W], is false."""
-  return jnp.where(kept[..., None], levels, colour(fill, levels.shape[-1]).astype(levels.dtype))
+def filled(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Array:
+  """Returns levels [H, W, C] with the colour `fill` where the mask, bool [H, W], is false."""
+  return jnp.where(mask[..., None], levels, colour(fill, levels.shape[-1]).astype(levels.dtype))
 
 
 def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
-  """Returns the levels of a colour, int32 [1, 1, C]: one or red, green and blue; on one channel
-  their mean."""
+  """Returns the levels of a colour, int32 [1, 1, C], from one level or red, green and blue; one
+  channel takes their mean."""
   if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
   return jnp.broadcast_to(jnp.array(fill, jnp.int32), (1, 1, channels))
 
 
-def check_colour(colour: tuple[int, ...], where: str) -> None:
-  """Raises InputError unless a colour is levels of 0..255: none, one, or red, green and blue."""
-  require(
-    len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour),
-    where,
-    colour,
-    'levels 0..255, one or red, green and blue, or () for the usual ones',
-  )
+def check_colour(colour: tuple[int, ...], key: str) -> None:
+  """Raises InputError about the setting `key` unless a colour has 0, 1 or 3 levels in 0..255."""
+  is_colour = len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour)
+  fix = 'levels 0..255, one or red, green and blue, or () for the usual ones'
+  require(is_colour, key, colour, fix)
 
 
 def resembled(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns the transforms of `robustness.environments` that some operations are like."""
+  """Returns the transforms of `robustness.environments` that the named operations resemble."""
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

@@ -27,16 +27,16 @@ CONTRAST = ('Brightness', 'Contrast')
 )
 def test_the_lists_have_the_published_lengths(name, count, remaining):
   """With and without the sub-policies that hold brightness or contrast (Yin et al. 2019)."""
-  rest = AutoAugment(name, CONTRAST).chosen
-  assert (len(AutoAugment(name).chosen), len(rest)) == (count, remaining)
+  rest = AutoAugment(name, CONTRAST).policies
+  assert (len(AutoAugment(name).policies), len(rest)) == (count, remaining)
   assert not {step.name for policy in rest for step in policy} & set(CONTRAST)
-  steps = [step for policy in AutoAugment(name).chosen for step in policy]
+  steps = [step for policy in AutoAugment(name).policies for step in policy]
   assert all(round(10 * step.probability) == pytest.approx(10 * step.probability) for step in steps)
 
 
 def test_20_of_the_published_25_are_among_the_95():
-  every = set(AutoAugment('cifar10_reference_95').chosen)
-  published = AutoAugment('cifar10').chosen
+  every = set(AutoAugment('cifar10_reference_95').policies)
+  published = AutoAugment('cifar10').policies
   assert [n for n, policy in enumerate(published) if policy not in every] == [15, 16, 17, 18, 19]
   assert sum('Cutout' in {step.name for step in policy} for policy in every) == 3
 
@@ -45,7 +45,7 @@ def test_20_of_the_published_25_are_among_the_95():
 def test_lists_and_magnitudes_are_those_of_torchvision(name, peer):
   autoaugment = peers.peer('torchvision').transforms.autoaugment
   theirs = autoaugment.AutoAugment(autoaugment.AutoAugmentPolicy[peer])
-  for policy, expected in zip(AutoAugment(name).chosen, theirs.policies, strict=True):
+  for policy, expected in zip(AutoAugment(name).policies, theirs.policies, strict=True):
     for step, (operation, probability, level) in zip(policy, expected, strict=True):
       assert (step.name, step.probability) == (operation, pytest.approx(probability))
       assert level is None or step.level == level
