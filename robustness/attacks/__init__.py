@@ -1,7 +1,4 @@
-"""Attacks: perturbations that are found with the network's gradient, pure JAX.
-
-The same attack serves adversarial training and the views of a study.
-"""
+"""Attacks: adversarial perturbations in pure JAX, for adversarial training and for studies."""
 
 import abc
 import dataclasses
@@ -31,19 +28,19 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def margin(logits: jax.Array, labels: jax.Array) -> jax.Array:
   """Returns max_{i≠y} z_i − z_y, float32 [B]: above 0 where the prediction is wrong."""
   scores = logits.astype(jnp.float32)
-  own = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
-  others = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), -jnp.inf, scores)
-  return others.max(1) - own
+  correct = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
+  wrong = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), -jnp.inf, scores)
+  return wrong.max(1) - correct
 
 
 def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   """Returns the difference of logits ratio, (max_{i≠y} z_i − z_y) / (z_(1) − z_(3)), float32 [B].
 
-  z_(1) ≥ z_(2) ≥ ... are the logits in order. Shifting or scaling the logits does not change it, so
-  that it has a gradient where the cross-entropy of a sure prediction has none in float32.
+  z_(1) ≥ z_(2) ≥ ... are the sorted logits. It is invariant to shifts and scales of the logits, and
+  has a gradient where the cross-entropy of a confident prediction has none in float32.
 
   Raises:
-    InputError: fewer than three classes.
+    InputError: There are fewer than three classes.
 
   Reference: Croce & Hein (2020), see `auto_pgd`, equation 6.
   """
@@ -57,17 +54,19 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
-  """Returns z_t − z_y for classes t, int32 [B]; float32 [B]."""
+  """Returns z_t − z_y, float32 [B], for target classes t, int32 [B]."""
   scores = logits.astype(jnp.float32)
-  own, other = (jnp.take_along_axis(scores, at[:, None], 1)[:, 0] for at in (labels, targets))
-  return other - own
+  label_score, target_score = (
+    jnp.take_along_axis(scores, classes[:, None], 1)[:, 0] for classes in (labels, targets)
+  )
+  return target_score - label_score
 
 
 def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
-  """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2) for classes t, int32 [B]; float32 [B].
+  """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2), float32 [B], for target classes t.
 
   Raises:
-    InputError: fewer than four classes.
+    InputError: There are fewer than four classes.
 
   Reference: Croce & Hein (2020), see `auto_pgd`, equation 7.
   """
@@ -81,27 +80,27 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
 
 
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
-  """Returns the class that comes after `number` + 1 likelier ones, int32 [B]: of an image that is
-  classified rightly, 0 gives the likeliest wrong one."""
+  """Returns the class of rank `number` + 1 by logit, int32 [B]. Rank 0 is the prediction: for a
+  correctly classified image, `number` 0 is the likeliest wrong class."""
   return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
 
 
 def wrong_classes(logits: Logits, images: Array) -> int:
-  """Returns how many classes there are beside an image's own."""
+  """Returns the number of classes minus 1."""
   return jax.eval_shape(logits, images).shape[1] - 1
 
 
 LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
-"""What attacks ascend, for each image, of logits [B, classes] and labels int32 [B]."""
+"""Losses that attacks maximise: functions of logits [B, classes] and labels int32 [B] to [B]."""
 
 
 class Flag(NamedTuple):
-  """A sign that an attack has failed on an image, read from what it observes (see `Attack`).
+  """A sign that an attack may have failed on an image.
 
   Attributes:
-    observed: which of the observations shows it.
-    value: the observation's value that shows it.
-    tolerated: the largest share of images on which it may show without a warning.
+    observed: Name of the observation of `Attack.observed` that shows it.
+    value: Value of the observation that shows it.
+    tolerated: Largest share of images that may show it without a warning.
   """
 
   observed: str
@@ -111,15 +110,15 @@ class Flag(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Attack(Part):
-  """Base class: the fields are the keys of `config.classifier.attack.<name>`, and all but `norm`,
-  `epsilon` and `statistics` those of `config.study.attack.<name>` of the study `attack_error`.
+  """Base class: the fields are the keys of `config.classifier.attack.<name>`. All except `norm`,
+  `epsilon` and `statistics` are also keys of `config.study.attack.<name>` in `attack_error`.
 
   Attributes:
     norm: 'linf' or 'l2'.
-    epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
-    statistics: which statistics batch normalisation uses while a training's examples are made:
-      'running' averages, or those of the 'batch'; the averages are not moved by an attack.
-    loss: what is ascended, 'cross_entropy' or 'dlr', see `LOSSES`.
+    epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
+    statistics: Statistics in batch normalisation while examples are made for training: 'running'
+      averages, or those of the 'batch'. An attack does not update the averages.
+    loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 
   section: ClassVar[str] = 'config.classifier.attack'
@@ -138,66 +137,66 @@ class Attack(Part):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns adversarial images [B, H, W, C] in [0, 1], which carry no gradient.
+    """Returns adversarial images [B, H, W, C] in [0, 1], without gradient.
 
-    Each row depends on its own key, image and label only, given `logits` of which the same holds.
+    Each row depends on its key, image and label only, if `logits` processes rows independently.
 
     Args:
-      keys: [B], for the random start.
-      logits: of the classifier.
+      keys: Random keys [B].
+      logits: The logits function of the classifier.
       images: float32 [B, H, W, C] in [0, 1].
       labels: int32 [B].
-      scale: multiplies ε and the step size; may be traced, so that several ε are one compilation.
+      scale: Factor of ε and the step size; may be traced, so that one compilation serves many ε.
     """
 
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Transforms of `robustness.environments.transforms`, or families of these, that a training
-    would show by it; see `robustness.augment.Augmentation`."""
+    """The transforms, or families of transforms, that adversarial examples resemble; see
+    `robustness.augment.Augmentation`."""
 
   @property
   def draws(self) -> bool:
-    """Whether another key gives another result, so that restarts differ."""
+    """Whether the result depends on the key, so that restarts differ."""
     return True
 
   @property
   def in_turn(self) -> bool:
-    """Whether its runs take a part of the images at a time, see `robustness.attacks.in_turn`, and
-    ascend a loss of their own in place of `loss`."""
+    """Whether it runs on tiles of the batch (`robustness.attacks.in_turn`) and maximises a fixed
+    loss instead of `loss`."""
     return False
 
   @property
   def stages(self) -> tuple[str, ...]:
-    """Names of the attacks that it is made of, in their order; () of a single one."""
+    """Names of the attacks of an ensemble, in order; () for a single attack."""
     return ()
 
   @property
   def words(self) -> str:
-    """The first setting that other attacks do not have, and those that are not the default."""
+    """The first of the attack's own settings, and its settings that differ from the default."""
     shared = {field.name for field in dataclasses.fields(Attack)}
     fields = [field for field in dataclasses.fields(self) if field.name not in shared]
-    values = [(field.name, getattr(self, field.name), field.default) for field in fields]
-    changed = [(name, value) for name, value, default in values[1:] if value != default]
-    return ', '.join(f'{value} {name}' for name, value, *_ in (*values[:1], *changed))
+    listed = fields[:1] + [f for f in fields[1:] if getattr(self, f.name) != f.default]
+    return ', '.join(f'{getattr(self, field.name)} {field.name}' for field in listed)
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words, if errors under it bound those under AutoAttack from below; else ''."""
+    """The attack in words if its errors are lower bounds of those under AutoAttack, or ''."""
     return self.name
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """Signs that it has failed, by what is said of the images that show them."""
+    """{sentence about the images that show a sign of failure: the sign}."""
     return {}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns what a call does, and of one with `stages` what it finds of each image, [B]: `stage`
-    int32, the number from 1 of the attack that succeeded, 0 where the image is wrong by itself and
-    one more than there are where none does; `no_gradient` bool, right images whose DLR loss has no
-    gradient at a random start; `random` bool, whether further passes give other logits."""
+    """Returns the result of a call, and for an ensemble the observations [B]: `stage` int32, the
+    number of the attack that succeeded, from 1; 0 for images that are wrong without attack, and the
+    number of stages + 1 if none succeeds; `no_gradient` bool, whether the DLR loss of a correctly
+    classified image has no gradient at a random start; `random` bool, whether repeated passes
+    return different logits."""
     return self(keys, logits, images, labels, scale), {}
 
   def worst(
@@ -209,10 +208,10 @@ class Attack(Part):
     labels: Array,
     scale: Scalar = 1.0,
   ) -> Array:
-    """Returns, of some runs, the result with the largest margin, image by image.
+    """Returns for each image the result with the largest margin over runs.
 
-    An image is predicted wrongly if any of its runs ended so. The first run has the given keys, run
-    r has fold_in(key, r): more restarts never make an attack weaker. One that draws nothing runs
+    An image is predicted wrongly if any run's result is. The first run has the keys `keys`, run r
+    fold_in(key, r), so that more restarts never weaken an attack. An attack that draws nothing runs
     once.
     """
     first = self(keys, logits, images, labels, scale)
@@ -223,16 +222,16 @@ class Attack(Part):
     if restarts == 1 or not self.draws:
       return first
 
-    def again(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      kept, largest = state
-      own = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
-      other = self(own, logits, images, labels, scale)
-      margins = margin(logits(other), labels)
-      better = balls.by_row(margins > largest)
-      return jnp.where(better, other, kept), jnp.maximum(margins, largest)
+    def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+      worst, largest = state
+      run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
+      candidates = self(run_keys, logits, images, labels, scale)
+      margins = margin(logits(candidates), labels)
+      is_worse = balls.by_row(margins > largest)
+      return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)
 
     state = (first, margin(logits(first), labels))
-    return jax.lax.fori_loop(1, restarts, again, state)[0]
+    return jax.lax.fori_loop(1, restarts, restart, state)[0]
 
 
 ATTACKS = Registry('robustness.attacks', Attack)  # type: ignore[type-abstract]

@@ -1,4 +1,4 @@
-"""AutoAttack: attacks without a step size to choose, one after another on what is still right."""
+"""AutoAttack: a sequence of attacks without step sizes, each on the images that are still right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = {
   'rand': ('apgd_ce', 'apgd_dlr'),
 }
 RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
-"""Runs of the attacks without targets but Square."""
+"""Runs of each untargeted attack except Square."""
 SQUARE, SQUARE_GAIN = 'square', 0.002
 NO_GRADIENT = (
   'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
@@ -32,22 +32,23 @@ NO_GRADIENT = (
 BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
 RANDOM = "get other logits when they are shown again: the version 'rand' is for that"
 REPEATS, DIFFERS = 5, 1e-4
-"""Passes that show whether a network is random: by how much its logits of length 1 differ."""
+"""Number of passes that test for a random network, and the smallest difference of logits of unit
+length that counts as random."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoAttack(Attack):
-  """Gives what the first attack that succeeds finds, and the image itself where none does.
+  """Returns the result of the first attack that succeeds, or the image itself.
 
-  Each attack sees the images that all before it left right (`in_turn`): 'standard' is Auto-PGD on
-  the cross-entropy, with targets on the DLR loss, FAB with targets, and Square. 'plus' repeats the
-  attacks without targets and adds Auto-PGD on the DLR loss and FAB without targets; 'rand', for a
-  random network, is Auto-PGD on both losses with mean gradients of 20 passes.
+  Each attack runs on the images that the earlier ones left right (`in_turn`). 'standard' has
+  Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'
+  repeats untargeted attacks and adds Auto-PGD on the DLR loss and untargeted FAB. 'rand', for
+  random networks, has Auto-PGD on both losses with mean gradients of 20 passes.
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.
-    iterations: steps of Auto-PGD and FAB; a number other than 100 is not AutoAttack.
-    queries: of Square; a number other than 5000 is not AutoAttack.
+    iterations: Steps of Auto-PGD and FAB; AutoAttack has 100.
+    queries: Queries of Square; AutoAttack has 5000.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -66,12 +67,10 @@ class AutoAttack(Attack):
 
   @property
   def shortcoming(self) -> str:
-    lengths, published = {'steps': self.iterations}, {'steps': STEPS}
-    if SQUARE in self.stages:
-      lengths, published = {**lengths, 'queries': self.queries}, {**published, 'queries': QUERIES}
-    if lengths == published:
-      return ''
-    return f'AutoAttack of {" and ".join(f"{count} {key}" for key, count in lengths.items())}'
+    queries = f' and {self.queries} queries' if SQUARE in self.stages else ''
+    published = {'', f' and {QUERIES} queries'}
+    is_published = self.iterations == STEPS and queries in published
+    return '' if is_published else f'AutoAttack of {self.iterations} steps{queries}'
 
   @property
   def flags(self) -> Mapping[str, Flag]:
@@ -91,29 +90,31 @@ class AutoAttack(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
     images, scores = jax.lax.stop_gradient(images), logits(images)
-    shown, right = images, scores.argmax(-1) == labels
+    adversarial, right = images, scores.argmax(-1) == labels
     stage = jnp.where(right, len(self.stages) + 1, 0)
     for number, (attack, runs) in enumerate(self._attacks(scores.shape[1]), 1):
-      own = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(keys)
+      stage_keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(keys)
       run = functools.partial(attack.run, logits=logits, scale=scale)
-      before = right
-      shown, right = in_turn(run, runs, logits, own, images, labels, shown, right)
-      stage = jnp.where(before & ~right, number, stage)
-    begin = balls.edge(keys, images, self.norm, scale * self.epsilon)
-    gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(begin)
-    return shown, {
+      was_right = right
+      adversarial, right = in_turn(
+        run, runs, logits, stage_keys, images, labels, adversarial, right
+      )
+      stage = jnp.where(was_right & ~right, number, stage)
+    start = balls.edge(keys, images, self.norm, scale * self.epsilon)
+    gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)
+    return adversarial, {
       'stage': stage,
       'no_gradient': (stage > 0) & (gradient == 0).all((1, 2, 3)),
       'random': _differs(logits, images),
     }
 
   def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
-    """Returns each attack with the number of its runs; no more targets than wrong classes."""
+    """Returns each attack with the number of its runs, with at most one target per wrong class."""
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
     fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
-    known: dict[str, tuple[AutoPGD | FAB | Square, int]] = {
+    attacks: dict[str, tuple[AutoPGD | FAB | Square, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
       'apgd_t': (apgd(targets=targets), targets),
@@ -121,11 +122,11 @@ class AutoAttack(Attack):
       'fab_t': (fab(targets=targets), targets),
       'square': (Square(self.norm, self.epsilon, queries=self.queries), 1),
     }
-    return [known[name] for name in self.stages]
+    return [attacks[name] for name in self.stages]
 
 
 def _differs(logits: Logits, images: Array) -> Array:
-  """Returns whether passes give other logits or another class, bool [B]."""
+  """Returns whether repeated passes return different logits or classes, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))
   unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
   change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))

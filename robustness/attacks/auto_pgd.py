@@ -1,4 +1,4 @@
-"""Auto-PGD: projected gradient ascent with momentum that halves its own step size."""
+"""Auto-PGD: projected gradient ascent with momentum that adapts its step size."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from robustness.attacks import (
   targeted_dlr,
   wrong_classes,
 )
-from robustness.attacks.in_turn import whole
+from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
 Aux = TypeVar('Aux')
 Iterate = dict[str, Array]
-"""Points `x` [B, H, W, C] with `gradient`, and `loss` and `margin` [B]."""
+"""Points `x` and their `gradient` [B, H, W, C], `loss` and `margin` [B]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoPGD(Attack):
-  """Gives the iterate with the largest margin, of n steps from a random point at the ball's edge;
-  with `targets` the image itself where no run succeeds.
+  """Returns the iterate of largest margin in n steps from a random point at the ball's edge; with
+  `targets`, the image itself if no run succeeds.
 
-  With z = Π(x_k + η·direction) a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
-  η begins at 2ε. At each checkpoint it is halved, and the ascent goes on from the point of highest
-  loss, for an image whose loss rose in at most ρ of the last steps, or whose highest loss has
-  not grown since the last checkpoint, where η was kept. n steps take n + 1 forward and backward
-  passes.
+  With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
+  η starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest
+  loss if the loss of the image rose in at most a share ρ of the steps since the last checkpoint, or
+  if η was not halved there and the highest loss has not grown since. n steps take n + 1 forward and
+  backward passes.
 
-  As in the authors' code the first step counts as a rise where its loss is above 0, and a tie with
-  ρ halves (the paper: fewer than ρ).
+  As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
+  halved at exactly ρ (the paper: below ρ).
 
   Attributes:
     steps: n ≥ 1; the paper takes 100.
-    targets: 0 ascends `loss`; k ≥ 1 makes a run for each of the k likeliest wrong classes, which
-      ascends the targeted DLR loss (`targeted_dlr`), on the images that are still right.
-    passes: of the network, whose mean gradient a step takes; above 1 for a random one.
+    targets: 0 maximises `loss`; k ≥ 1 makes a run for each of the k likeliest wrong classes that
+      maximises `targeted_dlr`, on the images that are still right.
+    passes: Number of passes over which the gradient is averaged; above 1 for random networks.
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
@@ -74,12 +74,12 @@ class AutoPGD(Attack):
       return self._ascend(keys, logits, images, labels, scale, None, False)
     run = functools.partial(self.run, logits=logits, scale=scale)
     count = min(self.targets, wrong_classes(logits, images))
-    return whole(run, count, logits, keys, images, labels)
+    return attack_in_turn(run, count, logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns what one run gives, see `in_turn`; it ends when all images are wrong."""
+    """Returns the images of run `number` (see `in_turn`), which ends when all images are wrong."""
     targets = likeliest(logits(images), number) if self.targets else None
     return self._ascend(keys, logits, images, labels, scale, targets, True)
 
@@ -91,8 +91,10 @@ class AutoPGD(Attack):
     labels: Array,
     scale: Scalar,
     targets: Array | None,
-    stop: bool,
+    can_stop: bool,
   ) -> Array:
+    """Returns the iterates of largest margin. With `can_stop`, the ascent of an image ends as soon
+    as it is wrong."""
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     spans = jnp.asarray(checkpoints(self.steps))
 
@@ -105,83 +107,86 @@ class AutoPGD(Attack):
       return losses.sum(), (losses, margin(scores, labels))
 
     def evaluated(x: Array) -> Iterate:
-      gradient, (loss, wrongness) = mean_gradient(value, x, self.passes)
-      without_gradient = jnp.isnan(gradient).any((1, 2, 3))  # NaN is given, and so refused
+      gradient, (loss, margins) = mean_gradient(value, x, self.passes)
+      is_nan = jnp.isnan(gradient).any((1, 2, 3))  # returning NaN makes the study refuse the image
       return {
-        'x': jnp.where(balls.by_row(without_gradient), jnp.nan, x),
+        'x': jnp.where(balls.by_row(is_nan), jnp.nan, x),
         'gradient': gradient,
         'loss': loss,
-        'margin': jnp.where(without_gradient, jnp.inf, wrongness),
+        'margin': jnp.where(is_nan, jnp.inf, margins),
       }
 
     def step(state: _State) -> _State:
-      made = evaluated(self._moved(state, images, epsilon))
-      return state.after(made, spans[state.number], stop & (state.worst['margin'] > 0))
+      iterate = evaluated(self._moved(state, images, epsilon))
+      return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
 
-    def goes_on(state: _State) -> Array:
-      return (state.number < self.steps) & ((not stop) | (state.worst['margin'] <= 0).any())
+    def continues(state: _State) -> Array:
+      return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
-    begin, rows = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
-    size, none = rows + 2 * epsilon, rows.astype(jnp.int32)
+    start, rows = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
+    size, rises = rows + 2 * epsilon, rows.astype(jnp.int32)
     state = _State(
-      jnp.int32(0), begin, begin['x'], begin, begin, size, rows == 0, begin['loss'], rows, none
+      jnp.int32(0), start, start['x'], start, start, size, rows == 0, start['loss'], rows, rises
     )
-    return jax.lax.stop_gradient(jax.lax.while_loop(goes_on, step, state).worst['x'])
+    return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
-    now, size = state.now, balls.by_row(state.size)
-    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(now['gradient'])
-    z = balls.clipped(images, now['x'] + size * direction - images, self.norm, epsilon)
+    """Returns the points after a step with momentum."""
+    current, size = state.current, balls.by_row(state.size)
+    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(current['gradient'])
+    z = balls.clipped(images, current['x'] + size * direction - images, self.norm, epsilon)
     alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)
-    x = now['x'] + alpha * (z - now['x']) + (1 - alpha) * (now['x'] - state.previous)
+    x = current['x'] + alpha * (z - current['x']) + (1 - alpha) * (current['x'] - state.previous)
     return balls.clipped(images, x - images, self.norm, epsilon)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """What is carried from step to step, of each image."""
+  """The state of the ascent of each image."""
 
-  number: Array  # of steps so far
-  now: Iterate
-  previous: Array  # the point before it
-  best: Iterate  # of highest loss
-  worst: Iterate  # of the largest margin
+  number: Array  # completed steps
+  current: Iterate
+  previous: Array  # the point before the current one
+  best: Iterate  # the iterate of highest loss
+  worst: Iterate  # the iterate of largest margin
   size: Array  # η
-  halved: Array  # whether η was halved at the last checkpoint
-  best_before: Array  # the highest loss at the last checkpoint
-  last_loss: Array  # of the last step, 0 at first
+  was_halved: Array  # whether η was halved at the last checkpoint
+  checkpoint_loss: Array  # the highest loss at the last checkpoint
+  last_loss: Array  # the loss of the last step, 0 at first
   rises: Array  # steps since the last checkpoint in which the loss rose
 
-  def after(self, made: Iterate, span: Array, done: Array) -> _State:
-    """Returns the state after a step; `span` is the number of steps a checkpoint ends, or 0, `done`
-    [B] keeps what is `worst`."""
-    check = span > 0
-    rises = self.rises + (made['loss'] > self.last_loss)
-    best = _where(made['loss'] > self.best['loss'], made, self.best)
-    stalled = ~self.halved & (best['loss'] <= self.best_before)
-    halve = check & ((rises <= INCREASING * span) | stalled)
+  def after(self, iterate: Iterate, span: Array, is_done: Array) -> _State:
+    """Returns the state after a step to `iterate`. `span` is the number of steps since the last
+    checkpoint if this step ends at one, else 0. `worst` is final for images that are done, [B]."""
+    is_checkpoint = span > 0
+    rises = self.rises + (iterate['loss'] > self.last_loss)
+    best = _where(iterate['loss'] > self.best['loss'], iterate, self.best)
+    is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
+    is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
+    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
     return _State(
       number=self.number + 1,
-      now=_where(halve, best, made),
-      previous=self.now['x'],
+      current=_where(is_halved, best, iterate),
+      previous=self.current['x'],
       best=best,
-      worst=_where(~done & (made['margin'] > self.worst['margin']), made, self.worst),
-      size=jnp.where(halve, self.size / 2, self.size),
-      halved=jnp.where(check, halve, self.halved),
-      best_before=jnp.where(check, best['loss'], self.best_before),
-      last_loss=made['loss'],
-      rises=jnp.where(check, 0, rises),
+      worst=_where(is_worse, iterate, self.worst),
+      size=jnp.where(is_halved, self.size / 2, self.size),
+      was_halved=jnp.where(is_checkpoint, is_halved, self.was_halved),
+      checkpoint_loss=jnp.where(is_checkpoint, best['loss'], self.checkpoint_loss),
+      last_loss=iterate['loss'],
+      rises=jnp.where(is_checkpoint, 0, rises),
     )
 
 
 def _where(condition: Array, first: Iterate, second: Iterate) -> Iterate:
-  """Returns the first where the condition [B] holds, else the second, array by array."""
+  """Returns `first` where the condition [B] holds, else `second`, array by array."""
   return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 
 
 def checkpoints(steps: int) -> np.ndarray:
-  """Returns, for each step k, how many steps ended with it at a checkpoint; 0 elsewhere, int [n].
+  """Returns for each step that ends at a checkpoint the number of steps since the last one, and 0
+  for the other steps, int32 [n].
 
   Checkpoints are ⌈p_j n⌉ with p_1 = .22 and p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
   """
@@ -198,13 +203,13 @@ def checkpoints(steps: int) -> np.ndarray:
 def mean_gradient(
   value: Callable[[Array], tuple[Array, Aux]], x: Array, passes: int
 ) -> tuple[Array, Aux]:
-  """Returns the mean gradient of several passes at x, and what the last one gives beside it."""
+  """Returns the mean gradient of `value` at x over passes, and the auxiliary output of the last."""
   gradient = jax.grad(value, has_aux=True)
   first = gradient(x)
 
   def add(_: Array, state: tuple[Array, Aux]) -> tuple[Array, Aux]:
-    again, aux = gradient(x)
-    return state[0] + again, aux
+    summand, aux = gradient(x)
+    return state[0] + summand, aux
 
   total, aux = jax.lax.fori_loop(1, passes, add, first) if passes > 1 else first
   return total / passes, aux

@@ -1,4 +1,4 @@
-"""The balls that perturbations stay in: steepest direction, projection, random point.
+"""Norm balls of perturbations: steepest direction, projection and random points.
 
 `epsilon` is the radius for pixels in [0, 1] and may be traced.
 """
@@ -14,43 +14,43 @@ import optax
 from robustness.core.settings import choice, require
 
 NORMS = ('linf', 'l2')
-SMALLEST = 1e-12  # of a length that is divided by
-EXPONENT = np.uint32(0x7F800000)  # the bits of a float32's power of two
+MIN_LENGTH = 1e-12  # lengths in divisors are at least this
+EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 
 
-def check(where: str, norm: str, epsilon: float, key: str = 'epsilon') -> None:
-  """Refuses an unknown norm, and a radius that is not above 0 or exceeds the range of pixels."""
-  choice(f'{where}.norm', norm, NORMS)
-  require(
-    0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max),
-    f'{where}.{key}',
-    epsilon,
-    'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)',
-  )
+def check(section: str, norm: str, epsilon: float, key: str = 'epsilon') -> None:
+  """Raises InputError for an unknown norm, or a radius that is not in (0, 1] ('linf') or not finite
+  and positive ('l2')."""
+  choice(f'{section}.norm', norm, NORMS)
+  is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
+  fix = 'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)'
+  require(is_radius, f'{section}.{key}', epsilon, fix)
 
 
 def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
-  """Returns how far values move at the edge of a ball: ε, of ℓ2 in the mean square ε/√(HWC)."""
+  """Returns the change of a pixel value at the edge of a ball: ε for ℓ∞, and the root mean square
+  ε/√(HWC) for ℓ2."""
   return epsilon if norm == 'linf' else epsilon / math.sqrt(math.prod(image_shape))
 
 
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns one image's steepest ascent of length 1 in the norm: sign(∇) or ∇/‖∇‖₂; 0 where ∇ is 0.
+  """Returns the steepest direction of one image, of length 1 in the norm: sign(∇) or ∇/‖∇‖₂, or 0
+  where the gradient ∇ is 0.
 
-  The gradient, float32, is divided by a power of two before it is squared: where a prediction is
-  sure, squares would be 0 in float32 long before the gradient is. The division is exact.
+  The float32 gradient is first divided by a power of two, which is exact: for confident predictions
+  its squares would underflow.
   """
   if norm == 'linf':
     return jnp.sign(gradient)
   bits = jax.lax.bitcast_convert_type(jnp.abs(gradient).max(), jnp.uint32) & EXPONENT
   power = jax.lax.bitcast_convert_type(bits, jnp.float32)
   scaled = gradient / jnp.where(power > 0, power, 1)
-  return scaled / jnp.maximum(jnp.linalg.norm(scaled.ravel()), SMALLEST)
+  return scaled / jnp.maximum(jnp.linalg.norm(scaled.ravel()), MIN_LENGTH)
 
 
 def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Returns images [B, H, W, C] moved to a random point, uniform in the cube ('linf') or the ball
-  ('l2') around each, clipped to [0, 1]."""
+  """Moves images [B, H, W, C] to random points, uniform in the cube ('linf') or the ball ('l2')
+  around each, clipped to [0, 1]."""
   shape = images.shape[1:]
 
   def point(key: jax.Array) -> jax.Array:
@@ -62,8 +62,8 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
 
 
 def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1]: noise of the
-  cube scaled until a value moves by ε ('linf'), or a direction uniform on the sphere ('l2')."""
+  """Moves images [B, H, W, C] by ε in a random direction, clipped to [0, 1]: uniform noise with the
+  largest value ε ('linf'), or a direction uniform on the sphere ('l2')."""
 
   def draw(key: jax.Array) -> jax.Array:
     if norm == 'linf':
@@ -75,14 +75,14 @@ def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | flo
 
 
 def length(change: jax.Array, norm: str) -> jax.Array:
-  """Returns the norm of each row's change [B, H, W, C], at least `SMALLEST`, [B]."""
+  """Returns the norms [B] of changes [B, H, W, C], at least `MIN_LENGTH`."""
   flat = change.reshape(len(change), -1)
   lengths = jnp.abs(flat).max(1) if norm == 'linf' else jnp.linalg.norm(flat, axis=1)
-  return jnp.maximum(lengths, SMALLEST)
+  return jnp.maximum(lengths, MIN_LENGTH)
 
 
 def by_row(values: jax.Array) -> jax.Array:
-  """Returns values [B] as [B, 1, 1, 1], to be used with images."""
+  """Reshapes values [B] to [B, 1, 1, 1], to broadcast over images."""
   return values.reshape(-1, 1, 1, 1)
 
 
@@ -90,7 +90,7 @@ def clipped(
   images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
 ) -> jax.Array:
   """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]; Π(δ) is the ball's nearest point in ℓ2."""
-  onto = optax.projections
-  project = onto.projection_linf_ball if norm == 'linf' else onto.projection_l2_ball
-  inside = jax.vmap(lambda single: project(single, epsilon))(change)
-  return jnp.clip(images + inside, 0, 1)
+  projections = optax.projections
+  project = projections.projection_linf_ball if norm == 'linf' else projections.projection_l2_ball
+  projected = jax.vmap(lambda row: project(row, epsilon))(change)
+  return jnp.clip(images + projected, 0, 1)

@@ -1,4 +1,4 @@
-"""FAB, the fast adaptive boundary attack: the nearest wrong image, by steps onto tangent planes."""
+"""FAB, the fast adaptive boundary attack: a minimal perturbation by steps onto tangent planes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import jax.numpy as jnp
 
 from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likeliest, wrong_classes
 from robustness.attacks.balls import by_row
-from robustness.attacks.in_turn import whole
+from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
-LARGEST_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
+MAX_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
 
 
 @dataclasses.dataclass(frozen=True)
 class FAB(Attack):
-  """Gives the nearest wrong image that n steps find, where it lies in the ball; else the image.
+  """Returns the nearest wrong image in n steps if it is in the ball, else the image itself.
 
-  A step takes the boundary between the label and another class as its tangent plane. With d_1 and
-  d_2 the shortest ways within [0, 1] from the iterate and from the image onto the plane, the
-  iterate goes to (1 − α)(x + ηd_1) + α(x_0 + ηd_2), α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖), .1). From a
-  wrong image it goes back towards x_0. A step takes two forward passes and one backward.
+  A step replaces the boundary between the label and another class by its tangent plane at the
+  iterate x. With the shortest changes d_1 and d_2 within [0, 1] that move x and the image x_0 onto
+  the plane, the next iterate is (1 − α)(x + ηd_1) + α(x_0 + ηd_2) with
+  α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖), .1). A wrong iterate is then moved back towards x_0. A step takes
+  two forward passes and one backward pass.
 
   Attributes:
     steps: n ≥ 1; the paper takes 100.
     targets: k ≥ 1 makes a run for each of the k likeliest wrong classes, on the images that are
-      still right; 0 takes the nearest of all classes' planes, with a backward pass for each class.
+      still right; 0 uses the nearest plane of all classes, with a backward pass for each class.
 
   Reference:
     Croce & Hein (2020), Minimally distorted Adversarial Examples with a Fast Adaptive Boundary
@@ -48,13 +49,14 @@ class FAB(Attack):
   ) -> Array:
     run = functools.partial(self.run, logits=logits, scale=scale)
     count = min(self.targets, wrong_classes(logits, images))
-    return whole(run, max(1, count), logits, keys, images, labels)
+    return attack_in_turn(run, max(1, count), logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns what one run gives, see `in_turn`; it ends when all images have a wrong one in the
-    ball. Untargeted runs after the first begin at a random point of half the radius."""
+    """Returns the images of run `number` (see `in_turn`), which ends when a wrong image in the ball
+    is known for every image. Untargeted runs after the first start at a random point at half the
+    radius."""
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
       plane = _targeted(logits, labels, likeliest(logits(images), number))
@@ -67,48 +69,50 @@ class FAB(Attack):
       k, x, nearest, distance = state
       value, normal = plane(x)
       value = value - (normal * x).sum((1, 2, 3))  # the plane is normal · x + value = 0
-      ways = [onto_plane(point, normal, value, self.norm) for point in (x, images)]
-      own, clean = (jnp.maximum(balls.length(way, self.norm), 1e-8) for way in ways)
-      bias = by_row(jnp.minimum(own / (own + clean), LARGEST_BIAS))
-      x = (1 - bias) * (x + OVERSHOOT * ways[0]) + bias * (images + OVERSHOOT * ways[1])
+      from_x, from_image = (onto_plane(start, normal, value, self.norm) for start in (x, images))
+      lengths = [jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)]
+      bias = by_row(jnp.minimum(lengths[0] / (lengths[0] + lengths[1]), MAX_BIAS))
+      x = (1 - bias) * (x + OVERSHOOT * from_x) + bias * (images + OVERSHOOT * from_image)
       x = jnp.clip(x, 0, 1)
-      without_gradient = jnp.isnan(x).any((1, 2, 3))  # such an image is given, and so refused
-      wrong = (logits(x).argmax(-1) != labels) | without_gradient
-      length = jnp.where(without_gradient, 0, balls.length(x - images, self.norm))
-      better = wrong & (length < distance) & (distance > epsilon)  # one in the ball stays
+      is_nan = jnp.isnan(x).any((1, 2, 3))  # returning NaN makes the study refuse the image
+      is_wrong = (logits(x).argmax(-1) != labels) | is_nan
+      length = jnp.where(is_nan, 0, balls.length(x - images, self.norm))
+      is_nearer = is_wrong & (length < distance) & (distance > epsilon)  # one in the ball is final
       return (
         k + 1,
-        jnp.where(by_row(wrong), images + BACKWARD * (x - images), x),
-        jnp.where(by_row(better), x, nearest),
-        jnp.where(better, length, distance),
+        jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),
+        jnp.where(by_row(is_nearer), x, nearest),
+        jnp.where(is_nearer, length, distance),
       )
 
-    def goes_on(state: tuple[Array, Array, Array, Array]) -> Array:
+    def continues(state: tuple[Array, Array, Array, Array]) -> Array:
       return (state[0] < self.steps) & (state[3] > epsilon).any()
 
-    begin = jnp.int32(0), x, images, jnp.full(len(images), jnp.inf)
-    _, _, nearest, distance = jax.lax.while_loop(goes_on, step, begin)
+    start = jnp.int32(0), x, images, jnp.full(len(images), jnp.inf)
+    _, _, nearest, distance = jax.lax.while_loop(continues, step, start)
     return jnp.where(by_row(distance <= epsilon), nearest, images)
 
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
-    """Returns the plane of the class that is nearest, see `_targeted`."""
+    """Returns the values and normals of `_targeted` for the class with the nearest plane."""
     scores, backward = jax.vjp(logits, x)
-    each = jnp.eye(scores.shape[1])[:, None] - jax.nn.one_hot(labels, scores.shape[1])[None]
-    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(each)  # [classes, B, H, W, C]
-    own = jnp.take_along_axis(scores, labels[:, None], 1)
+    count, rows = scores.shape[1], jnp.arange(len(x))
+    cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
+    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(
+      cotangents
+    )  # [classes, B, H, W, C]
+    differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
     dual = jnp.abs(flat).sum(-1) if self.norm == 'linf' else jnp.linalg.norm(flat, axis=-1)
-    distances = jnp.abs(scores - own) / (1e-12 + dual.T)
-    true = jax.nn.one_hot(labels, scores.shape[1], dtype=bool)
-    at = jnp.where(true, jnp.inf, distances).argmin(1)
-    rows = jnp.arange(len(x))
-    return (scores - own)[rows, at], normals[at, rows]
+    distances = jnp.abs(differences) / (1e-12 + dual.T)
+    is_label = jax.nn.one_hot(labels, count, dtype=bool)
+    classes = jnp.where(is_label, jnp.inf, distances).argmin(1)
+    return differences[rows, classes], normals[classes, rows]
 
 
 def _targeted(
   logits: Logits, labels: Array, targets: Array
 ) -> Callable[[Array], tuple[Array, Array]]:
-  """Returns a function of x to z_t − z_y, float32 [B], and its gradient [B, H, W, C]."""
+  """Returns the function from x to z_t − z_y, float32 [B], and its gradient [B, H, W, C]."""
 
   def total(x: Array) -> tuple[Array, Array]:
     value = lead(logits(x), labels, targets)
@@ -122,12 +126,12 @@ def _targeted(
 
 
 def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Array:
-  """Returns the shortest changes d, within [0, 1], that bring points onto planes w · x + b = 0.
+  """Returns the shortest changes d within [0, 1] that move points onto planes w · x + b = 0.
 
-  d_i = ±min(λ, room_i) in ℓ∞ and ±min(λ|w_i|, room_i) in ℓ2, towards the plane, where room_i is how
-  far the value can go. What w · d reaches is concave and piecewise linear in λ, so that Newton's
-  method from 0 ends at the exact λ after finitely many steps. Where the plane does not meet the
-  cube, all values go as far as they can. Where w is 0 the point stays.
+  d_i = ±min(λ, room_i) in ℓ∞ and ±min(λ|w_i|, room_i) in ℓ2, towards the plane; room_i is the
+  distance of x_i from the bound of [0, 1]. w · d is concave and piecewise linear in λ, so that
+  Newton's method from λ = 0 finds λ exactly in finitely many steps. If the plane does not meet the
+  cube, every value moves to its bound. If w is 0, the point does not move.
 
   Args:
     points: float32 [B, H, W, C] in [0, 1].
@@ -145,12 +149,12 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
     scale = state[0]
-    full = by_row(scale) * rate >= room
-    reached = jnp.where(full, weight * room, 0).sum((1, 2, 3))
-    slope = jnp.where(full, 0, weight * rate).sum((1, 2, 3))
-    after = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
-    return jnp.maximum(scale, after), after > scale
+    is_full = by_row(scale) * rate >= room
+    reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
+    slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
+    root = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)
+    return jnp.maximum(scale, root), root > scale
 
-  begin = jnp.zeros(len(points)), jnp.ones(len(points), bool)
-  scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, begin)
+  start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
+  scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
   return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)

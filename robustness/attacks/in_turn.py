@@ -1,4 +1,4 @@
-"""Runs of attacks one after another, each on the images that are still right alone."""
+"""Sequential runs of attacks, each on the images that are still predicted rightly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from robustness.attacks import Array, Logits
 
 Run = Callable[[Array, Array, Array, Array], Array]
-"""From the number of the run, keys [T], images [T, H, W, C] and labels [T] to images."""
+"""A function of the number of the run, keys [T], images [T, H, W, C] and labels [T] to images."""
 
 CPU_TILE, TILE = 8, 128
-"""Images that are attacked at once, on a CPU and elsewhere."""
+"""Images that are attacked together, on a CPU and elsewhere."""
 
 
 def in_turn(
@@ -23,49 +23,52 @@ def in_turn(
   keys: Array,
   images: Array,
   labels: Array,
-  shown: Array,
+  adversarial: Array,
   right: Array,
 ) -> tuple[Array, Array]:
-  """Returns `shown` and `right` after so many runs: where a run finds an image that is predicted
-  wrongly, it is shown from then on, and the row takes part in no later run.
+  """Returns `adversarial` and `right` after `count` runs. If a run finds an image that is predicted
+  wrongly, this image is stored and the row takes part in no later run.
 
-  Before each run the rows that are right move to the front and are attacked in tiles of one size.
-  The time is that of these rows; what becomes of a row does not depend on the others.
+  Before each run, the rows that are right are moved to the front and attacked in tiles of equal
+  size, so that only these rows cost time. The result of a row does not depend on other rows.
 
   Args:
-    run: gives an image for each row of a tile; later runs are given other keys.
-    count: how many runs.
-    logits: of the classifier.
-    keys: [B].
+    run: Returns an image for each row of a tile; each run has other keys.
+    count: Number of runs.
+    logits: The logits function of the classifier.
+    keys: Random keys [B].
     images: float32 [B, H, W, C], clean.
     labels: int32 [B].
-    shown: float32 [B, H, W, C], what earlier attacks left.
-    right: bool [B], which rows are predicted rightly as they are shown.
+    adversarial: float32 [B, H, W, C], the images after earlier attacks.
+    right: bool [B], whether these are predicted rightly.
   """
   rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
-  def one_run(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+  def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     order = jnp.argsort(~state[1], stable=True)
     order = jnp.concatenate([order, jnp.full(tile, rows, order.dtype)])
-    own = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+    run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
-    def one_tile(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      shown, right = state
-      chosen = jax.lax.dynamic_slice(order, (place * tile,), (tile,))
-      at = jnp.minimum(chosen, rows - 1)
-      made = run(number, own[at], images[at], labels[at])
-      fallen = right[at] & (logits(made).argmax(-1) != labels[at])
-      into = jnp.where(fallen, chosen, rows)
-      return shown.at[into].set(made, mode='drop'), right.at[into].set(False, mode='drop')
+    def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+      adversarial, right = state
+      padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
+      row = jnp.minimum(padded, rows - 1)
+      candidates = run(number, run_keys[row], images[row], labels[row])
+      has_fallen = right[row] & (logits(candidates).argmax(-1) != labels[row])
+      target = jnp.where(has_fallen, padded, rows)
+      adversarial = adversarial.at[target].set(candidates, mode='drop')
+      return adversarial, right.at[target].set(False, mode='drop')
 
-    return jax.lax.fori_loop(0, -(-state[1].sum() // tile), one_tile, state)
+    return jax.lax.fori_loop(0, -(-state[1].sum() // tile), attack_tile, state)
 
-  return jax.lax.fori_loop(0, count, one_run, (shown, right))
+  return jax.lax.fori_loop(0, count, attack_rows, (adversarial, right))
 
 
-def whole(run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array) -> Array:
-  """Returns the images that so many runs leave, see `in_turn`; clean ones where none succeeds, and
-  where the image is wrong by itself."""
+def attack_in_turn(
+  run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
+) -> Array:
+  """Returns the images after `count` runs of `in_turn`: clean where no run succeeds, and where the
+  clean image is predicted wrongly."""
   right = logits(images).argmax(-1) == labels
   return in_turn(run, count, logits, keys, images, labels, jnp.asarray(images), right)[0]

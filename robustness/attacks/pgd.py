@@ -1,4 +1,4 @@
-"""Gradient ascent on a loss in an ℓ∞ or ℓ2 ball: the fast gradient sign method, and projected."""
+"""Gradient ascent on a loss in an ℓ∞ or ℓ2 ball: projected, and the fast gradient sign method."""
 
 import dataclasses
 from typing import ClassVar
@@ -12,17 +12,17 @@ from robustness.corruptions.names import NOISE
 
 @dataclasses.dataclass(frozen=True)
 class PGD(Attack):
-  """Gives the last iterate of δ ← Π(δ + α·direction), x + δ clipped to [0, 1] at every step.
+  """Returns the last iterate of δ ← Π(δ + α·direction), with x + δ clipped to [0, 1] at every step.
 
-  The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂, of each image, for ℓ2; ∇ is the gradient of the sum of
-  losses, so that an image's step does not depend on the others'. Π is the projection onto the ball,
-  and clipping to the box follows it: a point of the box stays in the ball.
+  The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, per image; ∇ is the gradient of the sum of
+  losses, so that the step of an image does not depend on other images. Π projects onto the ball.
+  Clipping to [0, 1] follows it and does not leave the ball.
 
   Attributes:
     steps: n ≥ 1.
-    step_size: α, length of a step in the norm.
-    random_start: begin at a random point of the ball: uniform in the cube ('linf'), or uniform in
-      the ball ('l2'); False begins at the image.
+    step_size: Length α of a step in the norm; 0 is ε/4.
+    random_start: Whether to start at a random point, uniform in the cube ('linf') or the ball
+      ('l2'), instead of the image.
 
   Reference:
     Madry et al. (2018), Towards Deep Learning Models Resistant to Adversarial Attacks, section 2.1.
@@ -55,13 +55,13 @@ class PGD(Attack):
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)
 
-    begin = balls.start(keys, images, self.norm, epsilon) if self.random_start else images
-    return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, begin))
+    start = balls.start(keys, images, self.norm, epsilon) if self.random_start else images
+    return jax.lax.stop_gradient(jax.lax.fori_loop(0, self.steps, step, start))
 
 
 @dataclasses.dataclass(frozen=True)
 class FGSM(Attack):
-  """Gives x + ε·direction clipped to [0, 1], one step of `PGD`; draws nothing.
+  """Returns x + ε·direction clipped to [0, 1], one step of `PGD` without a random start.
 
   Reference:
     Goodfellow et al. (2015), Explaining and Harnessing Adversarial Examples, section 4.
@@ -74,5 +74,5 @@ class FGSM(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    one = PGD(**dataclasses.asdict(self), steps=1, step_size=self.epsilon, random_start=False)
-    return one(keys, logits, images, labels, scale)
+    pgd = PGD(**dataclasses.asdict(self), steps=1, step_size=self.epsilon, random_start=False)
+    return pgd(keys, logits, images, labels, scale)

@@ -1,4 +1,4 @@
-"""Square Attack: a random search that changes square windows and asks for logits alone."""
+"""Square Attack: a random search over square windows that uses logits but no gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from robustness.attacks import Array, Attack, Logits, Scalar, margin
 from robustness.attacks.balls import by_row
-from robustness.attacks.in_turn import whole
+from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
@@ -21,25 +21,24 @@ AREA = 0.8  # p of the paper, the share of the image that the first windows cove
 HALVED_AFTER = np.array([10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000])
 """Steps after which the area of windows is halved."""
 TILES = 5
-"""Of the first change in ℓ2, along a side."""
+"""Number of tiles along a side in the first change in ℓ2."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Square(Attack):
-  """Gives the change with the largest margin among n random ones, without a gradient, where it
-  succeeds; else the image.
+  """Returns the image of largest margin in n random proposals if it is wrong, else the clean image.
 
-  A step proposes for each image a window of its own, of an area that shrinks, and takes it where
-  the margin grows. In ℓ∞ each channel of the window moves by ±2ε, clipped to the ball, from
-  vertical stripes of ±ε. In ℓ2 the mass of a second window moves into the first, in two halves of
-  opposite sign that are highest in their middle, and the change has the length ε before it is
-  clipped to [0, 1].
+  A step proposes a change in a random window for each image, and accepts it if the margin grows;
+  windows shrink. In ℓ∞ the first change is vertical stripes of ±ε, and each channel of a window
+  moves by ±2ε, clipped to the ball. In ℓ2 the norm of the change in a second window moves into the
+  first, in two halves of opposite sign that peak in their middle, and the entire change has the
+  length ε before it is clipped to [0, 1].
 
-  Corners of windows and sizes are those of the authors' code, whose windows never reach the last
-  row and column; there the images of a batch share window and signs in ℓ∞.
+  Windows have corners and sizes as in the authors' code, where they never reach the last row and
+  column. In that code the images of a batch share windows and signs in ℓ∞.
 
   Attributes:
-    queries: n ≥ 1 steps after the first change; the sizes do not depend on it.
+    queries: Number n ≥ 1 of steps after the first change; the sizes do not depend on it.
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via
@@ -54,40 +53,42 @@ class Square(Attack):
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     run = functools.partial(self.run, logits=logits, scale=scale)
-    return whole(run, 1, logits, keys, images, labels)
+    return attack_in_turn(run, 1, logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns what one run gives, see `in_turn`; it ends when all images are wrong."""
-    del number  # the keys are the run's
+    """Returns the images of the run (see `in_turn`), which ends when all images are wrong."""
+    del number  # the keys differ by run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
-    begin, proposed = _stripes, _windows
+    start, propose = _stripes, _windows
     if self.norm == 'l2':
-      begin, proposed = _tiles, functools.partial(_moved_mass, _patterns(shape))
+      start, propose = _tiles, functools.partial(_moved_mass, _patterns(shape))
     windows = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))
+
+    def step_keys(number: Array | int) -> Array:
+      return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       k, x, best = state
-      own = jax.vmap(lambda key: jax.random.fold_in(key, k + 1))(keys)
       halvings = jnp.searchsorted(HALVED_AFTER, k)
       size = halvings, windows[halvings]
-      new = jax.vmap(proposed, (0, 0, 0, None, None))(own, images, x, size, epsilon)
+      new = jax.vmap(propose, (0, 0, 0, None, None))(step_keys(k + 1), images, x, size, epsilon)
       margins = margin(logits(new), labels)
-      better = ((margins > best) | (margins >= 0)) & (best < 0)  # a wrong image stays
-      return k + 1, jnp.where(by_row(better), new, x), jnp.where(better, margins, best)
+      is_better = ((margins > best) | (margins >= 0)) & (best < 0)  # a wrong image is final
+      return k + 1, jnp.where(by_row(is_better), new, x), jnp.where(is_better, margins, best)
 
-    def goes_on(state: tuple[Array, Array, Array]) -> Array:
+    def continues(state: tuple[Array, Array, Array]) -> Array:
       return (state[0] < self.queries) & (state[2] < 0).any()
 
-    own = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
-    x = jax.vmap(begin, (0, 0, None))(own, images, epsilon)
+    x = jax.vmap(start, (0, 0, None))(step_keys(0), images, epsilon)
     state = jnp.int32(0), x, margin(logits(x), labels)
-    return jax.lax.while_loop(goes_on, step, state)[1]
+    return jax.lax.while_loop(continues, step, state)[1]
 
 
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
-  """Returns the side of windows by the number of halvings; odd ones where it is at least 3."""
+  """Returns the sides of windows after 0, 1, ... halvings, int32 [10]: at least `smallest`, and odd
+  if that is 3."""
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
   return np.minimum(rounded | 1 if smallest == 3 else rounded, min(shape))
@@ -99,7 +100,7 @@ def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
 
 
 def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
-  """Returns a window's first row and column, int32 [2], and which pixels it covers, [H, W, 1]."""
+  """Draws a window: its first row and column, int32 [2], and the mask of its pixels, [H, W, 1]."""
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
   from_corner = [jnp.arange(shape[axis]) - corner[axis] for axis in (0, 1)]
   rows, columns = ((x >= 0) & (x < side) for x in from_corner)
@@ -109,78 +110,80 @@ def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array
 def _windows(
   key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
+  """Proposes a window in which each channel changes by ±2ε."""
   place, signs = jax.random.split(key)
-  _, inside = _window(place, image.shape, size[1])
+  _, mask = _window(place, image.shape, size[1])
   change = 2 * epsilon * jax.random.rademacher(signs, (1, 1, image.shape[2]), image.dtype)
-  moved = jnp.clip(x + jnp.where(inside, change, 0), image - epsilon, image + epsilon)
+  moved = jnp.clip(x + jnp.where(mask, change, 0), image - epsilon, image + epsilon)
   return jnp.clip(moved, 0, 1)
 
 
 def halves(side: int) -> np.ndarray:
   """Returns η of the paper, [side, side] of length 1: two halves of opposite sign, one above the
-  other, each of nested rectangles of weight 1 / k²."""
+  other, each a sum of nested rectangles of weight 1 / k²."""
 
   def nested(height: int) -> np.ndarray:
-    away = [np.abs(np.arange(size) - size // 2) for size in (height, side)]
+    distances = [np.abs(np.arange(size) - size // 2) for size in (height, side)]
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** 2
-    sums = np.append(weights[::-1].cumsum()[::-1], 0)  # of the rectangles from k on
-    made = sums[np.maximum(away[0][:, None], away[1])]
-    return made / np.linalg.norm(made)
+    sums = np.append(weights[::-1].cumsum()[::-1], 0)  # over rectangle k and the larger ones
+    rectangles = sums[np.maximum(distances[0][:, None], distances[1])]
+    return rectangles / np.linalg.norm(rectangles)
 
-  both = np.concatenate([nested(side // 2), -nested(side - side // 2)])
-  return (both / np.linalg.norm(both)).astype(np.float32)
+  eta = np.concatenate([nested(side // 2), -nested(side - side // 2)])
+  return (eta / np.linalg.norm(eta)).astype(np.float32)
 
 
 def _patterns(shape: Sequence[int]) -> Array:
   """Returns η by the number of halvings, upright and transposed, in the middle of zeros from which
-  an image is cut: [10, 2, 2M, 2M] with M the longer side."""
+  the change of an image is cut: [10, 2, 2M, 2M] with the longer side M of images."""
   middle, all_sides = max(shape[:2]), sides(shape[:2], 3)
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
-  for upright, side in zip(table, all_sides, strict=True):
-    own = halves(int(side))
-    upright[:, middle : middle + side, middle : middle + side] = own, own.T
+  for pattern, side in zip(table, all_sides, strict=True):
+    eta = halves(int(side))
+    pattern[:, middle : middle + side, middle : middle + side] = eta, eta.T
   return jnp.asarray(table)
 
 
 def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the image with η in each of 5 × 5 tiles, a sign for each of its channels."""
+  """Returns the image with η in each of 5 × 5 tiles, with a random sign for each channel."""
   height, width, channels = image.shape
   side = max(1, height // TILES)
   first = (height - height // side * side) // 2
   counts = height // side, width // side
-  for_signs, for_turns = jax.random.split(key)
-  signs = jax.random.rademacher(for_signs, (*counts, 1, 1, channels), image.dtype)
-  turned = jax.random.bernoulli(for_turns, shape=(*counts, 1, 1, 1))
-  own = jnp.asarray(halves(side))[None, None, :, :, None]
-  made = signs * jnp.where(turned, own.swapaxes(2, 3), own)
-  tiled = made.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
+  key_signs, key_turns = jax.random.split(key)
+  signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
+  is_turned = jax.random.bernoulli(key_turns, shape=(*counts, 1, 1, 1))
+  eta = jnp.asarray(halves(side))[None, None, :, :, None]
+  tiles = signs * jnp.where(is_turned, eta.swapaxes(2, 3), eta)
+  joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
-  placed = change.at[first : first + len(tiled), first : first + tiled.shape[1]].set(tiled)
-  return _of_length(image, placed[:height, :width], epsilon)
+  change = change.at[first : first + len(joined), first : first + joined.shape[1]].set(joined)
+  return _with_change(image, change[:height, :width], epsilon)
 
 
 def _moved_mass(
   patterns: Array, key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
-  """Returns the image after the step of algorithm 3, a part of the change moved to a window."""
+  """Proposes the step of algorithm 3, which moves norm of the change from a window to another."""
   keys = jax.random.split(key, 4)
-  (corner, into), (_, taken) = (_window(own, image.shape, size[1]) for own in keys[:2])
-  turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
+  (corner, target), (_, source) = (_window(k, image.shape, size[1]) for k in keys[:2])
+  is_turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
   signs = jax.random.rademacher(keys[3], (1, 1, image.shape[2]), image.dtype)
-  begin = patterns.shape[-1] // 2 - corner
-  own = jax.lax.dynamic_slice(patterns[size[0], turned], begin, image.shape[:2])[..., None] * signs
+  start = patterns.shape[-1] // 2 - corner
+  pattern = jax.lax.dynamic_slice(patterns[size[0], is_turned], start, image.shape[:2])
   change = x - image
 
-  def lengths(values: Array) -> Array:
-    return jnp.sqrt((values**2).sum((0, 1), keepdims=True))  # of each channel
+  def channel_norms(values: Array) -> Array:
+    return jnp.sqrt((values**2).sum((0, 1), keepdims=True))
 
-  before = jnp.where(into, change, 0)
-  new = own + before / (1e-12 + lengths(before))
+  old = jnp.where(target, change, 0)
+  new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
   unused = jnp.maximum(epsilon**2 - (change**2).sum(), 0) / image.shape[2]
-  mass = jnp.sqrt(unused + lengths(jnp.where(into | taken, change, 0)) ** 2)
-  new = new / (1e-12 + lengths(new)) * mass
-  return _of_length(image, jnp.where(into, new, jnp.where(taken, 0, change)), epsilon)
+  norm = jnp.sqrt(unused + channel_norms(jnp.where(target | source, change, 0)) ** 2)
+  new = new / (1e-12 + channel_norms(new)) * norm
+  return _with_change(image, jnp.where(target, new, jnp.where(source, 0, change)), epsilon)
 
 
-def _of_length(image: Array, change: Array, epsilon: Scalar) -> Array:
+def _with_change(image: Array, change: Array, epsilon: Scalar) -> Array:
+  """Returns the image plus a change scaled to the ℓ2 length ε, clipped to [0, 1]."""
   return jnp.clip(image + epsilon * change / (jnp.linalg.norm(change.ravel()) + 1e-12), 0, 1)

@@ -1,4 +1,4 @@
-"""Objectives: what a training minimises, pure JAX."""
+"""Objectives that a training minimises, in pure JAX."""
 
 import abc
 import dataclasses
@@ -15,7 +15,7 @@ State = dict[str, jax.Array]
 Total = Callable[[PyTree], PyTree]
 """Sums a tree of arrays over the devices that share the batch."""
 Minimised = tuple[jax.Array, jax.Array, State, State]
-"""Losses [B], weights [B], the state after, and metrics: scalars, logged as means."""
+"""Losses [B], weights [B], the new state, and scalar metrics, which are logged as means."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Objective(Part):
   """Base class: the fields are the keys of the section `config.classifier.objective.<name>`.
 
   Attributes:
-    needs_features: whether `outputs` has `features` too: what the network's last linear map is
-      given, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
+    needs_features: Whether `outputs` also has `features`, the input of the network's last linear
+      map, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
   """
 
   section: ClassVar[str] = 'config.classifier.objective'
@@ -34,16 +34,15 @@ class Objective(Part):
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
     """Returns losses, weights, state and metrics; pure and traceable.
 
-    The step minimises Σ weights · losses / Σ weights over the whole batch, whatever the number of
-    devices and micro-batches; weights carry no gradient. With micro-batches an objective sees one
-    of them at a time.
+    The step minimises Σ weights · losses / Σ weights over the full batch, for any number of devices
+    and micro-batches; weights carry no gradient. An objective sees one micro-batch at a time.
 
     Args:
-      outputs: `logits` float32 [B, classes], or [B, V, classes] where an augmentation gives V
-        images a row; see `needs_features`.
-      batch: what the policy left, with `target` [B, classes], `example_id` [B] and the columns.
-      state: see `initial_state`.
-      total: for what depends on more than single rows, such as means of groups.
+      outputs: `logits` float32 [B, classes], or [B, V, classes] where an augmentation returns V
+        images per row; see `needs_features`.
+      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns.
+      state: Arrays of the form of `initial_state`.
+      total: Sums over devices, for example for the means of groups.
     """
 
   @property
@@ -52,7 +51,7 @@ class Objective(Part):
     return ()
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns arrays that are carried from step to step; they are part of the checkpoint."""
+    """Returns the arrays that persist between steps; they are part of the checkpoint."""
     del num_classes
     return {}
 

@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing, and AugMix's: consistent over several images of a row."""
+"""Cross-entropy with label smoothing, and AugMix's objective for several images per row."""
 
 import dataclasses
 from typing import ClassVar
@@ -12,15 +12,15 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.objectives import Arrays, Minimised, Objective, State, Total
 
-SMALLEST = 1e-7  # to which the mixture's probabilities are clipped, as in the released code
+MIN_PROBABILITY = 1e-7  # lower bound of the mixture's probabilities, as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropy(Objective):
-  """Minimises −Σ_k q_k·log softmax(z)_k of each row, in nats; a mean over its images.
+  """Minimises −Σ_k q_k·log softmax(z)_k of each row, in nats, averaged over the row's images.
 
   Attributes:
-    label_smoothing: ε of the target (1 − ε)·q + ε / classes, in [0, 1).
+    label_smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
 
   Reference:
     Szegedy et al. (2016), Rethinking the Inception Architecture, section 7.
@@ -36,16 +36,15 @@ class CrossEntropy(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class JSD(Objective):
-  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row: the first image, which `augmix` leaves
-  clean, is learnt, and the predictions of all V ≥ 2 are drawn together.
+  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row: the cross-entropy of the first image, which
+  is clean under `augmix`, and the Jensen–Shannon divergence of the predictions of all V ≥ 2 images.
 
   All images of a batch pass the network together, so that statistics of batch normalisation are
-  those of clean and mixed images, as in the released code. Metrics are `clean_loss` and
-  `divergence`.
+  over clean and mixed images, as in the released code. Metrics are `clean_loss` and `divergence`.
 
   Attributes:
-    weight: λ ≥ 0 of the divergence.
-    label_smoothing: see `CrossEntropy`.
+    weight: Weight λ ≥ 0 of the divergence.
+    label_smoothing: As in `CrossEntropy`.
 
   Reference:
     Hendrycks et al. (2020), AugMix, section 3: λ = 12 and V = 3.
@@ -70,24 +69,24 @@ class JSD(Objective):
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy of each row, float32 [B], in nats; see `CrossEntropy`.
+  """Returns the cross-entropy of `CrossEntropy` for each row, float32 [B], in nats.
 
   Args:
-    logits: z [B, classes], or [B, V, classes], whose V losses are averaged; computed on in float32.
+    logits: z [B, classes], or [B, V, classes] to average V losses; converted to float32.
     target: q [B, classes], which sums to 1.
     smoothing: ε in [0, 1).
   """
   logits, smoothed = logits.astype(jnp.float32), optax.smooth_labels(target, smoothing)
   if logits.ndim == 2:
     return optax.softmax_cross_entropy(logits, smoothed)
-  several = jnp.broadcast_to(smoothed[:, None], logits.shape)
-  return optax.softmax_cross_entropy(logits, several).mean(1)
+  targets = jnp.broadcast_to(smoothed[:, None], logits.shape)
+  return optax.softmax_cross_entropy(logits, targets).mean(1)
 
 
 def jensen_shannon(logits: jax.Array) -> jax.Array:
-  """Returns 1/V Σ_v KL(p_v ‖ M) of each row of logits [B, V, classes], float32 [B], in nats: 0 to
-  ln V; p_v = softmax(z_v), M = max(1/V Σ_v p_v, 10⁻⁷)."""
+  """Returns 1/V Σ_v KL(p_v ‖ M) of logits z [B, V, classes], float32 [B], in nats, 0 to ln V, with
+  p_v = softmax(z_v) and M = max(1/V Σ_v p_v, 10⁻⁷)."""
   log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
   p = jnp.exp(log_p)
-  log_mixture = jnp.log(jnp.clip(p.mean(1, keepdims=True), SMALLEST, 1))
+  log_mixture = jnp.log(jnp.clip(p.mean(1, keepdims=True), MIN_PROBABILITY, 1))
   return (p * (log_p - log_mixture)).sum(-1).mean(-1)
