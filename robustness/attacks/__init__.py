@@ -117,7 +117,7 @@ class Attack(Part):
     norm: 'linf' or 'l2'.
     epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
     statistics: Statistics in batch normalisation while examples are made for training: 'running'
-      averages, or those of the 'batch'. An attack does not update the averages.
+      averages, or 'batch' statistics. An attack does not update the averages.
     loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 

@@ -161,16 +161,16 @@ class _State:
     checkpoint if this step ends at one, else 0. `worst` is final for images that are done, [B]."""
     is_checkpoint = span > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
-    best = _where(iterate['loss'] > self.best['loss'], iterate, self.best)
+    best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
     is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
     is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
     return _State(
       number=self.number + 1,
-      current=_where(is_halved, best, iterate),
+      current=_select(is_halved, best, iterate),
       previous=self.current['x'],
       best=best,
-      worst=_where(is_worse, iterate, self.worst),
+      worst=_select(is_worse, iterate, self.worst),
       size=jnp.where(is_halved, self.size / 2, self.size),
       was_halved=jnp.where(is_checkpoint, is_halved, self.was_halved),
       checkpoint_loss=jnp.where(is_checkpoint, best['loss'], self.checkpoint_loss),
@@ -179,7 +179,7 @@ class _State:
     )
 
 
-def _where(condition: Array, first: Iterate, second: Iterate) -> Iterate:
+def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
   """Returns `first` where the condition [B] holds, else `second`, array by array."""
   return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 

@@ -1,6 +1,6 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-All operations of a family, of which there are five, share one computation. Under `vmap` an image
+All operations of one of the five families share a computation. Under `vmap` an image
 costs all families that can occur; in a loop over images, as on a CPU, it costs its own family only.
 """
 

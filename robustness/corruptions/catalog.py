@@ -103,7 +103,7 @@ def table_for(height: int, width: int, side: int | None = None) -> ConstantsTabl
   selects a table regardless of the size.
 
   Raises:
-    InputError: There is no table of that side.
+    InputError: There is no table of this side.
   """
   if side is None:
     shorter = min(height, width)

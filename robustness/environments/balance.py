@@ -1,4 +1,4 @@
-"""The order of training rows in which every environment, or every class, comes equally often."""
+"""Orders of training rows in which every environment, or every class, is equally frequent."""
 
 from collections.abc import Sequence
 
@@ -15,18 +15,17 @@ BALANCED = 'config.training.balanced'
 
 
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
-  """Returns the order in which each value of a column comes equally often.
+  """Returns a sampler in which each value of a column is equally frequent, or None for ''.
 
-  Environments of the augmentation `environment` are balanced before they exist: rows of environment
-  0 are drawn from all rows, those of environment k from the rows of class group k, and the column
-  `SAMPLED` says which of them a row was drawn for. None is the order of rows that all come equally
-  often.
+  Environments of the augmentation `environment` are balanced in advance: rows for environment 0 are
+  drawn from all rows, rows for environment k from class group k, and the column `SAMPLED` holds the
+  environment.
 
   Args:
-    column: of the rows; '' balances nothing.
-    rows: opened for a training, with `without_images`.
-    transforms: of the training's augmentation `environment`; () without it.
-    seed: of the training.
+    column: A column of the rows, or ''.
+    rows: Rows of a training, with `without_images`.
+    transforms: Transforms of the training's augmentation `environment`, or ().
+    seed: Seed of the training.
   """
   if not column:
     return None
@@ -34,24 +33,24 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
   if column == ENVIRONMENT and transforms:
     return Balanced(_generated(columns, transforms), seed, SAMPLED)
   values = columns.get(column)
-  known = [name for name, own in columns.items() if own.ndim == 1 and own.dtype.kind in 'biu']
-  if values is None or column not in known:
-    raise InputError(f'{BALANCED} is {column!r}; {nearest(column, known)}.')
+  valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
+  if values is None or column not in valid:
+    raise InputError(f'{BALANCED} is {column!r}; {nearest(column, valid)}.')
   return Balanced([np.flatnonzero(values == value) for value in np.unique(values)], seed)
 
 
 def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> list[np.ndarray]:
-  """Returns the rows of each environment that the augmentation makes, E_0 first."""
+  """Returns the rows for each environment of the augmentation, E_0 first."""
   group = columns.get(COLUMN)
   if group is None:
     raise InputError(
       f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set {KEYS.data.class_groups}, or '
       f'{KEYS.data.random_class_groups}.'
     )
-  of_groups = (np.flatnonzero(group == 1 + k) for k in range(len(transforms)))
-  members = [np.arange(len(group)), *of_groups]
-  for name, own in zip((CLEAN, *transforms), members, strict=True):
-    if not len(own):
+  members = [np.arange(len(group))]
+  members += [np.flatnonzero(group == 1 + k) for k in range(len(transforms))]
+  for name, indices in zip((CLEAN, *transforms), members, strict=True):
+    if not len(indices):
       raise InputError(
         f'{BALANCED} is {ENVIRONMENT!r}, but the environment {name!r} has no training images: its '
         'class group is empty or missing.'

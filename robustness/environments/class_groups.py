@@ -1,4 +1,4 @@
-"""Disjoint groups of classes C_1, ..., C_M; the classes of none are left over."""
+"""Disjoint groups of classes C_1, ..., C_M; classes outside all groups are left over."""
 
 import dataclasses
 import functools
@@ -13,10 +13,10 @@ from robustness.core.rows import Batch, Rows, composed, with_column
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
-"""The group of classes that no environment but the clean one shows in training."""
+"""The group of classes that training shows in the clean environment only."""
 COLUMN = 'class_group'
 SAMPLED = 'sampled_environment'
-"""The environment that a balanced sampler drew a row for; see `robustness.environments.balance`."""
+"""The environment for which a balanced sampler (`robustness.environments.balance`) drew a row."""
 SUBTREE = 'wordnet:'
 _STREAM = 0xC1A55  # the random stream of `balanced`
 
@@ -26,8 +26,8 @@ class ClassGroups:
   """Disjoint groups of classes.
 
   Attributes:
-    members: labels of C_1, ..., C_M, each ascending.
-    class_names: of all classes, in label order.
+    members: Labels of C_1, ..., C_M, each ascending.
+    class_names: Names of all classes, in label order.
   """
 
   members: tuple[tuple[int, ...], ...]
@@ -52,7 +52,7 @@ class ClassGroups:
 
   @functools.cached_property
   def of_label(self) -> np.ndarray:
-    """int32 [classes]: k where a label is in C_k, 0 where it is left over."""
+    """The group of each label, int32 [classes]: k for C_k, 0 if it is left over."""
     groups = np.full(len(self.class_names), LEFT_OVER, np.int32)
     for number, labels in enumerate(self.members, 1):
       groups[list(labels)] = number
@@ -60,66 +60,56 @@ class ClassGroups:
 
   def describe(self) -> dict[str, list[str]]:
     """Returns {'C1': names of its classes, ..., 'left over': names}, as plain values."""
-    of_label = self.of_label
     titles = {**{k: f'C{k}' for k in range(1, len(self) + 1)}, LEFT_OVER: TITLE_LEFT_OVER}
     return {
-      title: [name for name, own in zip(self.class_names, of_label, strict=True) if own == k]
+      title: [self.class_names[label] for label in np.flatnonzero(self.of_label == k)]
       for k, title in titles.items()
     }
 
 
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
-  """Returns the groups that `config.data`, an `input_pipeline.DataSettings`, asks for; none leaves
-  all classes over."""
-  if settings.random_class_groups:
-    given = settings.class_group_seed, settings.classes_per_group
-    return balanced(settings.random_class_groups, class_names, *given)
+  """Returns the groups of `config.data`, an `input_pipeline.DataSettings`; without groups, all
+  classes are left over."""
+  if count := settings.random_class_groups:
+    return balanced(count, class_names, settings.class_group_seed, settings.classes_per_group)
   return by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
 def by_name(
   groups: Sequence[Sequence[str]], class_names: Sequence[str], hierarchy: str = ''
 ) -> ClassGroups:
-  """Returns groups whose classes are named.
+  """Returns groups of named classes.
 
   Args:
-    groups: names of the classes of C_1, ..., C_M. `'wordnet:n02084071'` stands for all classes
-      below that synset, where classes are named by WordNet identifier.
-    class_names: in label order.
-    hierarchy: for subtrees, a text file of lines `parent child` of WordNet identifiers, such as
+    groups: Names of the classes of C_1, ..., C_M. If classes are named by WordNet identifiers,
+      `'wordnet:n02084071'` stands for all classes below a synset.
+    class_names: Names of all classes, in label order.
+    hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
   labels = {composed(name): label for label, name in enumerate(class_names)}
-  subtrees = any(name.startswith(SUBTREE) for group in groups for name in group)
-  children = _children(hierarchy) if subtrees else {}
-  members = []
-  for group in groups:
-    own: list[int] = []
-    for name in group:
-      if name.startswith(SUBTREE):
-        own += _below(name.removeprefix(SUBTREE), children, labels)
-      elif composed(name) in labels:
-        own.append(labels[composed(name)])
-      else:
-        raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
-    members.append(tuple(sorted(own)))
-  return ClassGroups(tuple(members), tuple(class_names))
+  has_synsets = any(name.startswith(SUBTREE) for group in groups for name in group)
+  children = _children(hierarchy) if has_synsets else {}
+
+  def labels_of(name: str) -> list[int]:
+    if name.startswith(SUBTREE):
+      return _below(name.removeprefix(SUBTREE), children, labels)
+    if composed(name) not in labels:
+      raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
+    return [labels[composed(name)]]
+
+  members = tuple(tuple(sorted(sum(map(labels_of, group), []))) for group in groups)
+  return ClassGroups(members, tuple(class_names))
 
 
 def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
-  """Returns `count` random groups of `size` classes; 0 takes as many as there are for equal groups,
-  and the remainder is left over.
-
-  Names are drawn, not numbers: the groups are the same whatever order a data set stores classes in.
-  """
+  """Returns `count` random groups of `size` classes, or of the largest equal size for 0; remaining
+  classes are left over. Groups depend on the names of classes and not on their order."""
   classes = len(class_names)
   size = size or classes // max(count, 1)
-  require(
-    count >= 1 and size >= 1 and count * size <= classes,
-    'config.data.random_class_groups',
-    count,
-    f'at least 1, with {max(size, 1)} of the {classes} classes in each',
-  )
+  is_possible = count >= 1 and size >= 1 and count * size <= classes
+  fix = f'at least 1, with {max(size, 1)} of the {classes} classes in each'
+  require(is_possible, 'config.data.random_class_groups', count, fix)
   ascending = np.argsort(np.array(class_names))
   order = ascending[np.random.default_rng((_STREAM, seed)).permutation(classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
@@ -127,6 +117,7 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
 
 
 def _children(path: str) -> dict[str, list[str]]:
+  """Reads {parent: children} from lines 'parent child'."""
   if not path or not expanded(path).is_file():
     raise SettingError(
       KEYS.data.hierarchy,
@@ -159,15 +150,15 @@ def _below(
   below = sorted(labels[name] for name in reached if name in labels)
   if not below:
     raise InputError(
-      f'no class lies below {root!r}. Classes must be named by WordNet identifiers, as in '
+      f'no class is below {root!r}. Classes must be named by WordNet identifiers, as in '
       "ImageNet's folders, and the hierarchy must hold their parents."
     )
   return below
 
 
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
-  """Returns rows of one label each with the column `class_group`, int32: k for classes of C_k, 0
-  for those left over; without groups the rows as they are."""
+  """Returns single-label rows with the column `class_group`, int32: k for classes of C_k, 0 for
+  classes left over. Without groups, rows are unchanged."""
 
   def group(batch: Batch) -> np.ndarray:
     label = batch['label']

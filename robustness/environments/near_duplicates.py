@@ -1,10 +1,10 @@
-"""Near-duplicates: test images that look like a training image, by a perceptual hash.
+"""Near-duplicates: test images that resemble a training image, by a perceptual hash.
 
-The hash is pHash as the package ImageHash has it: the signs, against their median, of the 8 × 8
-lowest frequencies of the cosine transform of the image in grey at 32 × 32 pixels, 64 bits. Two
-images are near-duplicates if few bits differ. Copies that were encoded again, resized or slightly
-brightened differ in a few bits, unrelated photographs in about 32. Drawings on an empty ground,
-such as digits, are alike to begin with.
+The hash is pHash of the package ImageHash, 64 bits: whether each of the 8 × 8 lowest frequencies of
+the cosine transform of the grey image at 32 × 32 pixels exceeds their median. Two images are
+near-duplicates if few bits differ. Copies that were re-encoded, resized or slightly brightened
+differ in a few bits, unrelated photographs in about 32. Drawings on an empty background, such as
+digits, have similar hashes in any case.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ from robustness.results import Table
 BITS = 64
 OFF = -1
 LISTED = 1000
-"""Pairs that a table holds, the nearest first."""
+"""Largest number of pairs in a table, nearest first."""
 COLUMNS = (
   *('classifier', 'test example', 'training example', 'bits that differ'),
   *('test class', 'training class', 'test environment', 'training environment'),
 )
-_READ = 256  # rows read at once
-_COMPARED = 2**22  # pairs compared at once
+_READ = 256  # rows per batch
+_COMPARED = 2**22  # pairs per comparison
 _ENVIRONMENT = 'environment'
 
 
 @dataclasses.dataclass(frozen=True)
 class Hashed:
-  """Rows by their hashes, uint64 [N], with names of classes and environments, '' for none."""
+  """Hashes of rows, uint64 [N], with names of classes and environments; '' without environments."""
 
   hashes: np.ndarray
   example_ids: np.ndarray
@@ -44,19 +44,16 @@ class Hashed:
   environments: np.ndarray
 
 
-def check(most: int) -> None:
-  """Raises InputError unless `most`, `config.study.near_duplicates`, can be looked for here."""
-  require(
-    OFF <= most <= BITS // 4,
-    'config.study.near_duplicates',
-    most,
-    f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}',
-  )
-  if most != OFF:
+def check(max_bits: int) -> None:
+  """Raises InputError for an invalid `config.study.near_duplicates`, or if ImageHash is missing."""
+  fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
+  require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
+  if max_bits != OFF:
     _package()
 
 
 def _package() -> ModuleType:
+  """Imports ImageHash, or raises InputError."""
   try:
     return importlib.import_module('imagehash')
   except ModuleNotFoundError as error:
@@ -67,10 +64,8 @@ def _package() -> ModuleType:
 
 
 def hashes(images: np.ndarray) -> np.ndarray:
-  """Returns the perceptual hash of each image, uint64 [N].
-
-  Images are [N, H, W, C] of 1 or 3 channels, uint8 or floating in [0, 1].
-  """
+  """Returns the perceptual hashes, uint64 [N], of images [N, H, W, C] with 1 or 3 channels, which
+  are uint8 or floating in [0, 1]."""
   from PIL import Image
 
   package = _package()
@@ -82,59 +77,57 @@ def hashes(images: np.ndarray) -> np.ndarray:
 
 
 def hashed(rows: Rows) -> Hashed:
-  """Reads all rows, as they are shown clean, and hashes their images."""
-  parts: list[tuple[np.ndarray, ...]] = []
-  known = rows.description.get('environments', ())
+  """Hashes the clean images of all rows."""
+  columns: list[tuple[np.ndarray, ...]] = []
+  environment_names = rows.description.get('environments', ())
   for batch in rows.batches(_READ):
-    real = batch['mask']
+    mask = batch['mask']
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
-    environment = batch[_ENVIRONMENT] if known else np.full(len(real), -1)
-    parts.append(
-      (hashes(batch['image'][real]), *(v[real] for v in (batch['example_id'], label, environment)))
-    )
-  own, ids, labels, environments = (np.concatenate(column) for column in zip(*parts, strict=True))
-  names = np.array([*known, ''])
-  return Hashed(own, ids, np.array(rows.class_names)[labels], names[environments])
+    environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
+    arrays = (array[mask] for array in (batch['example_id'], label, environment))
+    columns.append((hashes(batch['image'][mask]), *arrays))
+  values, ids, labels, environments = map(np.concatenate, zip(*columns, strict=True))
+  names = np.array([*environment_names, ''])
+  return Hashed(values, ids, np.array(rows.class_names)[labels], names[environments])
 
 
-def pairs(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
-  """Returns which of two arrays of hashes differ in at most `most` bits: rows (i, j, bits that
-  differ), sorted by bits, then i, then j."""
+def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
+  """Returns rows (i, j, number of differing bits) for the pairs of hashes that differ in at most
+  `max_bits` bits, sorted by bits, then i, then j."""
   step = max(1, _COMPARED // max(len(second), 1))
-  alike = [np.zeros((0, 3), int)]
-  for begin in range(0, len(first), step):
-    distance = np.bitwise_count(first[begin : begin + step, None] ^ second)
-    i, j = np.nonzero(distance <= most)
-    alike.append(np.stack([i + begin, j, distance[i, j].astype(int)], 1))
-  table = np.concatenate(alike)
+  tables = [np.zeros((0, 3), int)]
+  for start in range(0, len(first), step):
+    distance = np.bitwise_count(first[start : start + step, None] ^ second)
+    i, j = np.nonzero(distance <= max_bits)
+    tables.append(np.stack([i + start, j, distance[i, j].astype(int)], 1))
+  table = np.concatenate(tables)
   return table[np.lexsort((table[:, 1], table[:, 0], table[:, 2]))]
 
 
 def between(
-  test: Hashed, training: Mapping[str, Hashed], most: int, confidence: float = 0.95
+  test: Hashed, training: Mapping[str, Hashed], max_bits: int, confidence: float = 0.95
 ) -> tuple[dict[str, Estimate], Table]:
-  """Compares the test with what each classifier was trained on.
+  """Compares the test images with the training images of each classifier.
 
   Returns:
-    By classifier the share of test images with a training image that differs in at most `most`
-    bits, with the count of pairs as a note; and the table of the pairs, of each the nearest
-    `LISTED`.
+    {classifier: share of test images with a training image that differs in at most `max_bits`
+    bits}, with the number of pairs as a note; and the table of the nearest `LISTED` pairs of each.
   """
-  shares, listed = {}, []
-  for label, own in training.items():
-    table = pairs(test.hashes, own.hashes, most)
-    found, n = len(np.unique(table[:, 0])), len(test.hashes)
-    low, high = clopper_pearson(found, n, confidence)
-    note = f'{len(table)} pairs that differ in at most {most} of {BITS} bits'
+  shares, rows = {}, []
+  for label, trained in training.items():
+    table = pairs(test.hashes, trained.hashes, max_bits)
+    count, n = len(np.unique(table[:, 0])), len(test.hashes)
+    low, high = clopper_pearson(count, n, confidence)
+    note = f'{len(table)} pairs that differ in at most {max_bits} of {BITS} bits'
     if len(table) > LISTED:
       note += f'; the nearest {LISTED} are listed'
-    shares[label] = Estimate(found / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
-    listed += [
+    shares[label] = Estimate(count / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
+    rows += [
       [
-        *(label, int(test.example_ids[i]), int(own.example_ids[j]), int(bits)),
-        *(str(test.classes[i]), str(own.classes[j])),
-        *(str(test.environments[i]), str(own.environments[j])),
+        *(label, int(test.example_ids[i]), int(trained.example_ids[j]), int(bits)),
+        *(str(test.classes[i]), str(trained.classes[j])),
+        *(str(test.environments[i]), str(trained.environments[j])),
       ]
       for i, j, bits in table[:LISTED]
     ]
-  return shares, Table(COLUMNS, listed)
+  return shares, Table(COLUMNS, rows)

@@ -1,7 +1,7 @@
-"""What T_k does to an image: a corruption at a severity, or a rotation by an angle.
+"""Transforms T_k of images: a corruption at a severity, or a rotation by an angle.
 
-A transform is a name: that of a corruption, `FILE.py:NAME` or 'rotation'. Its strength
-is a level, the severity 1..5 or the angle in degrees.
+A transform has the name of a corruption, `FILE.py:NAME`, or the name 'rotation'. Its level is the
+severity, 1..5, or the angle in degrees.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ ROTATION = 'rotation'
 RIGHT_ANGLES = (90, 180, 270)
 NAMES = (*KNOWN, ROTATION)
 CLEAN = 'clean'
-"""The name of E_0."""
+"""The name of the environment E_0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,26 +36,26 @@ class Transform:
   kind_of_level: ClassVar[str] = 'severity'
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
-    """Returns an image [H, W, C] in [0, 1] at a level; see `transform`."""
+    """Returns the transformed image [H, W, C] in [0, 1] at a level; see `transform`."""
     return apply(key, image, 0, jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
-    """Returns the levels of the transform: the angles of a rotation, else the severities."""
+    """Returns the levels of the transform: angles for a rotation, else severities."""
     return tuple(severities)
 
   @property
   def family(self) -> str:
-    """The family of the corruption; a rotation is like nothing else."""
+    """The family of the corruption; a rotation resembles no other transform."""
     return find(self.name).family
 
   @property
   def view_base(self) -> int:
-    """What is added to a level for the id of a view: 5 n, as in studies of corruptions; 1000 for a
-    rotation. Clean images have the id 0."""
+    """The id of a view minus its level: 5 n for corruption n, as in studies of corruptions, or 1000
+    for a rotation. Clean images have the id 0."""
     return 5 * number_of(part_name(self.name))
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
-    """Raises InputError unless images of a shape can be transformed."""
+    """Raises InputError if images of a shape cannot be transformed."""
     checked_table(image_shape[:2], [self.name], None, None, {})
 
 
@@ -87,33 +87,33 @@ def get(name: str) -> Transform:
   return Rotation() if name == ROTATION else Transform(name)
 
 
-def check_names(where: str, names: Sequence[str]) -> None:
-  """Raises InputError unless transforms are known, distinct, and one at least."""
-  catalog.check_names(where, names, NAMES)
-  require(
-    bool(names) and len(set(names)) == len(names), where, tuple(names), 'distinct and not empty'
-  )
+def check_names(key: str, names: Sequence[str]) -> None:
+  """Raises InputError about the setting `key` unless transforms are valid, distinct, and not
+  empty."""
+  catalog.check_names(key, names, NAMES)
+  is_distinct = bool(names) and len(set(names)) == len(names)
+  require(is_distinct, key, tuple(names), 'distinct and not empty')
 
 
-def resembling(names: Sequence[str], resembles: Iterable[str], where: str) -> list[str]:
-  """Returns the transforms that are among those, or of a family of those, that a part resembles;
-  refuses a word that is neither, with the key `where`."""
-  shown = {*resembles}
-  for word in shown:
+def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
+  """Returns the transforms that `resembles`, a list of transforms and families, contains by name or
+  family; raises InputError about the setting `key` for another word."""
+  words = {*resembles}
+  for word in words:
     if not is_reference(word):
-      choice(where, word, (*NAMES, *FAMILIES))
-  return [name for name in names if {name, get(name).family} & shown]
+      choice(key, word, (*NAMES, *FAMILIES))
+  return [name for name in names if {name, get(name).family} & words]
 
 
-def check_levels(where: str, severities: Sequence[int], angles: Sequence[int]) -> None:
-  """Raises InputError unless severities lie in 1..5, and angles strictly between 0° and 360°."""
-  for key, levels, possible, valid in (
+def check_levels(section: str, severities: Sequence[int], angles: Sequence[int]) -> None:
+  """Raises InputError unless severities are distinct integers of 1..5, and angles of 1..359."""
+  for key, values, valid, words in (
     ('severities', severities, SEVERITIES, 'numbers of 1..5'),
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
-    several = tuple(levels) if isinstance(levels, Sequence) else ()
-    distinct = 0 < len(several) == len(set(several)) and set(several) <= set(possible)
-    require(distinct, f'{where}.{key}', several or levels, f'distinct {valid}')
+    levels = tuple(values) if isinstance(values, Sequence) else ()
+    is_valid = 0 < len(levels) == len(set(levels)) and set(levels) <= set(valid)
+    require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')
 
 
 def transform(
@@ -123,11 +123,13 @@ def transform(
   level: jax.Array,
   names: Sequence[str],
 ) -> jax.Array:
-  """Returns an image [H, W, C] in [0, 1] as an environment shows it; the key decides the draws.
+  """Returns an image in an environment.
 
   Args:
-    environment: 0 leaves the image as it is, k applies the k-th of `names`; may be traced.
-    level: severity or degrees.
+    key: Random key of the transform.
+    image: [H, W, C] in [0, 1].
+    environment: 0 returns the image, k applies the k-th of `names`; may be traced.
+    level: Severity or degrees.
     names: T_1, ..., T_M.
   """
   branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
@@ -135,20 +137,19 @@ def transform(
 
 
 def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
-  """Rotates an image about its centre, counter-clockwise; black comes in from outside.
+  """Rotates a square image about its centre by degrees counter-clockwise, which may be traced;
+  outside is black.
 
-  By multiples of 90° pixels are moved and none is interpolated, so that nothing but the angle
-  distinguishes the image from the upright one (section 2 of the paper).
-
-  H = W; any number of degrees, which may be traced.
+  Multiples of 90° move pixels without interpolation, so that the angle is the only difference from
+  the upright image (section 2 of the paper).
   """
   turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
-  right = jnp.abs(degrees - 90 * turns) < 1e-4
-  whole = [functools.partial(jnp.rot90, k=k) for k in range(4)]
-  moved = jax.lax.switch(turns.astype(jnp.int32) % 4, whole, image)
+  is_right_angle = jnp.abs(degrees - 90 * turns) < 1e-4
+  branches = [functools.partial(jnp.rot90, k=k) for k in range(4)]
+  moved = jax.lax.switch(turns.astype(jnp.int32) % 4, branches, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
   centre = (image.shape[0] - 1) / 2
   row, column = (line - centre for line in grid(image.shape[0]))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   y, x = cos * row + sin * column + centre, cos * column - sin * row + centre
-  return jnp.where(right, moved, sample_or_black(image, y, x))
+  return jnp.where(is_right_angle, moved, sample_or_black(image, y, x))

@@ -1,4 +1,4 @@
-"""What studies of bands of frequencies share: bandwidths as views, and shares by bandwidth."""
+"""Base class of studies of frequency bands: bandwidths as views, and rates by bandwidth."""
 
 import abc
 import dataclasses
@@ -18,23 +18,24 @@ from robustness.fourier.filters import KINDS, bandwidths, half
 from robustness.present import charts, images
 from robustness.results import Results
 
-MOST = 16
-"""Bandwidths of a kind, where none are given."""
+MAX_BANDWIDTHS = 16
+"""Largest number of bandwidths per kind if the setting `bandwidths` is empty."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BandStudy(Study):
-  """A study whose views are low- and high-centred squares of frequencies.
+  """A study with views of low- and high-centred squares of frequencies.
 
-  A subclass shows a row in a view of `kept`, bool [H, W // 2 + 1], the frequencies that are kept,
-  and `bandwidth` B; the clean view keeps all and has B = 0. Its first two quantities are the error,
-  or accuracy, in bands and in the clean view.
+  A subclass shows a row in a view with the frequencies `kept`, bool [H, W // 2 + 1], and the
+  `bandwidth` B; the clean view keeps all and has B = 0. Its first two quantities are the error, or
+  accuracy, in bands and in the clean view.
 
   Attributes:
-    half_width: shows views in rounds, see `Study`.
-    kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the one
+    half_width: Shows views in rounds, see `Study`.
+    kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the square
       centred on the Nyquist frequency (Yin et al. 2019, section 2).
-    bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spread.
+    bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spaced.
+    false_discovery_rate: See `Study`.
   """
 
   half_width: float = 0.0
@@ -48,36 +49,34 @@ class BandStudy(Study):
     self.require_no_repeats('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
-    """Returns kind and bandwidth of every band, kind by kind, ascending."""
-    side = min(image_shape[:2])
-    return [
-      (kind, b)
-      for kind in self.kinds
-      for b in sorted(self.bandwidths) or bandwidths(kind, side, MOST)
-    ]
+    """Returns kind and bandwidth of every band, kind by kind, bandwidths ascending."""
+    side, fixed = min(image_shape[:2]), sorted(self.bandwidths)
+    pairs = [(kind, fixed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
+    return [(kind, bandwidth) for kind, values in pairs for bandwidth in values]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each kind at each bandwidth.
 
-    The id is 2 B, plus 1 for a high pass: draws do not depend on which others a run holds.
+    The id is 2 B, plus 1 for a high pass, so that the random numbers of a view do not depend on the
+    other views of a run.
 
     Raises:
-      InputError: a bandwidth that is no symmetric square of frequencies for this size.
+      InputError: A bandwidth is no symmetric square of frequencies for this size.
     """
     height, width, _ = image_shape
     table = self.bands(image_shape)
-    kept = [half(KINDS[kind](height, width, b)) for kind, b in table]
+    masks = [half(KINDS[kind](height, width, b)) for kind, b in table]
     return Views(
       self._show,
       np.array([0, *(2 * b + (kind == 'high_pass') for kind, b in table)], np.int32),
       {
         'bandwidth': np.array([0, *(b for _, b in table)], np.int32),
-        'kept': np.stack([np.ones((height, width // 2 + 1), bool), *kept]),
+        'kept': np.stack([np.ones((height, width // 2 + 1), bool), *masks]),
       },
     )
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns kind and bandwidth of each view, none of the clean one."""
+    """Returns kind and bandwidth of each view; both are None in the clean view."""
     table = [(None, None), *self.bands(image_shape)]
     return pd.DataFrame(table, columns=['band', 'bandwidth'])
 
@@ -87,36 +86,36 @@ class BandStudy(Study):
 
   @abc.abstractmethod
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Shows one row in one view."""
+    """Returns the image of a row in a view."""
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the first image in up to five bands of each kind, and their bandwidths."""
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:
-      own = np.flatnonzero(views.band == kind)
-      chosen = own[np.unique(np.linspace(0, len(own) - 1, 5).round().astype(int))]
-      shown = [one_view.show(self, row, view, key) for view in chosen]
-      arrays[f'sample_images/{kind}'] = np.stack(shown)
-      arrays[f'sample_bandwidths/{kind}'] = views.bandwidth[chosen].to_numpy(int)
+      bands = np.flatnonzero(views.band == kind)
+      sampled = bands[np.unique(np.linspace(0, len(bands) - 1, 5).round().astype(int))]
+      samples = [one_view.show(self, row, view, key) for view in sampled]
+      arrays[f'sample_images/{kind}'] = np.stack(samples)
+      arrays[f'sample_bandwidths/{kind}'] = views.bandwidth[sampled].to_numpy(int)
     return arrays
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the share of wrong, or right, rows in the clean view and by kind and bandwidth."""
+    """Yields the rates of wrong, or right, rows in the clean view and by kind and bandwidth."""
     in_bands, when_clean = self.quantities[:2]
-    clean = recorded.views.band.isna().to_numpy()
-    yield self.means(when_clean, recorded, where=clean, test=True)
+    is_clean = recorded.views.band.isna().to_numpy()
+    yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default pictures and the samples, high-passed ones also normalised."""
+    """Returns the default figures and the sample images, high-passed ones also normalised."""
     rows = {}
     for kind in self.kinds:
       titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]
       samples = dict(zip(titles, results.arrays[f'sample_images/{kind}'], strict=True))
       rows[kind] = samples
       if kind == 'high_pass':
-        rows[f'{kind}, normalised'] = {b: images.normalised(own) for b, own in samples.items()}
+        rows[f'{kind}, normalised'] = {b: images.normalised(x) for b, x in samples.items()}
     caption = (
       'One image by bandwidth; "normalised" shows (x − mean)/standard deviation over all its '
       'pixels. Values outside [0, 1] are cut for display.'

@@ -1,4 +1,4 @@
-r"""The real Fourier basis U_ij: distinct frequencies, their images, and the views that add them.
+r"""The real Fourier basis U_ij: distinct frequencies, their images, and views that add them.
 
 U_ij has unit L2 norm and a spectrum supported on (i, j) and its mirror -(i, j) modulo the size
 (Yin et al. 2019, section 2). With θ = 2π (fy y / H + fx x / W):
@@ -6,10 +6,10 @@ U_ij has unit L2 norm and a spectrum supported on (i, j) and its mirror -(i, j) 
   U(y, x) = √(2 / HW) cos(θ + φ)   where (fy, fx) and its mirror differ,
   U(y, x) = √(1 / HW) cos θ        where they coincide (zero and Nyquist).
 
-The paper leaves the phase φ free. `reference` is the authors' release: φ = π/4, for the one of the
-pair that comes first in row-major order of the centred spectrum. `cosine` is φ = 0.
-Layout: frequencies are centred (fftshift); cell p of an axis with n cells is frequency p - n // 2,
-in cycles per image, so an even size has its Nyquist row and column first.
+The paper does not state the phase φ. `reference` follows the authors' release: φ = π/4 for the
+frequency of the pair that is first in row-major order of the centred spectrum. `cosine` is φ = 0.
+Frequencies are centred (fftshift): cell p of an axis with n cells is frequency p - n // 2 in cycles
+per image, so that the Nyquist row and column of an even size come first.
 """
 
 import dataclasses
@@ -27,16 +27,16 @@ from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
 CLEAN = 0
-"""Index of the clean view; frequencies follow it."""
+"""Index of the clean view; the frequencies follow."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frequencies:
-  """The distinct frequencies of a centred window and where each cell finds its own.
+  """The V distinct frequencies of a centred window.
 
   Attributes:
     fy, fx: int32 [V], cycles per image, the representative of each conjugate pair.
-    cell: int32 [window height, window width], index in [0, V) of each cell.
+    cell: int32 [window height, window width], index in [0, V) of the frequency of each cell.
   """
 
   fy: np.ndarray
@@ -50,13 +50,13 @@ class Frequencies:
 def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencies:
   """Returns the distinct frequencies of an image, or of a window around its zero frequency.
 
-  For a real image (fy, fx) and (-fy, -fx) modulo the size are one frequency. All of 32 × 32 has
-  514 of them, 28 × 28 has 394, 63 × 63 of 224 × 224 has 1985, all of 224 × 224 has 25,090.
+  For a real image, (fy, fx) and (-fy, -fx) modulo the size are one frequency. There are 514 in
+  32 × 32 pixels, 394 in 28 × 28, 25,090 in 224 × 224, and 1985 in its window of 63 × 63.
 
   `window` is the side of the centred square in cells, at most the shorter side; 0 takes all.
 
   Raises:
-    InputError: the window is negative or larger than the image.
+    InputError: The window is negative or larger than the image.
   """
   if window < 0 or window > min(height, width):
     limit = f'in 1..{min(height, width)} for images of {height} × {width} pixels'
@@ -64,7 +64,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
-  order, mirror = (  # of cells of the centred spectrum
+  order, mirror = (  # indices of cells and of their mirrors in the centred spectrum
     ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
     for sign in (1, -1)
   )
@@ -80,18 +80,17 @@ def basis_image(
 ) -> jax.Array:
   """Returns U for one frequency, float32 [height, width], unit L2 norm.
 
-  (fy, fx) may be traced; for the reference phase it is the one of its pair that
-  `distinct_frequencies` returns.
+  (fy, fx) may be traced. The reference phase needs a frequency of `distinct_frequencies`.
   """
   choice('phase', phase, PHASES)
   turn_y = (fy * jnp.arange(height)) % height / height
   turn_x = (fx * jnp.arange(width)) % width / width
-  own_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
-  offset = jnp.where(own_mirror, 0.0, PHASES[phase])
-  scale = jnp.where(own_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
+  is_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
+  offset = jnp.where(is_mirror, 0.0, PHASES[phase])
+  scale = jnp.where(is_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
   angle_y, angle_x = 2 * np.pi * turn_y + offset, 2 * np.pi * turn_x
-  # A product of matrices is not fused into what uses it; a fused cosine of the sum is computed
-  # again for every row of a batch.
+  # XLA fuses a cosine of the sum into its users and computes it again for every row of a batch; it
+  # does not fuse a product of matrices.
   columns = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)
   wave = jnp.matmul(columns, jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)]), precision='highest')
   return (scale * wave).astype(jnp.float32)
@@ -106,10 +105,10 @@ def perturb(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns x + r v U per channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
+  """Returns x + r v U for each channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
 
-  The key draws r, ±1 with probability ½ for each channel; v is the norm of one channel's change (of
-  C channels together: v √C). `clip` keeps the result in [0, 1], which the paper's formula does not.
+  The key draws r, ±1 with probability ½ for each channel; v is the norm of the change of a channel
+  (v √C for C channels). `clip` clips the result to [0, 1], unlike the paper.
   """
   height, width, channels = image.shape
   signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
@@ -119,10 +118,9 @@ def perturb(
 
 
 def in_words(norm: float, clip: bool, phase: str = '') -> str:
-  """Returns what is added to images, in words; noise has no phase."""
-  of_waves = f', phase {phase}' if phase else ''
-  clipped = 'clipped to [0, 1]' if clip else 'not clipped'
-  return f'norm {norm:g} in each channel{of_waves}, {clipped}'
+  """Describes a perturbation in words; noise has no phase."""
+  phase = f', phase {phase}' if phase else ''
+  return f'norm {norm:g} in each channel{phase}, {"clipped to [0, 1]" if clip else "not clipped"}'
 
 
 def differing(
@@ -132,16 +130,16 @@ def differing(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns how perturbations differ from published ones, whose norms are given by the image's
-  side."""
-  stated = ' and '.join(f'{own:g}' for own in published.get(side, ()))
-  stated = stated or f'for {" and ".join(map(str, published))} pixels only'
+  """Returns the differences of perturbations from the published ones in words; `published` has the
+  norms by image side."""
+  norms = ' and '.join(f'{value:g}' for value in published.get(side, ()))
+  norms = norms or f'for {" and ".join(map(str, published))} pixels only'
   differences = {
-    f'norm {norm:g}, published {stated}': norm not in published.get(side, ()),
+    f'norm {norm:g}, published {norms}': norm not in published.get(side, ()),
     f'phase {phase}': phase != 'reference',
     'clipped': clip,
   }
-  return [words for words, differs in differences.items() if differs]
+  return [words for words, is_different in differences.items() if is_different]
 
 
 def wave_views(
@@ -152,10 +150,8 @@ def wave_views(
   phase: str,
   clip: bool,
 ) -> Views:
-  """Returns the clean view (norm 0, id 0), then x + r v U of each frequency.
-
-  The id of a frequency is 1 + (fy mod H) W + (fx mod W), whichever others there are.
-  """
+  """Returns the clean view (norm 0, id 0), then x + r v U for each frequency, with the id
+  1 + (fy mod H) W + (fx mod W)."""
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
@@ -173,14 +169,14 @@ def wave_views(
 
 
 def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
-  """Returns the names of these views: 'clean', then 'fy=<fy>, fx=<fx>'."""
+  """Returns the names of `wave_views`: 'clean', then 'fy=<fy>, fx=<fx>'."""
   return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
 
 
 def sample_figure(
   frequencies: np.ndarray, pictures: np.ndarray, caption: str
 ) -> tuple[Figure, str]:
-  """Draws an image clean, then with the wave of each (fy, fx) [S, 2]; pictures [1 + S, H, W, C]."""
+  """Draws the pictures [1 + S, H, W, C] of a clean image and of waves (fy, fx) [S, 2]."""
   waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
   samples = dict(zip(['clean', *waves], pictures, strict=True))
   return images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'), caption

@@ -16,7 +16,7 @@ class _Square(InputFilter):
   """Keeps a B × B square of frequencies; values may leave [0, 1].
 
   Attributes:
-    bandwidth: B, refused where it is no symmetric square of frequencies for the size of images.
+    bandwidth: B, which must be a symmetric square of frequencies for the size of images.
   """
 
   bandwidth: int
@@ -27,13 +27,13 @@ class _Square(InputFilter):
   def __call__(self, images: jax.Array) -> jax.Array:
     """See `InputFilter`."""
     height, width = images.shape[1:3]
-    kept = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
-    return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(kept))
+    mask = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
+    return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(mask))
 
 
 @dataclasses.dataclass(frozen=True)
 class LowPass(_Square):
-  """Keeps the square centred on zero; 15 of 32 pixels in the paper."""
+  """Keeps the square centred on zero; the paper has B = 15 for 32 pixels."""
 
   name: ClassVar[str] = 'low_pass'
   resembles = ('blur',)
@@ -42,10 +42,8 @@ class LowPass(_Square):
 
 @dataclasses.dataclass(frozen=True)
 class HighPass(_Square):
-  """Keeps the square centred on the Nyquist frequency; 31 of 32 pixels in the paper.
-
-  It is not the complement of a low pass; B = 31 removes the zero row and column of frequencies.
-  """
+  """Keeps the square centred on the Nyquist frequency; the paper has B = 31 for 32 pixels, which
+  removes the zero row and column of frequencies. It is not the complement of a low pass."""
 
   name: ClassVar[str] = 'high_pass'
   resembles = ()

@@ -1,10 +1,10 @@
-r"""Spectra of images and of what is done to them.
+r"""Spectra of images and of changes to images.
 
-  F(x)[f_y, f_x] = 1/√(HW) Σ x[y, x'] exp(-2πi (f_y y / H + f_x x' / W)),
+  F(x)[f_y, f_x] = 1/√(HW) Σ x[y, x'] exp(-2πi (f_y y / H + f_x x' / W))
 
-orthonormal, so that Σ|F|² = Σx² and white noise of standard deviation σ has |F| ≈ .89 σ at every
-frequency of every image size. Images are real: |F| at (f_y, f_x) and at its mirror are equal, and
-the device keeps the half f_x ≥ 0 (`jnp.fft.rfft2`'s order). `whole` gives back the centred map.
+is orthonormal: Σ|F|² = Σx², and white noise of standard deviation σ has |F| ≈ .89 σ at every
+frequency of every image size. |F| of a real image is equal at (f_y, f_x) and at its mirror, so the
+device computes the half f_x ≥ 0 (in the order of `jnp.fft.rfft2`), and `whole` completes the map.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ from robustness.fourier.filters import half
 
 CHANNELS = ('each', 'grey')
 GREY = (0.299, 0.587, 0.114)
-SIDE_OF_A_CYCLE = 64  # pixels; rings are as many cycles wide as the shorter side is times this
+PIXELS_PER_CYCLE = 64  # a ring is one cycle wide for each 64 pixels of the shorter side, rounded up
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
-  """Returns |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels]: of each, or of 'grey',
-  their weighted sum .299 R + .587 G + .114 B."""
+  """Returns |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels]: of 'each' channel, or of
+  the 'grey' image .299 R + .587 G + .114 B."""
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:
     weights = jnp.asarray(GREY, image.dtype)[None, None, :]
@@ -33,8 +33,8 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
 
 
 def whole(values: np.ndarray, width: int) -> np.ndarray:
-  """Returns the map of all frequencies, zero in the centre, [..., H, W] of [..., H, W // 2 + 1] in
-  the order of `rfft2`, of a quantity that is equal at a frequency and its mirror."""
+  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half
+  [..., H, W // 2 + 1] in the order of `rfft2`; it is equal at a frequency and its mirror."""
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)
   full = np.concatenate([values, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
@@ -42,13 +42,13 @@ def whole(values: np.ndarray, width: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-  """What is summed over frequencies: weights on the half spectrum, [.., H, W // 2 + 1].
+  """Sums over frequencies, as weights on the half spectrum, [.., H, W // 2 + 1].
 
   Attributes:
-    weight: how many frequencies of the whole spectrum a cell stands for: 2, or 1 without mirror.
-    high: weights of the frequencies that a high pass keeps.
-    rings: [R, H, W // 2 + 1], each sums to 1: means over rings of |f|.
-    radii: [R], the middle of each ring, in cycles per image.
+    weight: Number of frequencies that a cell represents: 2, or 1 if it has no mirror.
+    high: `weight` of the frequencies that a high pass keeps, 0 elsewhere.
+    rings: [R, H, W // 2 + 1], weights of sum 1 for means over rings of |f|.
+    radii: [R], the middle of each ring in cycles per image.
   """
 
   weight: np.ndarray
@@ -57,12 +57,12 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns of `half_magnitude` the `energy` Σ|F|², and what a high pass keeps: `high_energy`."""
+    """Returns the `energy` Σ|F|² of a `half_magnitude`, and `high_energy` after the high pass."""
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns the `energies`, and `rings` [R], the means of |F|."""
+    """Returns the `energies`, and `rings` [R], the means of |F| over rings."""
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
       **self.energies(magnitude),
@@ -71,12 +71,11 @@ class Measures:
 
 
 def measures(keep: np.ndarray) -> Measures:
-  """Returns the weights for a high pass that keeps some frequencies.
+  """Returns the weights for a high pass that keeps the frequencies `keep`, bool [H, W], zero in the
+  centre.
 
-  Rings are s = ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. There are at
-  most 33 up to the Nyquist frequency of the shorter side, 46 up to the corner of a square image.
-
-  `keep` is bool [H, W], zero frequency in the centre.
+  Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 reach
+  the Nyquist frequency of the shorter side, and 46 the corner of a square image.
   """
   height, width = keep.shape
   columns = width // 2 + 1
@@ -85,7 +84,7 @@ def measures(keep: np.ndarray) -> Measures:
   if width % 2 == 0:
     weight[:, -1] = 1
   fy = np.abs(np.fft.fftfreq(height, 1 / height))
-  step = -(-min(height, width) // SIDE_OF_A_CYCLE)
+  step = -(-min(height, width) // PIXELS_PER_CYCLE)
   ring = np.floor(np.hypot(fy[:, None], np.arange(columns)[None, :]) / step + 0.5).astype(int)
   rings = (ring == np.unique(ring)[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)

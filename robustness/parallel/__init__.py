@@ -1,4 +1,4 @@
-"""How a step function runs on several devices: jit over a mesh (default) or pmap."""
+"""Ways to run a step function on several devices: jit over a mesh (default) or pmap."""
 
 import jax
 import numpy as np
@@ -10,45 +10,45 @@ from robustness.parallel.pmap import PmapParallel
 from robustness.parallel.processes import barrier
 
 Parallel = MeshParallel
-"""The interface; `PmapParallel` has the same."""
+"""The interface, which `PmapParallel` shares."""
 KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
 def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel:
-  """Returns the named way of running on this process's devices, or on those of all processes.
+  """Returns a way of running steps on the devices of this process, or of all processes.
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    divides: takes as many devices as there are and as divide this number; 0 takes all. With several
-      processes it takes equally many of each.
-    all_processes: whether a step runs on the devices of all processes of the run, each of which
-      brings its own share of the batch; all of them must then call it.
+    divides: Number of rows; the largest number of devices that divides it is used, equally many of
+      each process. 0 uses all devices.
+    all_processes: Whether a step runs on the devices of all processes, each with its share of the
+      batch; all processes must then call it.
 
   Raises:
-    InputError: another name, or a number that does not divide over the processes.
+    InputError: The name is unknown, or the rows do not divide over the processes.
   """
   choice('config.parallel', kind, KINDS)
   indices = range(jax.process_count()) if all_processes else [jax.process_index()]
   devices = [jax.local_devices(process_index=index) for index in indices]
-  most = min(map(len, devices))
-  counts = [n for n in range(1, most + 1) if divides % (n * len(devices)) == 0]
+  fewest = min(map(len, devices))
+  counts = [n for n in range(1, fewest + 1) if divides % (n * len(devices)) == 0]
   if not counts:
     raise InputError(
       f'{divides} rows do not divide over {len(devices)} processes; each must have equally many.'
     )
-  return KINDS[kind]([device for own in devices for device in own[: max(counts)]])
+  return KINDS[kind]([device for local in devices for device in local[: max(counts)]])
 
 
-def connect(way: Parallel) -> None:
-  """Connects the devices of several processes while all of these are here: the first collective
-  waits half a minute for the others, and a process may take longer to compile its step or read
-  its rows."""
-  if way.share[1] == 1:
+def connect(parallel: Parallel) -> None:
+  """Connects the devices of several processes after a barrier. The first collective waits only half
+  a minute for other processes, which may take longer to compile a step or read rows."""
+  if parallel.share[1] == 1:
     return
   barrier('its devices')
 
   def total(ones: jax.Array) -> jax.Array:
-    return ones.sum() if way.axis_name is None else jax.lax.psum(ones.sum(), way.axis_name)
+    local = ones.sum()
+    return local if parallel.axis_name is None else jax.lax.psum(local, parallel.axis_name)
 
-  ones = np.ones(way.num_devices // way.share[1], np.float32)
-  jax.block_until_ready(way.compile(total, (BATCH,), REPLICATED)(way.put_batch(ones)))
+  ones = np.ones(parallel.num_devices // parallel.share[1], np.float32)
+  jax.block_until_ready(parallel.compile(total, (BATCH,), REPLICATED)(parallel.put_batch(ones)))

@@ -1,7 +1,7 @@
-"""jit over a one-axis mesh: the batch is split over the devices, all else is on each of them.
+"""jit over a one-axis mesh: the batch is split over the devices, other arrays are replicated.
 
-The mesh may span several processes. Each then brings its own rows of a batch, and has its own copy
-of what is replicated.
+The mesh may span several processes. Each then provides its rows of a batch and has its own copy of
+replicated arrays.
 """
 
 import collections
@@ -18,15 +18,15 @@ T = TypeVar('T')
 Step = Callable[..., PyTree]
 BATCH, REPLICATED = 'batch', 'replicated'
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
-"""XLA's own order runs what is ready first, to keep several threads busy: all kernels of a network
-that standardises them would be made before the first is used, a second copy of its weights."""
+"""XLA's default schedule runs operations as soon as they are ready: a network that standardises its
+kernels would compute all of them before it uses the first, a second copy of its weights."""
 
-MOST = 8
-"""Calls whose results may be outstanding on several CPU devices, of all functions of a `Parallel`.
+MAX_OUTSTANDING = 8
+"""Largest number of unfinished calls on several CPU devices, over all functions of a `Parallel`.
 
-XLA lets 32 programs wait on a device. On a CPU it starts and runs those of all devices by one
-thread a device; where a start has to wait for its place among the 32, it holds a thread that
-the programs before it need, and none ever ends.
+XLA lets 32 programs wait on a device. On a CPU it starts and runs programs with one thread per
+device. A start that waits for a place among the 32 occupies a thread that earlier programs need,
+which is a deadlock.
 """
 
 
@@ -34,31 +34,31 @@ class Compiled(Protocol):
   """A compiled function of pytrees."""
 
   def __call__(self, *arguments: PyTree) -> PyTree:
-    """Runs it."""
+    """Runs the function."""
 
   def lower(self, *arguments: PyTree) -> jax.stages.Lowered:
-    """Returns the program for arguments like these, not yet compiled."""
+    """Returns the program for arguments of these types, before compilation."""
 
 
 class MeshParallel:
   """Runs one step function on a mesh of devices.
 
   Attributes:
-    axis_name: None; a step under jit sees the whole batch, so no collective is written by hand.
-    devices: share a batch; those of several processes follow each other by process.
-    num_devices: how many, of all processes.
-    share: (k, n), where a batch is shared by n processes and this one brings the k-th part.
+    axis_name: None: a step under jit sees the full batch and needs no explicit collectives.
+    devices: The devices that share a batch, ordered by process.
+    num_devices: The number of devices of all processes.
+    share: (k, n) if n processes share a batch and this one provides the k-th part.
   """
 
   axis_name: str | None = None
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Makes the mesh of this process's devices by default; those of several processes follow each
-    other by process, equally many of each."""
+    """Makes a mesh of the devices, ordered by process with equally many of each, or of the devices
+    of this process."""
     self.devices = list(jax.local_devices() if devices is None else devices)
     self.num_devices = len(self.devices)
-    owners, here = sorted({device.process_index for device in self.devices}), jax.process_index()
-    self.share = (owners.index(here) if here in owners else 0, len(owners))
+    owners, index = sorted({device.process_index for device in self.devices}), jax.process_index()
+    self.share = (owners.index(index) if index in owners else 0, len(owners))
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
@@ -72,14 +72,14 @@ class MeshParallel:
     """Compiles a step.
 
     Args:
-      step: a pure function of positional pytrees; batched ones have the batch as leading axis.
+      step: A pure function of positional pytrees; the batch is the leading axis of batched ones.
       inputs: 'batch' or 'replicated' for each argument.
-      outputs: 'batch' or 'replicated', one for each output (a pytree prefix of them).
-      donate: positions of arguments whose memory the outputs may reuse.
+      outputs: 'batch' or 'replicated' for each output (a pytree prefix of the outputs).
+      donate: Indices of arguments with memory that the outputs may reuse.
 
     Returns:
-      The compiled function; its arguments come from `put_batch` and `replicate`. On several CPU
-      devices it waits for the call `MOST` before.
+      The compiled function of arguments from `put_batch` and `replicate`. On several CPU devices a
+      call first waits until fewer than `MAX_OUTSTANDING` calls are unfinished.
     """
     compiled = jax.jit(
       step,
@@ -91,39 +91,36 @@ class MeshParallel:
     return self._bounded(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
-    """Returns `function(rows, *shared)`, inside a step, each device with its own rows alone.
+    """Returns `function(rows, *shared)` inside a step, computed by each device for its rows only.
 
-    XLA gathers on every device what some operations take, such as a Fourier transform; the devices
-    then wait for each other, on a CPU for a minute at most.
-
-    Nothing that is traced may reach the function but by its arguments.
+    For some operations, such as a Fourier transform, XLA gathers the operands on every device, and
+    devices wait for each other, on a CPU for at most a minute. The function must not use traced
+    values other than its arguments.
     """
-    each = jax.shard_map(
+    sharded = jax.shard_map(
       function,
       mesh=self._mesh,
       in_specs=(PartitionSpec('data'), *[PartitionSpec()] * len(shared)),
       out_specs=PartitionSpec('data'),
       check_vma=False,
     )
-    return each(dict(rows), *shared)
+    return sharded(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
-    """Splits the leading axis of every array of this process's rows over its devices."""
+    """Splits the leading axis of every array, this process's rows, over the process's devices."""
     return self._placed(self._shardings[BATCH], tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
-    """Copies every array to each device; several processes must give the same values."""
+    """Copies every array to each device; all processes must pass the same values."""
     return self._placed(self._shardings[REPLICATED], tree)
 
   def gather(self, tree: PyTree) -> PyTree:
-    """Returns batched outputs as numpy arrays with the batch as leading axis; of one process."""
+    """Returns batched outputs of a single process as numpy arrays [B, ...]."""
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs as single arrays, without a copy to the host.
-
-    Those of several processes are still arrays over all their devices; see `own_copy`.
-    """
+    """Returns replicated outputs as single arrays, without a copy to the host. With several
+    processes these are arrays over the devices of all; see `own_copy`."""
     return tree
 
   def _placed(self, sharding: NamedSharding, tree: PyTree) -> PyTree:
@@ -134,15 +131,15 @@ class MeshParallel:
     )
 
   def _bounded(self, compiled: Compiled) -> Compiled:
-    """Returns the function, bounded where this process has several CPU devices among these."""
-    own = [device for device in self.devices if device.process_index == jax.process_index()]
-    if len(own) > 1 and own[0].platform == 'cpu':
+    """Returns the function, bounded if this process has several CPU devices in the mesh."""
+    local = [device for device in self.devices if device.process_index == jax.process_index()]
+    if len(local) > 1 and local[0].platform == 'cpu':
       return _Bounded(compiled, self._outstanding)
     return compiled
 
 
 class _Bounded:
-  """A compiled function whose caller waits for the call `MOST` before."""
+  """A compiled function that waits while `MAX_OUTSTANDING` calls are unfinished."""
 
   def __init__(self, function: Compiled, outstanding: collections.deque[list[jax.Array]]):
     self._function, self._outstanding = function, outstanding
@@ -151,16 +148,16 @@ class _Bounded:
   def __call__(self, *arguments: PyTree) -> PyTree:
     outputs = self._function(*arguments)
     self._outstanding.append(jax.tree.leaves(outputs))
-    while len(self._outstanding) > MOST:
+    while len(self._outstanding) > MAX_OUTSTANDING:
       for array in self._outstanding.popleft():
         try:
           array.block_until_ready()
-        except jax.errors.JaxRuntimeError as error:  # `is_deleted` does not know all of these
+        except jax.errors.JaxRuntimeError as error:  # `is_deleted` misses some deleted arrays
           if 'deleted or donated' not in str(error):
             raise
     return outputs
 
 
 def own_copy(tree: PyTree) -> PyTree:
-  """Returns replicated arrays as arrays of this process alone, for what the others do not do."""
+  """Returns replicated arrays as arrays of this process, for work that other processes skip."""
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)

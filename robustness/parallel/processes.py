@@ -1,4 +1,4 @@
-"""Several processes that carry out one run together: how they join, agree, wait and end."""
+"""Several processes that share one run: how they join, compare, wait and end."""
 
 import contextlib
 import dataclasses
@@ -24,18 +24,18 @@ from robustness.core.errors import InputError, causes
 from robustness.core.settings import differing_keys
 
 RESUMABLE = 75
-"""Exit status of a process that had to stop and goes on when its command is given again."""
+"""Exit status of a process that stopped and resumes when its command is run again."""
 
 GOES_ON = 'The same command, with any number of processes, goes on from what was saved last.'
 HEARTBEAT_SECONDS = 30
-"""A process without a heartbeat for this time has died; JAX then ends the others."""
+"""A process without a heartbeat for this time counts as dead, and JAX ends the other processes."""
 
 FAIL_SECONDS, SAVE_SECONDS = 15, 60
-"""How long a process that fails, or stops, waits for the others to do likewise."""
+"""Time that a failing process, or a stopping process, waits for the others to end too."""
 
 LAST_SECONDS = 3.0
 VISIBLE_SECONDS = 10
-"""How long a network file system may take to show what another machine wrote."""
+"""Longest time until a network file system shows a file from another machine."""
 
 FOREVER_SECONDS = 10**6
 _COLLECTIVES = ('Gloo', 'NCCL', 'coordination service', 'CoordinationService', 'UNAVAILABLE')
@@ -44,15 +44,15 @@ _numbers = itertools.count()
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-  """How a process finds the others of its run.
+  """The place of a process among the processes of its run.
 
   Attributes:
     coordinator: HOST:PORT of process 0.
-    count: processes in all.
-    index: this process's number, in [0, count).
-    detect: asks the cluster for these three (SLURM, TPU pods, Kubernetes, Open MPI, as
-      `jax.distributed.initialize` detects them).
-    timeout: seconds to wait for the coordinator and for all processes.
+    count: Number of processes.
+    index: Number of this process, in [0, count).
+    detect: Asks the cluster for these three (SLURM, TPU pods, Kubernetes or Open MPI, with
+      `jax.distributed.initialize`).
+    timeout: Seconds to wait for the coordinator and for all processes.
   """
 
   coordinator: str = ''
@@ -62,19 +62,20 @@ class Processes:
   timeout: int = 120
 
   @property
-  def several(self) -> bool:
-    """Whether there is anybody to join."""
+  def is_distributed(self) -> bool:
+    """Whether there are other processes to join."""
     return self.detect or self.count > 1
 
   def join(self) -> None:
-    """Joins `jax.distributed` before all use of devices; does nothing for one process.
+    """Joins `jax.distributed`, before any use of devices; does nothing for a single process.
+
+    If the coordinator does not answer in time, the process exits with status 2.
 
     Raises:
-      InputError: no coordinator, a number out of range, or no cluster that JAX detects. A
-        coordinator that does not answer in time ends the process with status 2.
+      InputError: The coordinator is missing, a number is out of range, or JAX detects no cluster.
     """
     self._check()
-    if not self.several:
+    if not self.is_distributed:
       return
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     deadline = threading.Timer(self.timeout, self._give_up)
@@ -85,7 +86,7 @@ class Processes:
         None if self.detect else self.coordinator,
         None if self.detect else self.count,
         None if self.detect else self.index,
-        initialization_timeout=self.timeout + 60,  # the deadline comes first, without a core dump
+        initialization_timeout=self.timeout + 60,  # `deadline` is earlier and dumps no core
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
       )
     except (ValueError, RuntimeError) as error:
@@ -104,25 +105,25 @@ class Processes:
         '--distributed asks the cluster for coordinator and numbers: leave out --coordinator, '
         '--num_processes and --process_id, or give these without --distributed.'
       )
-    if not self.several and self.index:
+    if not self.is_distributed and self.index:
       raise InputError(
         f'--process_id={self.index} is one of several processes: give --num_processes and '
         '--coordinator too, or leave it out.'
       )
     host, _, port = self.coordinator.rpartition(':')
-    here = host and port.isdecimal() and 0 <= self.index < self.count
-    if not self.detect and self.several and not here:
+    is_valid = host and port.isdecimal() and 0 <= self.index < self.count
+    if not self.detect and self.is_distributed and not is_valid:
       raise InputError(
         f'--num_processes={self.count} needs --coordinator=HOST:PORT and --process_id in '
         f'0..{self.count - 1}; got --coordinator={self.coordinator} --process_id={self.index}.'
       )
 
   def _give_up(self) -> None:
-    what = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
+    peer = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
     if self.detect or (self.index and not self._coordinator_answers()):
-      reason = f'{what} did not answer'
+      reason = f'{peer} did not answer'
     else:
-      reason = f'not all of the {self.count} processes came to {what}'
+      reason = f'not all of the {self.count} processes came to {peer}'
     sys.stderr.write(
       f'error: {reason} within {self.timeout} s (--join_timeout). Start process 0 there, and all '
       'others with the same --coordinator and --num_processes.\n'
@@ -139,13 +140,13 @@ class Processes:
     return True
 
   def end_together(self, work: Callable[[], int]) -> int:
-    """Does some work and returns its exit status; one of several that fails ends here and now.
+    """Runs `work` and returns its exit status; a failed process of several exits immediately.
 
-    A regular exit would first wait for the others, and they for this one. Those that fail likewise
-    are waited for, since they may have something to say. Process 0 waits a moment more: with it
-    ends JAX's coordination service, at which JAX ends the others.
+    A regular exit would first wait for the other processes, which wait for this one. The process
+    waits for others that fail too, so that they can print their reasons. Process 0 waits longest:
+    it runs JAX's coordination service, and JAX ends the other processes with it.
     """
-    if not self.several:
+    if not self.is_distributed:
       return work()
     try:
       status = work()
@@ -157,7 +158,7 @@ class Processes:
     sys.stdout.flush()
     sys.stderr.flush()
     if jax.distributed.is_initialized():
-      with contextlib.suppress(jax.errors.JaxRuntimeError):  # the others are gone, or go on
+      with contextlib.suppress(jax.errors.JaxRuntimeError):  # other processes ended or continue
         _wait('the end of all that fail', SAVE_SECONDS if status == RESUMABLE else FAIL_SECONDS)
       if jax.process_index() == 0:
         time.sleep(LAST_SECONDS)
@@ -165,14 +166,14 @@ class Processes:
 
 
 ALONE = Processes()
-"""A run of one process."""
+"""The only process of a run."""
 
 
 def exchange(name: str, value: str) -> list[str]:
-  """Returns the value of every process, in their order; all must call this in the same order.
+  """Returns the values of all processes by index; all processes must call this in the same order.
 
   Raises:
-    jax.errors.JaxRuntimeError: another process ended meanwhile, see `peer_is_lost`.
+    jax.errors.JaxRuntimeError: Another process ended meanwhile, see `peer_is_lost`.
   """
   if jax.process_count() == 1:
     return [value]
@@ -186,10 +187,8 @@ def exchange(name: str, value: str) -> list[str]:
 
 
 def barrier(name: str) -> None:
-  """Returns when all processes have come to this point; see `exchange`.
-
-  It has no time-out, where collectives of the devices have one that an evaluation may exceed.
-  """
+  """Returns when all processes have called it; see `exchange`. It has no time-out; the time-out of
+  collectives of devices may be shorter than an evaluation."""
   if jax.process_count() > 1:
     _wait(f'{name} {next(_numbers)}', FOREVER_SECONDS)
 
@@ -199,11 +198,11 @@ def _wait(key: str, seconds: int) -> None:
 
 
 def check_config(config: Mapping[str, object]) -> None:
-  """Raises InputError, on every process, where processes of one run were started with different
-  configs; names the first that differs from process 0, and its keys."""
-  first, *others = exchange('the config', json.dumps(config, default=repr))
-  for index, other in enumerate(others, 1):
-    lines = [] if other == first else differing_keys(json.loads(first), json.loads(other))
+  """Raises InputError, on every process, if the configs of processes differ; the error names the
+  first process that differs from process 0, and the keys."""
+  first, *peers = exchange('the config', json.dumps(config, default=repr))
+  for index, peer in enumerate(peers, 1):
+    lines = [] if peer == first else differing_keys(json.loads(first), json.loads(peer))
     if lines:
       raise InputError(
         f'process {index} was started with another config than process 0. Keys that differ '
@@ -214,8 +213,8 @@ def check_config(config: Mapping[str, object]) -> None:
 
 
 def check_workdir(directory: pathlib.Path) -> None:
-  """Raises InputError, on every process, where some do not see a file that process 0 makes in the
-  workdir: all must share its file system."""
+  """Raises InputError, on every process, if one does not see a file that process 0 makes in the
+  workdir, which must be on a shared file system."""
   if jax.process_count() == 1:
     return
   file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''
@@ -229,9 +228,9 @@ def check_workdir(directory: pathlib.Path) -> None:
   if failure:
     raise InputError(f'process 0: {failure}')
   deadline = time.monotonic() + VISIBLE_SECONDS
-  while not (seen := (directory / name).exists()) and time.monotonic() < deadline:
+  while not (is_seen := (directory / name).exists()) and time.monotonic() < deadline:
     time.sleep(0.1)
-  answers = exchange('who sees it', '' if seen else str(directory))
+  answers = exchange('who sees it', '' if is_seen else str(directory))
   file.unlink(missing_ok=True)
   blind = [f'process {index} ({path})' for index, path in enumerate(answers) if path]
   if blind:
@@ -242,10 +241,8 @@ def check_workdir(directory: pathlib.Path) -> None:
 
 
 def peer_is_lost(error: BaseException) -> bool:
-  """Whether an error, or one that led to it, comes from the end of another process.
-
-  A library may wrap it in one of its own, as Orbax does where a save waits for the others.
-  """
+  """Returns whether an error, or one of its causes, results from the end of another process. A
+  library may wrap the cause, as Orbax does when a save waits for other processes."""
   return jax.distributed.is_initialized() and any(
     word in str(reason) for reason in causes(error) for word in _COLLECTIVES
   )
@@ -264,6 +261,6 @@ def _print_failure(error: Exception) -> int:
 
 
 def restore_sigterm() -> None:
-  """Lets SIGTERM end this process, where JAX would keep it for a training; none follows."""
+  """Lets SIGTERM end this process when no training follows; JAX intercepts it for trainings."""
   if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

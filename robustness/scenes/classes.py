@@ -1,7 +1,7 @@
-"""The object classes of SI-Score and their positions in ImageNet's order.
+"""The object classes of SI-Score and their indices in ImageNet's order.
 
-Objects come from OpenImages, whose words differ from ImageNet's: a pig is ImageNet's hog. One class
-needs a look at the pictures: ImageNet's kite (21) is the bird, OpenImages' may be the toy.
+Objects come from OpenImages, with other names than ImageNet's: a pig is ImageNet's hog. Check the
+pictures of one class: ImageNet's kite (21) is the bird, and OpenImages' may be the toy.
 
 Reference: Yung et al., SI-Score, 2021, section 2; the class map of the released generator and
 the class names of the TFDS data set `siscore`.
@@ -37,20 +37,20 @@ washing machine 897
 
 _ENTRIES = (' '.join(entry.split()).rpartition(' ') for entry in _TABLE.split(';'))
 IMAGENET_INDEX: Mapping[str, int] = {name: int(index) for name, _, index in _ENTRIES}
-"""The position in ImageNet's order of all 112 classes that the generator knows; the first 61 are
-those of the released sets."""
+"""The index in ImageNet's order of the generator's 112 classes; the released sets have the first
+61."""
 
 
-def imagenet_index(name: str, where: str = 'class') -> int:
-  """Returns the position of a class among ImageNet's 1000.
+def imagenet_index(name: str, kind: str = 'class') -> int:
+  """Returns the index of a class among ImageNet's 1000.
 
   Args:
-    name: a class of SI-Score in any case, with spaces or underscores ('Bell pepper'), or a WordNet
+    name: A class of SI-Score in any case, with spaces or underscores ('Bell pepper'), or a WordNet
       identifier of ImageNet ('n07720875').
-    where: what messages call it, for example a folder.
+    kind: The word for it in messages, for example 'folder'.
 
   Raises:
-    InputError: no class of that name; the nearest is named.
+    InputError: There is no such class; the nearest one is named.
   """
   word = ' '.join(name.replace('_', ' ').lower().split())
   if word in IMAGENET_INDEX:
@@ -58,6 +58,6 @@ def imagenet_index(name: str, where: str = 'class') -> int:
   if word in imagenet_names.WNIDS:
     return imagenet_names.WNIDS.index(word)
   raise InputError(
-    f'{where} {name!r} is no class of SI-Score: {nearest(word, IMAGENET_INDEX)}; or '
+    f'{kind} {name!r} is no class of SI-Score: {nearest(word, IMAGENET_INDEX)}; or '
     "a WordNet identifier of ImageNet, such as 'n07693725'. Rename the class."
   )

@@ -1,13 +1,13 @@
-r"""Pastes a cutout on a background: resize, rotate, place, blend, as the SI-Score generator does.
+r"""Pastes a cutout on a background: resize, rotate, place and blend, like the SI-Score generator.
 
-The conventions are those of the released sets (`geometry` says where a cutout lands): BILINEAR
-resize, BICUBIC rotation counter-clockwise on a canvas that expands, both on premultiplied alpha,
-then blending with the cutout's own alpha.
+As in the released sets, the cutout is resized by Pillow's BILINEAR filter and rotated
+counter-clockwise by BICUBIC on an expanding canvas, both with premultiplied alpha, and then blended
+with its alpha. `geometry` computes its place.
 
-Rotation looks up 4 × 4 neighbours. At the distance d from the pixel before, their weights are
-Keys's with a = −1: −d + 2d² − d³, 1 − 2d² + d³, d + d² − d³, −d² + d³. Neighbours beyond the cutout
-repeat its border, and a position outside it is transparent. As in Pillow, what is looked up has 8
-bits a channel: the four channels of a pixel are one word.
+Rotation reads 4 × 4 neighbours. At the distance d from the previous pixel, Keys's weights with
+a = −1 are −d + 2d² − d³, 1 − 2d² + d³, d + d² − d³ and −d² + d³. Neighbours outside the cutout
+repeat its border, and positions outside it are transparent. Like in Pillow, pixels have 8 bits per
+channel when they are read: the four channels of a pixel are one word.
 """
 
 import functools
@@ -22,14 +22,14 @@ from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
 MEASURES = ('rectangle', 'mask')
-"""What an area is of: the cutout's rectangle (the reference), or the pixels of its mask."""
+"""The extent of an area: the cutout's rectangle (as in the reference), or its mask's pixels."""
 BAND = 32
-"""Lines of a rotated object that are made at a time where the length of loops is free."""
+"""Number of lines of a rotated object per iteration where loops may have any length."""
 REACH = 2
-"""Neighbours lie at most so many pixels outside a cutout."""
+"""Largest distance of a neighbour from the cutout in pixels."""
 
 
-@functools.partial(jax.jit, static_argnames=('rotate', 'most'))
+@functools.partial(jax.jit, static_argnames=('rotate', 'max_reduction'))
 def compose(
   cutouts: jax.Array,
   index: ArrayLike,
@@ -38,53 +38,53 @@ def compose(
   background: jax.Array,
   factors: Sequence[ArrayLike],
   rotate: bool,
-  most: float = math.inf,
+  max_reduction: float = math.inf,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns a scene and the share of the cutout that is in it; jit- and vmap-able in all factors.
+  """Returns a scene and the visible share of the cutout; jit- and vmap-able in all factors.
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
-    index: which of them is shown.
-    size: int32 [2], its height and width.
-    pixels: what the area measures, see `counted`.
+    index: Index of the cutout.
+    size: int32 [2], height and width of the cutout.
+    pixels: Number of pixels in the area, see `counted`.
     background: float32 [S, S, 3] in [0, 1].
-    factors: area of the resized cutout as a fraction of the canvas, > 0; angle, degrees
-      counter-clockwise; x and y, place of the centre, fractions of the side from the left and top.
-    rotate: False skips the rotation whatever the angle is, which is faster.
-    most: how many times the cutout is reduced at most; see `resize.most_scale`.
+    factors: Area > 0 of the resized cutout as a fraction of the canvas; angle in degrees
+      counter-clockwise; x and y of the centre, fractions of the side from the left and the top.
+    rotate: False skips the rotation for any angle, which is faster.
+    max_reduction: Largest reduction factor of the cutout (`resize.most_scale`).
 
   Returns:
     float32 [S, S, 3] in [0, 1], and float32 [], the share of the rectangle, expanded by the
-    rotation, that lies on the canvas.
+    rotation, on the canvas.
   """
   area, angle, x, y = factors
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
-    window, offset = visible(cutouts, index, size, placement, side, most)
-    lines = side if math.isinf(most) else BAND
+    window, offset = visible(cutouts, index, size, placement, side, max_reduction)
+    lines = side if math.isinf(max_reduction) else BAND
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)
     return scene, placement.fraction
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
-  layer = resize_pixels(cutouts, index, size, placement.resized, positions, most)
+  layer = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
   layer = layer / 255 if layer.dtype == jnp.uint8 else layer
   return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
 
 
 def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
-  """Returns how many pixels of a cutout [h, w, 4] its area measures; None is its rectangle."""
+  """Returns the number of pixels in the area of a cutout [h, w, 4]; None is its rectangle."""
   half = 128 if cutout.dtype == jnp.uint8 else 0.5
   return (cutout[..., 3] >= half).sum() if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:
-  """Returns colour times alpha, and alpha, [h, w, 4]."""
+  """Returns the colours times alpha, and alpha, [h, w, 4]."""
   channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)
   return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
 
 def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Array:
-  """Returns premultiplied colours [S, S, 3] with alpha [S, S, 1] over a background [S, S, 3]."""
+  """Blends premultiplied colours [S, S, 3] with alpha [S, S, 1] over a background [S, S, 3]."""
   return jnp.clip(colours + (1.0 - alpha) * background, 0.0, 1.0)
 
 
@@ -94,25 +94,26 @@ def visible(
   size: jax.Array,
   placement: Placement,
   side: int,
-  most: float,
+  max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the part of the resized cutout that can be seen at any angle about this centre.
+  """Returns the part of the resized cutout that is visible at some angle about this centre, with
+  D = ⌈√2 · side⌉ + 12 pixels a side, and the position of its first pixel, int32 [2].
 
-  A rotation keeps distances, so what lands on the canvas lies within half its diagonal of the point
-  that lands in the canvas's middle. Around the cutout its border is repeated, as far as a rotation
-  looks; beyond is nothing.
-  D = ⌈√2 · side⌉ + 12 pixels a side are returned with the place of the first, int32 [2].
+  A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
+  point in the middle of the canvas. The border of the cutout is repeated up to the reach of a
+  rotation; pixels beyond are 0.
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
-    near = (positions >= -REACH) & (positions < length + REACH)
-    return jnp.where(near, jnp.clip(positions, 0, length - 1), positions)
+    is_near = (positions >= -REACH) & (positions < length + REACH)
+    return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
   room = math.ceil(math.sqrt(2) * side) + 12
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
   positions = [bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
-  return resize_pixels(cutouts, index, size, placement.resized, positions, most), offset
+  window = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
+  return window, offset
 
 
 def paste_rotated(
@@ -123,10 +124,10 @@ def paste_rotated(
   placement: Placement,
   lines: int,
 ) -> jax.Array:
-  """Returns a scene with one of some windows rotated, float32 [S, S, 3].
+  """Returns a scene with a rotated window, float32 [S, S, 3].
 
-  Where `lines` is less than the side, that many are made at a time, of those that the object
-  reaches; `packed`, `index` and `offset` are those of `_sample`.
+  If `lines` is less than the side, a loop computes that many lines per iteration, and only lines of
+  the object. `packed`, `index` and `offset` are as in `_sample`.
   """
   side = background.shape[0]
   lines = min(lines, side)
@@ -136,8 +137,8 @@ def paste_rotated(
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
     colours, alpha = _sample(packed, index, offset, placement.resized, v, h)
-    under = jax.lax.dynamic_slice(background, (first, 0, 0), (lines, side, 3))
-    return jax.lax.dynamic_update_slice(scene, blend(colours, alpha, under), (first, 0, 0))
+    band = jax.lax.dynamic_slice(background, (first, 0, 0), (lines, side, 3))
+    return jax.lax.dynamic_update_slice(scene, blend(colours, alpha, band), (first, 0, 0))
 
   if lines == side:
     return add_band(0, background)
@@ -147,7 +148,7 @@ def paste_rotated(
 
 
 def pack(pixels: jax.Array) -> jax.Array:
-  """Returns pixels [H, W, 4], float32 in [0, 1] or uint8, as uint32 [H, W], 8 bits a channel."""
+  """Packs pixels [H, W, 4], float32 in [0, 1] or uint8, into uint32 [H, W], 8 bits per channel."""
   if pixels.dtype != jnp.uint8:
     pixels = jnp.round(jnp.clip(pixels, 0.0, 1.0) * 255)
   levels = pixels.astype(jnp.uint32)
@@ -166,7 +167,7 @@ def _channel(words: jax.Array, channel: ArrayLike) -> jax.Array:
 
 
 def _channels(shape: Sequence[int]) -> jax.Array:
-  """Returns the numbers of three colours at every pixel; a stack of planes is ten times slower."""
+  """Returns the channel indices 0, 1, 2 at every pixel; stacking planes is ten times slower."""
   return jax.lax.broadcasted_iota(jnp.uint32, (*shape, 3), len(shape))
 
 
@@ -181,12 +182,12 @@ def _sample(
   """Returns a cutout at fractional positions: premultiplied colours [..., 3] and alpha [..., 1].
 
   Args:
-    packed: uint32 [A, D, E], windows of cutouts with their borders repeated around them; they must
-      hold all neighbours.
-    index: which of them is looked at.
-    offset: int32 [2], position in the cutout of the window's first pixel.
+    packed: uint32 [A, D, E], windows of cutouts with repeated borders that hold all neighbours.
+    index: Index of the window.
+    offset: int32 [2], position of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
-    v, h: vertical and horizontal positions in it, any shape, .5 at the first pixel's centre.
+    v, h: Vertical and horizontal positions in the cutout, of any shape; .5 is the centre of the
+      first pixel.
   """
 
   def weights(d: jax.Array) -> jax.Array:
@@ -195,16 +196,16 @@ def _sample(
       [-d + 2 * square - cube, 1 - 2 * square + cube, d + square - cube, cube - square]
     )
 
-  inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
-  top, left = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
-  down, across = weights(v - 0.5 - top), weights(h - 0.5 - left)
+  is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
+  v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
+  down, across = weights(v - 0.5 - v0), weights(h - 0.5 - h0)
   _, height, width = packed.shape
-  row = jnp.clip(top.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
+  row = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
   row = row + jnp.asarray(index, jnp.int32) * height
-  first = row * width + jnp.clip(left.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
+  first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
   pixels = packed.reshape(-1)
 
-  # One row of neighbours a turn: unrolled, the compiler makes code of it that is six times slower.
+  # An iteration adds one row of neighbours; the unrolled loop is six times slower.
   def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
     words = [
       pixels.at[first + (row * width + column)].get(mode='promise_in_bounds') for column in range(4)
@@ -221,7 +222,7 @@ def _sample(
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
   red, green, blue, alpha = (x[..., None] for x in total)
-  alpha = jnp.clip(alpha, 0.0, 255.0) * inside[..., None]
+  alpha = jnp.clip(alpha, 0.0, 255.0) * is_inside[..., None]
   channel = _channels(v.shape)
   colours = jnp.where(channel == 0, red, jnp.where(channel == 1, green, blue))
   return jnp.clip(colours, 0.0, alpha) / 255, alpha / 255

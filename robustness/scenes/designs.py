@@ -1,12 +1,12 @@
 """The design of SI-Score as data: levels of the factors, pairs of object and background.
 
-A level is one combination of area, angle and place. Every pair is shown at every level, so that
+A level is a combination of area, angle and place. Every pair is shown at every level, so that
 levels are compared on the same objects and backgrounds. The study, the writer and the reader of
 data sets share this file.
 
-A scene counts if enough of its object is inside; a released set is a list of scenes in any order,
-without those that were filtered out. Which pairs count therefore differs between levels, and with
-it the mix of objects: `balanced` keeps the same pairs at all levels compared.
+A scene counts if enough of its object is on the canvas; a released set lists such scenes in any
+order. Which pairs count, and therefore the mix of objects, differs between levels: `balanced`
+selects the same pairs at all compared levels.
 
 Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released generator.
 """
@@ -24,21 +24,21 @@ from robustness.core.settings import require
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 LEVEL = ('area', 'angle', 'x', 'y')
-"""What a level is made of; see `Design`."""
+"""The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
 LONGEST = 16
-"""The longer side of an object divided by its shorter side, at most."""
+"""Largest ratio of the longer side of an object to its shorter side."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-  """Levels at which every pair is shown.
+  """The L levels at which every pair is shown.
 
   Attributes:
     name: 'size', 'location', 'rotation', or another word.
-    side: of the square canvas, pixels.
-    min_inside: a scene counts if at least this share of the object's rectangle is on the canvas.
-    area: float64 [L], what the object's rectangle covers of the canvas, in (0, 1].
+    side: Side of the square canvas in pixels.
+    min_inside: Smallest share of the object's rectangle on the canvas with which a scene counts.
+    area: float64 [L], share of the canvas that the object's rectangle covers, in (0, 1].
     angle: float64 [L], degrees counter-clockwise.
     x, y: float64 [L], the object's centre, fractions of the side from the left and the top.
   """
@@ -55,33 +55,33 @@ class Design:
     require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
     for key, values in self.factors.items():
-      fits = values.shape == self.area.shape and values.ndim == 1 and values.size > 0
-      require(fits, key, values.shape, 'as many values as there are levels, at least one')
+      is_valid = values.shape == self.area.shape and values.ndim == 1 and values.size > 0
+      require(is_valid, key, values.shape, 'as many values as there are levels, at least one')
       require(bool(np.isfinite(values).all()), key, values.tolist(), 'finite')
-    least = float(self.area.min())
-    require(least > 0, 'area', least, 'above 0: an object without a size cannot be seen')
-    most = float(self.area.max())
-    require(most <= 1, 'area', most, 'at most 1, the whole canvas: a fraction, not percent')
+    low, high = float(self.area.min()), float(self.area.max())
+    require(low > 0, 'area', low, 'above 0: an object without a size cannot be seen')
+    require(high <= 1, 'area', high, 'at most 1, the whole canvas: a fraction, not percent')
 
   def __len__(self) -> int:
     return len(self.area)
 
   @property
   def factors(self) -> dict[str, np.ndarray]:
-    """What levels are made of, in the order of `LEVEL`."""
+    """The factors of levels, in the order of `LEVEL`."""
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
-    """Returns the reference's numbers of the scenes, int64 [num_pairs, L]: pairs run fastest."""
+    """Returns the reference's scene numbers, int64 [num_pairs, L]; the pair varies fastest."""
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
 
 
 def published(name: str) -> Design:
-  """Returns one of the three published designs, of `FACTORS`.
+  """Returns the published design of one of `FACTORS`.
 
-  'size': 1 to 100 % in the centre of 512 pixels. 'rotation': 1, 21, ..., 341 degrees at 20, 50, 80
-  and 100 % in the centre of 512 pixels. 'location': 20 % at 21 × 21 places of 500 pixels. The
-  published count of location scenes fits a minimum of .5 inside, and not the text's 'no filter'.
+  'size' has areas of 1 to 100 % in the centre of 512 pixels. 'rotation' has 1, 21, ..., 341 degrees
+  at 20, 50, 80 and 100 % in the centre of 512 pixels. 'location' has 20 % at 21 × 21 places of 500
+  pixels; its published number of scenes agrees with a minimum of .5 on the canvas, and not with the
+  text's 'no filter'.
   """
   if name == 'size':
     return cross('size', areas=np.arange(1, 101) / 100)
@@ -94,10 +94,8 @@ def published(name: str) -> Design:
 
 
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
-  """Returns cells × cells places, as in the paper's comparison of patches (56 × 56).
-
-  They are the centres of cells, (i + .5) / cells. See `cross` for `min_inside`.
-  """
+  """Returns places at the centres (i + .5) / cells of cells × cells squares, as in the paper's
+  comparison of patches (56 × 56). See `cross` for `min_inside`."""
   require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
   return cross(f'grid{cells}', areas=(area,), xs=steps, ys=steps, side=side, min_inside=min_inside)
@@ -114,7 +112,7 @@ def cross(
 ) -> Design:
   """Returns the cross product of values, in the reference's order: x, y, area, angle (fastest).
 
-  `min_inside` is by default that of the published sets: .95, or .5 if a place is not the centre.
+  The default of `min_inside` is .95, or .5 if a place is not the centre, as in the published sets.
   """
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
@@ -130,25 +128,24 @@ def is_centred(design: Design) -> bool:
 
 
 def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:
-  """Returns which backgrounds each object is shown on, int64 [num_objects, 2].
+  """Draws the backgrounds of each object, int64 [num_objects, 2].
 
-  Drawn object by object without replacement from NumPy's legacy generator, as the released
-  generator does with seed 0: the same files in the same order give the same pairs.
+  They are drawn object by object without replacement from NumPy's legacy generator, like the
+  released generator with seed 0: the same files in the same order have the same pairs.
   """
-  valid = f'at least {BACKGROUNDS_PER_OBJECT}, on which each object is shown'
-  require(
-    num_backgrounds >= BACKGROUNDS_PER_OBJECT, 'number of backgrounds', num_backgrounds, valid
-  )
-  drawn, size = np.random.RandomState(seed), BACKGROUNDS_PER_OBJECT
-  each = [drawn.choice(num_backgrounds, size, replace=False) for _ in range(num_objects)]
-  return np.array(each, np.int64).reshape(-1, size)
+  count = BACKGROUNDS_PER_OBJECT
+  fix = f'at least {count}, on which each object is shown'
+  require(num_backgrounds >= count, 'number of backgrounds', num_backgrounds, fix)
+  random = np.random.RandomState(seed)
+  pairs = [random.choice(num_backgrounds, count, replace=False) for _ in range(num_objects)]
+  return np.array(pairs, np.int64).reshape(-1, count)
 
 
 KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
-"""Of a level, by factor."""
+"""{factor: its columns in the levels}."""
 LOOP_ORDER = ('x', 'y', 'area', 'angle')
 COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
-"""Of stored scenes."""
+"""The columns of stored scenes."""
 
 
 def levels_of(design: Design) -> pd.DataFrame:
@@ -158,46 +155,47 @@ def levels_of(design: Design) -> pd.DataFrame:
 
 
 def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-  """Returns the factors that have more than one value, with their keys."""
+  """Returns {factor: its columns} for the factors with more than one value."""
   return {
     factor: keys for factor, keys in KEYS.items() if any(levels[key].nunique() > 1 for key in keys)
   }
 
 
 def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns which levels agree in some keys, int [L]; all do in none."""
+  """Returns numbers of groups of levels with equal values in the columns `keys`, int [L]."""
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
 
 def balanced(
-  shown: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
+  counts: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
 ) -> np.ndarray:
-  """Returns which scenes make up the same mix in every group of levels, bool [P, L].
+  """Returns a mask of scenes, bool [P, L], with the same mix of pairs in every group of levels.
 
-  In a stratum (a size, where accuracy is given by angle) those pairs are kept that count in every
-  group; pairs and strata together are then the same in every group, and groups may be compared
-  although strata are pooled. Groups in which no scene counts, or too few do, are left out.
+  In each stratum (for example each size, where groups are angles), it has the pairs that count in
+  every group. All groups then have the same pairs and strata, and can be compared although strata
+  are pooled. Groups with too few scenes that count are left out.
 
   Args:
-    shown: bool [P, L], which scenes count.
-    groups: int [L], what is compared, such as the angle.
-    strata: int [L], what is pooled in each group.
-    share: of the scenes of a group that must count. More leaves out groups, less leaves out pairs.
+    counts: bool [P, L], whether each scene counts.
+    groups: int [L], groups to be compared, such as angles.
+    strata: int [L], values that are pooled in each group.
+    share: Smallest share of scenes of a group that must count. A larger value leaves out groups, a
+      smaller one leaves out pairs.
   """
   group, stratum = np.asarray(groups), np.asarray(strata)
-  of_group = [(g, shown[:, group == g]) for g in np.unique(group)]
-  present = [g for g, counts in of_group if counts.any() and counts.mean() >= share]
-  compared = np.isin(group, present)
-  kept = np.zeros_like(shown)
+  by_group = [(g, counts[:, group == g]) for g in np.unique(group)]
+  present = [g for g, scenes in by_group if scenes.any() and scenes.mean() >= share]
+  is_compared = np.isin(group, present)
+  mask = np.zeros_like(counts)
   for value in np.unique(stratum):
-    levels = compared & (stratum == value)
+    levels = is_compared & (stratum == value)
     if len(np.unique(group[levels])) == len(present):
-      kept[:, levels] = shown[:, levels].all(1, keepdims=True)
-  return kept
+      mask[:, levels] = counts[:, levels].all(1, keepdims=True)
+  return mask
 
 
 def normalised(values: ArrayLike) -> np.ndarray:
-  """Returns accuracies [..., G] as fractions of the largest of G; NaN throughout if that is 0."""
+  """Returns accuracies [..., G] divided by the largest of G, or NaN if that is 0."""
   array = np.asarray(values, float)
   largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)
   return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)
@@ -205,12 +203,12 @@ def normalised(values: ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SceneTable:
-  """Where each of N scenes stands in a table of P pairs and L levels.
+  """The positions of N scenes in a table of P pairs and L levels.
 
   Attributes:
-    design: the levels that occur, in the order of the generator's loop: x, y, area, angle.
+    design: The levels that occur, in the order of the generator's loop: x, y, area, angle.
     objects: int [P], the object of each pair.
-    pair, level: int [N], the place of each scene.
+    pair, level: int [N], the row and column of each scene.
   """
 
   design: Design
@@ -219,30 +217,28 @@ class SceneTable:
   level: np.ndarray
 
   def spread(self, values: np.ndarray, absent: float | bool = 0) -> np.ndarray:
-    """Returns one value a scene, [N], as a table [P, L] with `absent` where there is no scene."""
+    """Arranges one value per scene, [N], in a table [P, L], with `absent` for missing scenes."""
     table = np.full((len(self.objects), len(self.design)), absent, values.dtype)
     table[self.pair, self.level] = values
     return table
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Finds pairs and levels of stored scenes.
-
-  The least share inside that occurs is the design's `min_inside`; `side` is in pixels.
-  """
+  """Finds the pairs and levels of stored scenes. `min_inside` of the design is the smallest share
+  on the canvas that occurs; `side` is in pixels."""
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
   pairs, pair = np.unique(
     np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
   )
-  place = pair.ravel() * levels.shape[1] + level.ravel()
-  if len(np.unique(place)) != len(place):
-    twice = int(np.flatnonzero(np.bincount(place) > 1)[0])
-    named = zip(LOOP_ORDER, levels[:, twice % levels.shape[1]], strict=True)
-    where = ', '.join(f'{factor} {value:g}' for factor, value in named)
+  cell = pair.ravel() * levels.shape[1] + level.ravel()
+  if len(np.unique(cell)) != len(cell):
+    repeated = int(np.flatnonzero(np.bincount(cell) > 1)[0])
+    values = zip(LOOP_ORDER, levels[:, repeated % levels.shape[1]], strict=True)
+    place = ', '.join(f'{factor} {value:g}' for factor, value in values)
     raise InputError(
-      'object {} on background {} '.format(*pairs[:, twice // levels.shape[1]])
-      + f'is stored more than once at {where}; are several sets mixed?'
+      'object {} on background {} '.format(*pairs[:, repeated // levels.shape[1]])
+      + f'is stored more than once at {place}; are several sets mixed?'
     )
   x, y, area, angle = levels
   design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)

@@ -1,16 +1,16 @@
-r"""Where a cutout lands: its size after resizing and rotating, its corner, the fraction inside.
+r"""The place of a cutout: its size after resizing and rotating, its corner, its visible fraction.
 
 With a cutout of w × h pixels and a square canvas of side S,
 
   k = √(area / (w·h / S²)),   resized = (⌊w·k⌋, ⌊h·k⌋),
 
-and a rotation counter-clockwise about the centre expands the rectangle to the whole pixels that
-hold its turned corners. The expanded rectangle's centre is put at (⌊x·S⌋, ⌊y·S⌋), its corner
+and a rotation counter-clockwise about the centre expands the rectangle to the pixels that contain
+its rotated corners. The centre of the expanded rectangle is at (⌊x·S⌋, ⌊y·S⌋), and its corner is
 truncated toward zero.
 
-Whole numbers of pixels hang on roundings, so this is computed in double precision whatever JAX's
-default is. Factors that arrive in single precision are taken for the decimals they stand for: areas
-and positions to seven digits after the point, angles to four.
+Numbers of pixels depend on rounding, so they are computed in double precision whatever JAX's
+default is. Factors in single precision are rounded to decimals: areas and positions to seven digits
+after the point, angles to four.
 """
 
 import math
@@ -27,10 +27,10 @@ class Placement(NamedTuple):
   Attributes:
     resized: int32 [2], height and width after resizing.
     expanded: int32 [2], height and width after rotating.
-    corner: int32 [2], top and left on the canvas; may be negative.
-    matrix: float32 [2, 3]; (vertical, horizontal) position in the resized cutout of a position
-      (vertical, horizontal, 1) of the canvas, both in pixels with .5 at the centre of the first.
-    fraction: float32, the share of the expanded rectangle that lies on the canvas.
+    corner: int32 [2], first row and column on the canvas; may be negative.
+    matrix: float32 [2, 3], maps a position (vertical, horizontal, 1) on the canvas to (vertical,
+      horizontal) in the resized cutout, in pixels; .5 is the centre of the first pixel.
+    fraction: float32, the share of the expanded rectangle on the canvas.
   """
 
   resized: jax.Array
@@ -49,15 +49,15 @@ def place(
   side: int,
   pixels: ArrayLike | None = None,
 ) -> Placement:
-  """Returns where a cutout lands.
+  """Returns the placement of a cutout.
 
   Args:
     size: int [2], height and width of the cutout.
-    area: what it covers of the canvas, a fraction.
-    angle: degrees counter-clockwise.
-    x, y: place of its centre, fractions of the side from the left and from the top.
-    side: of the canvas, pixels.
-    pixels: what `area` measures; None is the rectangle, height · width.
+    area: Fraction of the canvas that it covers.
+    angle: Degrees counter-clockwise.
+    x, y: Its centre, fractions of the side from the left and from the top.
+    side: Side of the canvas in pixels.
+    pixels: Number of pixels in `area`; None is the rectangle, height · width.
   """
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
@@ -72,14 +72,14 @@ def place(
     shift = shift - (linear * corner[None, :]).sum(1)
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
-    whole = jnp.prod(expanded)
-    fraction = jnp.where(whole > 0, jnp.prod(visible) / jnp.maximum(whole, 1), 0)
+    total = jnp.prod(expanded)
+    fraction = jnp.where(total > 0, jnp.prod(visible) / jnp.maximum(total, 1), 0)
     resized, expanded, corner = (v.astype(jnp.int32) for v in (resized, expanded, corner))
     return Placement(resized, expanded, corner, matrix, fraction.astype(jnp.float32))
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
-  """Returns the decimal number that a float32 stands for, float64."""
+  """Rounds a float32 to digits after the point, float64."""
   scale = 10.0**digits
   return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
 
@@ -87,8 +87,8 @@ def _decimal(value: ArrayLike, digits: int) -> jax.Array:
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
   """Returns the correctly rounded quotient.
 
-  XLA would multiply by the reciprocal of a known divisor, and make one division of two; selections
-  hide the divisor and that the result is a quotient.
+  XLA multiplies by the reciprocal of a constant divisor, and merges two divisions. The selections
+  prevent both.
   """
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
   return jnp.where(jnp.isnan(quotient), value, quotient)
@@ -97,10 +97,10 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the expanded size, and the map from its positions p to the cutout's: linear·p + shift.
+  """Returns the expanded size, and the map linear·p + shift from its positions p to the cutout's.
 
-  Both rectangles have one centre. Corners are turned with the inverse map, as Pillow does; the
-  rectangle being symmetric, its extent is the same.
+  Both rectangles have the same centre. Like in Pillow, corners are rotated by the inverse map,
+  which has the same extent, because the rectangle is symmetric.
   """
   linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
   half = size / 2

@@ -1,16 +1,16 @@
-r"""Resizing with a triangle filter as products with matrices, the sizes being traced.
+r"""Resizing with a triangle filter as matrix products, with traced sizes.
 
-Pixel o of n lies at c = (o + ½)·s with s = (input size)/n; input pixel i enters with the weight
+Output pixel o of n is at c = (o + ½)·s with s = (input size)/n; input pixel i has the weight
 
   max(0, 1 − |i + ½ − c| / max(s, 1)),
 
-divided by the sum of all. That is Pillow's BILINEAR: enlarging interpolates linearly, reducing
-averages over 2·s pixels. Images of 8 bits are rounded to 8 bits after each direction, as Pillow
-does, which takes the horizontal one first; here it is the vertical.
+divided by the sum of weights. This is Pillow's BILINEAR filter: it interpolates linearly to enlarge
+and averages over 2·s pixels to reduce. Images of 8 bits are rounded to 8 bits after each direction,
+as in Pillow, which resizes horizontally first; this module resizes vertically first.
 
-The matrices are banded. Where s is known to be at most so much, `TILE` pixels of `BLOCK` lines at a
-time are made from the window of the input that they see, in loops that end with the image. Such
-loops suit a CPU that shows one image after another; vmap would make all as long as the longest.
+The matrices are banded. With a bound of s, `TILE` pixels of `BLOCK` lines are computed at a time
+from a window of the input, in loops that end with the image. Such loops suit a CPU that processes
+images one by one; under vmap all loops would be as long as the longest.
 """
 
 import math
@@ -30,8 +30,8 @@ def triangle_weights(
 ) -> jax.Array:
   """Returns the weights of one direction, float32 [len(positions), len(pixels)].
 
-  `positions` are pixels of the resized line, without weight outside it; `pixels` those of the line
-  of `size` pixels, all that have a weight among them.
+  `positions` are pixels of the resized line; weights outside it are 0. `pixels` are pixels of the
+  line of `size` pixels and include all with a weight.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(resized, 1)
   centre = (positions + 0.5) * scale
@@ -41,12 +41,12 @@ def triangle_weights(
 
 
 def most_scale(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns how many times a cutout is reduced at most, in either direction.
+  """Returns the largest reduction factor of a cutout in either direction.
 
-  It is at most `LONGEST` times as long as wide, held by an array of a shape (height, width), and
-  its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
+  The cutout fits an array of a shape (height, width), its sides have a ratio of at most `LONGEST`,
+  and its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
   """
-  shorter = side * math.sqrt(area / LONGEST)  # truncated to whole pixels, it loses up to one
+  shorter = side * math.sqrt(area / LONGEST)  # truncation to integers removes up to one pixel
   if shorter <= 2:
     return math.inf
   return math.sqrt(shape[0] * shape[1] / area) / side * shorter / (shorter - 1)
@@ -58,25 +58,25 @@ def resize_pixels(
   size: jax.Array,
   resized: jax.Array,
   positions: Sequence[jax.Array],
-  most: float,
+  max_reduction: float,
 ) -> jax.Array:
-  """Returns pixels of a resized image, [len(positions[0]), len(positions[1]), C] as `images`.
+  """Returns pixels of a resized image, [len(positions[0]), len(positions[1]), C], in the type of
+  `images`.
 
   Args:
     images: [N, H, W, C], float32 or uint8.
-    index: which of them is resized.
-    size: int32 [2], its height and width, from the first pixel on.
-    resized: int32 [2], what they shall be.
-    positions: int32, rows and columns of the resized image, ascending; those outside it are 0.
-    most: static; size / resized is at most this in both directions. Infinite takes one product with
-      whole matrices.
+    index: Index of the image.
+    size: int32 [2], its height and width from the first pixel.
+    resized: int32 [2], the height and width after resizing.
+    positions: int32, rows and columns of the resized image, ascending; pixels outside it are 0.
+    max_reduction: Static upper bound of size / resized in both directions; infinity computes
+      products with the full matrices.
   """
-  columns = _resize_down(
-    images, index, size[0], resized[0], positions[0], (jnp.int32(0), size[1]), most
-  )
-  seen = _bounds(_inside(positions[0], resized[0]))
-  made = _resize_down(columns[None], 0, size[1], resized[1], positions[1], seen, most)
-  return made[: len(positions[0]), : len(positions[1])]
+  lines = jnp.int32(0), size[1]
+  columns = _resize_down(images, index, size[0], resized[0], positions[0], lines, max_reduction)
+  lines = _bounds(_inside(positions[0], resized[0]))
+  rows = _resize_down(columns[None], 0, size[1], resized[1], positions[1], lines, max_reduction)
+  return rows[: len(positions[0]), : len(positions[1])]
 
 
 def _resize_down(
@@ -86,46 +86,44 @@ def _resize_down(
   resized: jax.Array,
   positions: jax.Array,
   lines: tuple[jax.Array, jax.Array],
-  most: float,
+  max_reduction: float,
 ) -> jax.Array:
-  """Resizes one of [N, H, W, C] along H and turns it over to [W, L, C], L at least len(positions).
-
-  Args:
-    lines: first and last + 1 along W that hold anything; those far from them may be left 0.
-  """
+  """Resizes an image of [N, H, W, C] along H and transposes it to [W, L, C], L at least
+  len(positions). `lines` are the first and last + 1 nonzero line along W; lines far outside them
+  may remain 0."""
   height, width, channels = images.shape[1:]
-  if (TILE + 2) * max(most, 1) + 3 >= height:
+  if (TILE + 2) * max(max_reduction, 1) + 3 >= height:
     weights = triangle_weights(positions, jnp.arange(height), size, resized)
     image = images[index].astype(jnp.float32)
-    return _as(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
+    return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)
-  window, block = math.ceil((TILE + 2) * max(most, 1)) + 2, min(BLOCK, width)
+  window, block = math.ceil((TILE + 2) * max(max_reduction, 1)) + 2, min(BLOCK, width)
 
-  def add_tile(number: jax.Array, made: jax.Array) -> jax.Array:
-    places = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
-    shown = jnp.where(_inside(places, resized), places, resized).min()
-    # Of (shown + ½) size / resized − max(size / resized, 1), in whole numbers: the slice and the
-    # weights must begin at one row, and a compiler may round a float twice, each in its own way.
-    first = ((2 * shown + 1) * size - 2 * jnp.maximum(size, resized)) // jnp.maximum(2 * resized, 1)
-    first = jnp.clip(first, 0, height - window)
-    weights = triangle_weights(places, first + jnp.arange(window), size, resized)
+  def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
+    pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
+    lowest = jnp.where(_inside(pixels, resized), pixels, resized).min()
+    # The window starts at ⌊(lowest + ½) size / resized − max(size / resized, 1)⌋, in integers: the
+    # slice and the weights must agree, and a compiler may round two uses of a float differently.
+    numerator = (2 * lowest + 1) * size - 2 * jnp.maximum(size, resized)
+    first = jnp.clip(numerator // jnp.maximum(2 * resized, 1), 0, height - window)
+    weights = triangle_weights(pixels, first + jnp.arange(window), size, resized)
 
-    def add_block(block_number: jax.Array, made: jax.Array) -> jax.Array:
+    def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
       line = jnp.minimum(lines[0] + block_number * block, width - block)
-      part = jax.lax.dynamic_slice(
+      source = jax.lax.dynamic_slice(
         flat, (index, first, line * channels), (1, window, block * channels)
       )[0]
-      tile = _as(images, jnp.dot(weights, part.astype(jnp.float32), precision='highest'))
-      turned = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
-      return jax.lax.dynamic_update_slice(made, turned, (line, number * TILE, 0))
+      tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
+      transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
+      return jax.lax.dynamic_update_slice(output, transposed, (line, number * TILE, 0))
 
-    return jax.lax.fori_loop(0, -(-(lines[1] - lines[0]) // block), add_block, made)
+    return jax.lax.fori_loop(0, -(-(lines[1] - lines[0]) // block), add_block, output)
 
   count = -(-len(positions) // TILE)
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')
-  begin, end = _bounds(_inside(padded, resized).reshape(count, TILE).any(1))
+  start, end = _bounds(_inside(padded, resized).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)
-  return jax.lax.fori_loop(begin, end, add_tile, empty)
+  return jax.lax.fori_loop(start, end, add_tile, empty)
 
 
 def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
@@ -133,9 +131,10 @@ def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
 
 
 def _bounds(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the first place that is set, and the last + 1; everything if none is."""
+  """Returns the first index that is true and the last + 1, or 0 and the length if none is."""
   return flags.argmax(), len(flags) - flags[::-1].argmax()
 
 
-def _as(images: jax.Array, made: jax.Array) -> jax.Array:
-  return jnp.round(made).astype(jnp.uint8) if images.dtype == jnp.uint8 else made
+def _as_type(images: jax.Array, resized: jax.Array) -> jax.Array:
+  """Rounds a resized image to 8 bits if `images` have 8 bits."""
+  return jnp.round(resized).astype(jnp.uint8) if images.dtype == jnp.uint8 else resized

@@ -54,6 +54,6 @@ def test_wordnet_subtrees(tmp_path):
   names = ('n3', 'n4', 'n5', 'n6', 'n7')
   groups = by_name((('wordnet:n2',), ('n5',)), names, str(hierarchy))
   assert groups.members == ((0, 1, 3), (2,))
-  refused('no class lies below', by_name, (('wordnet:n9',),), names, str(hierarchy))
+  refused('no class is below', by_name, (('wordnet:n9',),), names, str(hierarchy))
   hierarchy.write_text('n1 n2 n3\n')
   refused('line 1', by_name, (('wordnet:n1',),), names, str(hierarchy))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustness import parallel
-from robustness.parallel.mesh import BATCH, MOST, REPLICATED, MeshParallel
+from robustness.parallel.mesh import BATCH, MAX_OUTSTANDING, REPLICATED, MeshParallel
 from robustness.parallel.pmap import PmapParallel
 from tests import commands
 from tests.refusals import bad_setting, refused
@@ -103,9 +103,9 @@ def test_donated_results_are_not_waited_for(kind):
   way = kind(jax.devices()[:2])
   step = way.compile(lambda x: x + 1, (REPLICATED,), REPLICATED, donate=(0,))
   value = way.replicate(jnp.zeros(3))
-  for _ in range(3 * MOST):
+  for _ in range(3 * MAX_OUTSTANDING):
     value = step(value)
-  np.testing.assert_array_equal(np.asarray(way.unreplicate(value)), 3 * MOST)
+  np.testing.assert_array_equal(np.asarray(way.unreplicate(value)), 3 * MAX_OUTSTANDING)
 
 
 def test_several_devices_of_a_cpu_are_bounded_and_lower_as_the_compiled_step():
