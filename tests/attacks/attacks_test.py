@@ -26,8 +26,8 @@ def logits(images: jax.Array) -> jax.Array:
   return jnp.tanh(images.reshape(len(images), -1) - 0.5) @ WEIGHTS
 
 
-def attacked(attack, keys=KEYS, of=logits):
-  return attack(keys, of, IMAGES, LABELS)
+def attacked(attack, keys=KEYS, network=logits):
+  return attack(keys, network, IMAGES, LABELS)
 
 
 def gradient(images: jax.Array) -> np.ndarray:
@@ -84,14 +84,14 @@ def test_perturbations_stay_in_ball_and_box(attack):
   assert float(made.min()) >= 0 and float(made.max()) <= 1
   if isinstance(attack, AutoPGD):
     plain = attacked(PGD(attack.norm, attack.epsilon, steps=20, step_size=attack.epsilon / 4))
-    before, own, theirs = (margin(logits(x), LABELS) for x in (IMAGES, made, plain))
-    assert (own - before > 0.97 * (theirs - before)).all(), 'no weaker than PGD'
+    before, ours, theirs = (margin(logits(x), LABELS) for x in (IMAGES, made, plain))
+    assert (ours - before > 0.97 * (theirs - before)).all(), 'no weaker than PGD'
 
 
 @cases('norm, epsilon', ('linf', 8 / 255), ('l2', 0.7))
 def test_a_step_is_a_quarter_of_the_radius_unless_it_is_given(norm, epsilon):
-  given = PGD(norm, epsilon, steps=3, step_size=epsilon / 4)
-  np.testing.assert_array_equal(attacked(PGD(norm, epsilon, steps=3)), attacked(given))
+  explicit = PGD(norm, epsilon, steps=3, step_size=epsilon / 4)
+  np.testing.assert_array_equal(attacked(PGD(norm, epsilon, steps=3)), attacked(explicit))
 
 
 @pytest.mark.parametrize('norm', ['linf', 'l2'])
@@ -102,7 +102,7 @@ def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm, gap):
   def sure(images):
     return gap * jax.nn.one_hot(LABELS, 4) + 0.1 * logits(images)
 
-  made = attacked(PGD(norm, 0.2, steps=4, step_size=0.1, random_start=False), of=sure)
+  made = attacked(PGD(norm, 0.2, steps=4, step_size=0.1, random_start=False), network=sure)
   assert (length(made, norm) > 0.15).all(), 'less where the box cuts it'
 
 
@@ -120,10 +120,10 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
   'attack', PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')
 )
 def test_a_row_depends_on_its_own_key_image_and_label(attack):
-  whole = attacked(attack)
+  full = attacked(attack)
   single = attack(KEYS[2:3], logits, IMAGES[2:3], LABELS[2:3])
-  np.testing.assert_allclose(single[0], whole[2], atol=1e-6)
-  assert not np.allclose(attacked(attack, KEYS[::-1]), whole, atol=1e-4)
+  np.testing.assert_allclose(single[0], full[2], atol=1e-6)
+  assert not np.allclose(attacked(attack, KEYS[::-1]), full, atol=1e-4)
 
 
 def test_no_gradient_passes_through_an_attack():
@@ -169,9 +169,9 @@ def test_restarts_keep_the_worst_of_each_image():
   folded = [jax.vmap(lambda key, r=r: jax.random.fold_in(key, r))(KEYS) for r in (1, 2)]
   runs = jnp.stack([attacked(attack, keys) for keys in (KEYS, *folded)])
   best = np.asarray(jnp.stack([margin(logits(images), LABELS) for images in runs])).argmax(0)
-  kept = attack.worst(3, KEYS, logits, IMAGES, LABELS)
+  worst = attack.worst(3, KEYS, logits, IMAGES, LABELS)
   assert len(set(best)) > 1, 'the case decides between runs'
-  np.testing.assert_allclose(kept, np.asarray(runs)[best, np.arange(8)], atol=1e-6)
+  np.testing.assert_allclose(worst, np.asarray(runs)[best, np.arange(8)], atol=1e-6)
   np.testing.assert_array_equal(attack.worst(1, KEYS, logits, IMAGES, LABELS), runs[0])
 
 

@@ -35,10 +35,13 @@ def test_images_stay_in_ball_and_box_fall_and_depend_on_their_row_alone(attack):
   assert float(made.min()) >= 0 and float(made.max()) <= 1
   fell = np.asarray(margin(logits(made), RIGHT)) > 0
   assert 2 <= fell.sum() < len(fell), 'the case has images that fall and that do not'
-  if not isinstance(attack, Square):  # it gives the best of its changes
+  if not isinstance(attack, Square):  # it returns the best of its changes
     assert not length(made, attack.norm)[~fell].any()
-  own = np.arange(len(fell)) == 5
-  among = [np.where(balls.by_row(own), IMAGES, 1 - IMAGES), np.where(own, RIGHT, (RIGHT + 1) % 4)]
+  is_sixth = np.arange(len(fell)) == 5
+  among = [
+    np.where(balls.by_row(is_sixth), IMAGES, 1 - IMAGES),
+    np.where(is_sixth, RIGHT, (RIGHT + 1) % 4),
+  ]
   np.testing.assert_allclose(call(KEYS, *among)[5], made[5], atol=1e-6)
 
 
@@ -54,10 +57,10 @@ def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
 
   labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
   images = jnp.broadcast_to(balls.by_row(labels / 10), (3, 2, 2, 1))
-  shown, right = in_turn(run, 2, answers, KEYS[:3], images, labels, images, right)
+  adversarial, right = in_turn(run, 2, answers, KEYS[:3], images, labels, images, right)
   jax.effects_barrier()
   assert ran == [(0, [1, 3, 2]), (1, [3, 1, 2])] and right.tolist() == [False, False, True]
-  np.testing.assert_array_equal(shown[1:], images[1:])
+  np.testing.assert_array_equal(adversarial[1:], images[1:])
 
 
 @cases('norm', 'linf', 'l2')
@@ -66,25 +69,25 @@ def test_the_way_onto_a_plane_is_the_shortest(norm):
   points, normals = GENERATOR.random((6, 2, 2, 1)), GENERATOR.normal(size=(6, 2, 2, 1))
   gaps = np.array([0.1, -0.1, 0.5, -0.5, 0.0, 99.0])  # w · d
   offsets = -(normals * points).sum((1, 2, 3)) - gaps
-  ways = np.asarray(fab.onto_plane(*map(jnp.float32, (points, normals, offsets)), norm))
-  for x, w, gap, way in zip(
-    *(a.reshape(6, -1) for a in (points, normals, gaps, ways)), strict=True
+  changes = np.asarray(fab.onto_plane(*map(jnp.float32, (points, normals, offsets)), norm))
+  for x, w, gap, change in zip(
+    *(a.reshape(6, -1) for a in (points, normals, gaps, changes)), strict=True
   ):
     reach = np.where(w * gap > 0, 1 - x, x) * np.abs(w)
     if abs(gap) > reach.sum():
-      np.testing.assert_allclose(np.abs(way), np.where(w * gap > 0, 1 - x, x), atol=1e-6)
+      np.testing.assert_allclose(np.abs(change), np.where(w * gap > 0, 1 - x, x), atol=1e-6)
       continue
-    assert way @ w == pytest.approx(gap, abs=1e-5)
+    assert change @ w == pytest.approx(gap, abs=1e-5)
     if norm == 'linf':
       sides = np.block([[np.eye(4), -np.ones((4, 1))], [-np.eye(4), -np.ones((4, 1))]])
       box = [*zip(-x, 1 - x, strict=True), (0, None)]
       best = linprog([0] * 4 + [1], sides, np.zeros(8), [[*w, 0]], [gap], box).fun
-      assert np.abs(way).max() == pytest.approx(best, abs=1e-5)
+      assert np.abs(change).max() == pytest.approx(best, abs=1e-5)
     else:
       on = {'type': 'eq', 'fun': lambda d, w=w, gap=gap: w @ d - gap}
       box = [*zip(-x, 1 - x, strict=True)]
       best = minimize(lambda d: d @ d, np.zeros(4), bounds=box, constraints=on, tol=1e-12).fun
-      assert way @ way == pytest.approx(best, abs=1e-4)
+      assert change @ change == pytest.approx(best, abs=1e-4)
 
 
 def test_windows_shrink_as_published_and_their_halves_are_opposite():
@@ -106,8 +109,8 @@ def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
 @pytest.mark.parametrize('version', VERSIONS)
 def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chance(version):
   attack = AutoAttack(epsilon=0.03, version=version, iterations=3, queries=5)
-  shown, seen = jax.jit(lambda: attack.observed(KEYS, logits, IMAGES, LABELS))()
-  wrong = np.asarray(margin(logits(shown), LABELS)) > 0
+  adversarial, seen = jax.jit(lambda: attack.observed(KEYS, logits, IMAGES, LABELS))()
+  wrong = np.asarray(margin(logits(adversarial), LABELS)) > 0
   np.testing.assert_array_equal(np.asarray(seen['stage']) <= len(attack.stages), wrong)
   np.testing.assert_array_equal(seen['stage'] == 0, LABELS != RIGHT)
   assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
@@ -153,11 +156,11 @@ def test_fab_finds_what_the_authors_code_finds(norm):
     n_target_classes=3,
   )
   images = torch.tensor(np.asarray(IMAGES).transpose(0, 3, 1, 2).copy())
-  found = theirs.perturb(images, torch.tensor(RIGHT)).numpy().transpose(0, 2, 3, 1)
-  own = FAB(norm, RADIUS[norm], steps=20, targets=3)(KEYS, logits, IMAGES, RIGHT)
-  fell = length(found, norm) > 0
-  np.testing.assert_array_equal(fell, length(own, norm) > 0)
-  assert 2 <= fell.sum() < 8 and shape == found.shape
+  perturbed = theirs.perturb(images, torch.tensor(RIGHT)).numpy().transpose(0, 2, 3, 1)
+  ours = FAB(norm, RADIUS[norm], steps=20, targets=3)(KEYS, logits, IMAGES, RIGHT)
+  fell = length(perturbed, norm) > 0
+  np.testing.assert_array_equal(fell, length(ours, norm) > 0)
+  assert 2 <= fell.sum() < 8 and shape == perturbed.shape
 
 
 @cases(

@@ -58,17 +58,17 @@ def test_draws_have_the_published_shares():
   name, value = np.asarray(drawn.name), np.asarray(drawn.magnitude)
   depth = (name >= 0).sum(-1).ravel()
   assert set(depth) == {1, 2, 3} and abs(depth.mean() - 2) < 0.05
-  used = np.bincount(name[name >= 0]) / (name >= 0).sum()
-  assert used == pytest.approx(np.full(9, 1 / 9), abs=0.01)
-  of = {n: value[name == i] for i, n in enumerate(augmix.BASIC)}
-  assert set(of['Posterize']) == {3, 4} and set(np.abs(of['Rotate'])) <= set(range(9))
-  assert (of['Posterize'] == 4).mean() == pytest.approx(0.828, abs=0.03)
-  assert (of['Rotate'] == 0).mean() == pytest.approx(0.08, abs=0.02)
-  assert of['Solarize'].min() >= 180 and of['Solarize'].max() <= 254
-  assert np.abs(of['ShearX']).min() >= 0.003 and np.abs(of['ShearX']).max() <= 0.09
-  assert set(np.abs(of['TranslateY'])) == {0, 1, 2, 3}
-  assert (of['TranslateY'] == 0).mean() == pytest.approx(0.289, abs=0.04)
-  assert (of['ShearY'] < 0).mean() == pytest.approx(0.5, abs=0.06)
+  frequencies = np.bincount(name[name >= 0]) / (name >= 0).sum()
+  assert frequencies == pytest.approx(np.full(9, 1 / 9), abs=0.01)
+  by_name = {n: value[name == i] for i, n in enumerate(augmix.BASIC)}
+  assert set(by_name['Posterize']) == {3, 4} and set(np.abs(by_name['Rotate'])) <= set(range(9))
+  assert (by_name['Posterize'] == 4).mean() == pytest.approx(0.828, abs=0.03)
+  assert (by_name['Rotate'] == 0).mean() == pytest.approx(0.08, abs=0.02)
+  assert by_name['Solarize'].min() >= 180 and by_name['Solarize'].max() <= 254
+  assert np.abs(by_name['ShearX']).min() >= 0.003 and np.abs(by_name['ShearX']).max() <= 0.09
+  assert set(np.abs(by_name['TranslateY'])) == {0, 1, 2, 3}
+  assert (by_name['TranslateY'] == 0).mean() == pytest.approx(0.289, abs=0.04)
+  assert (by_name['ShearY'] < 0).mean() == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.slow

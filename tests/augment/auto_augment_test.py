@@ -26,10 +26,10 @@ CONTRAST = ('Brightness', 'Contrast')
   ('cifar10_reference_95', 95, 78),
 )
 def test_the_lists_have_the_published_lengths(name, count, remaining):
-  """With and without the sub-policies that hold brightness or contrast (Yin et al. 2019)."""
-  rest = AutoAugment(name, CONTRAST).policies
-  assert (len(AutoAugment(name).policies), len(rest)) == (count, remaining)
-  assert not {step.name for policy in rest for step in policy} & set(CONTRAST)
+  """Yin et al. (2019) leave out the sub-policies with brightness or contrast."""
+  remaining_policies = AutoAugment(name, CONTRAST).policies
+  assert (len(AutoAugment(name).policies), len(remaining_policies)) == (count, remaining)
+  assert not {step.name for policy in remaining_policies for step in policy} & set(CONTRAST)
   steps = [step for policy in AutoAugment(name).policies for step in policy]
   assert all(round(10 * step.probability) == pytest.approx(10 * step.probability) for step in steps)
 
@@ -57,11 +57,11 @@ def check_space(space, size, rand=False):
   """Every magnitude is torchvision's, as its operations use it: signs, factors, whole numbers."""
   for name, (values, signed) in space.items():
     for level, value in enumerate(values.tolist() if values.ndim else ()):
-      own, mirrored = magnitudes.magnitude('torchvision', name, level, *size, rand)
+      magnitude, mirrored = magnitudes.magnitude('torchvision', name, level, *size, rand)
       factor = 1 if name in magnitudes.FACTORS else 0
-      whole = name in ('TranslateX', 'TranslateY', 'Posterize')
-      expected = factor + (int(value) if whole else value)
-      assert own == pytest.approx(expected, abs=1e-4), (name, level)
+      is_integer = name in ('TranslateX', 'TranslateY', 'Posterize')
+      expected = factor + (int(value) if is_integer else value)
+      assert magnitude == pytest.approx(expected, abs=1e-4), (name, level)
       assert mirrored == pytest.approx(2 * factor - expected if signed else expected, abs=1e-4)
 
 
@@ -75,11 +75,11 @@ MAGNITUDES = {
 
 @pytest.mark.parametrize('implementation', MAGNITUDES)
 def test_magnitudes_by_implementation(implementation):
-  """Of a name and a level: the value and, with the other sign drawn, the mirrored one."""
+  """Each case is a name and a level, the value, and the value with the other sign."""
   for case in MAGNITUDES[implementation].split(', '):
     name, level, *values = case.split()
-    own = magnitudes.magnitude(implementation, name, int(level), 32, 32)
-    assert own == pytest.approx(tuple(map(float, values))), case
+    computed = magnitudes.magnitude(implementation, name, int(level), 32, 32)
+    assert computed == pytest.approx(tuple(map(float, values))), case
 
 
 def test_constants_of_rand_augment_are_smaller_and_its_magnitude_goes_beyond_the_unit():
@@ -117,17 +117,17 @@ def test_a_sub_policy_is_its_two_operations_in_order():
 
 
 def test_operations_are_applied_with_their_probabilities_and_others_leave_no_trace():
-  """Of Invert with .3 and Solarize of all levels, 1 − x and x come back as often as they should."""
+  """Invert acts with probability .3 and Invert with 0 never: 1 − x in .3 of the cases, else x."""
   image = np.random.default_rng(0).random((4, 4, 3), np.float32)
   results = augmented(AutoAugment(sub_policies=('Invert .3 0, Invert 0 5',)), 2000, image, seed=1)
-  kept = (results == image).all((1, 2, 3))
-  assert 0.65 < kept.mean() < 0.75  # five standard deviations of 2000 draws
-  inverted = np.broadcast_to(1 - np.round(255 * image) / 255, results[~kept].shape)
-  np.testing.assert_allclose(results[~kept], inverted, atol=1e-6)
+  is_unchanged = (results == image).all((1, 2, 3))
+  assert 0.65 < is_unchanged.mean() < 0.75  # five standard deviations of 2000 draws
+  inverted = np.broadcast_to(1 - np.round(255 * image) / 255, results[~is_unchanged].shape)
+  np.testing.assert_allclose(results[~is_unchanged], inverted, atol=1e-6)
 
 
 def test_all_sub_policies_are_drawn_alike():
-  """As many levels of posterised white noise as sub-policies, each in its share of the images."""
+  """Each sub-policy posterises white noise to other levels, in an equal share of the images."""
   lines = tuple(f'Posterize 1 {level}, Invert 0 0' for level in (0, 2, 5, 7, 9))
   image = np.random.default_rng(0).random((8, 8, 1), np.float32)
   results = augmented(AutoAugment(sub_policies=lines), 2000, image, seed=2)
@@ -136,7 +136,7 @@ def test_all_sub_policies_are_drawn_alike():
 
 
 def test_the_released_code_fills_with_the_mean_colour_at_the_end():
-  """What is vacated is black for the second operation, and the mean of CIFAR-10 after it."""
+  """Vacated pixels are black for the second operation, and CIFAR-10's mean colour after it."""
   lines, white = ('TranslateX 1 9, Invert 1 0',), np.ones((16, 16, 3), np.float32)
   (image,) = augmented(AutoAugment('cifar10_reference_95', sub_policies=lines), 1, white)
   colours = {tuple(pixel) for pixel in np.round(255 * image).astype(int).reshape(-1, 3).tolist()}
@@ -181,9 +181,11 @@ def test_operations_of_rand_augment_are_those_of_torchvision_or_efficientnet():
 
 
 def test_operations_are_drawn_uniformly_with_the_identity():
-  """One operation of three that can be told apart, one of four with the identity: 500 each."""
-  others = tuple(n for n in RandAugment().names if n not in ('Posterize', 'Solarize', 'Brightness'))
-  augmentation = RandAugment(operations=1, magnitude=20, without=others)
+  """Three distinguishable operations and the identity are drawn about 500 times each."""
+  excluded = tuple(
+    n for n in RandAugment().names if n not in ('Posterize', 'Solarize', 'Brightness')
+  )
+  augmentation = RandAugment(operations=1, magnitude=20, without=excluded)
   image = np.random.default_rng(0).random((6, 6, 1), np.float32)
   results = augmented(augmentation, 2000, image)
   counts = collections.Counter(result.tobytes() for result in results)

@@ -41,11 +41,11 @@ def test_images_are_those_of_the_catalog():
   image = jnp.asarray(pictures.batch(pictures.seeded(32, 32))[0])
   seen = set()
   for key, made in zip(KEYS, pictures.augmented(augmentation, KEYS[:40], image), strict=False):
-    chosen = int(augmentation.draw_branch(key, {}))
-    seen.add(chosen)
+    branch = int(augmentation.draw_branch(key, {}))
+    seen.add(branch)
     expected = image
-    if chosen < 4:
-      name, severity = ('brightness', 'contrast')[chosen // 2], (2, 4)[chosen % 2]
+    if branch < 4:
+      name, severity = ('brightness', 'contrast')[branch // 2], (2, 4)[branch % 2]
       expected = corrupt(jax.random.fold_in(key, 1), image, name, severity)
     np.testing.assert_allclose(made, expected, atol=1e-6)
   assert seen == set(range(5))

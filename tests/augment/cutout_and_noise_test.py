@@ -1,4 +1,4 @@
-"""Cutout's squares, Gaussian noise, and Patch Gaussian, of which both are limits."""
+"""Cutout's squares, Gaussian noise, and Patch Gaussian, which has both as limits."""
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,14 @@ GREY = np.full((32, 32, 3), 0.5, np.float32)
 
 @pytest.mark.parametrize('size', [3, 4, 16])
 def test_every_square_around_a_pixel_occurs_and_nothing_else(size):
-  """As the released code masks images: from c − s // 2 on, no pixel outside the image."""
+  """The released code masks images from c − s // 2, without pixels outside the image."""
   image = np.random.default_rng(0).random((9, 7, 3), np.float32)
   squares = set()
   for row, column in np.ndindex(9, 7):
-    expected, (top, left) = image.copy(), (row - size // 2, column - size // 2)
-    expected[max(0, top) : top + size, max(0, left) : left + size] = 0
+    expected, (y0, x0) = image.copy(), (row - size // 2, column - size // 2)
+    expected[max(0, y0) : y0 + size, max(0, x0) : x0 + size] = 0
     squares.add(expected.tobytes())
-  assert {one.tobytes() for one in augmented(Cutout(size, (0,)), KEYS, image)} == squares
+  assert {covered.tobytes() for covered in augmented(Cutout(size, (0,)), KEYS, image)} == squares
 
 
 def test_the_centre_is_uniform_and_the_side_16():
@@ -80,7 +80,7 @@ def test_noise_fills_a_square_around_a_pixel_cut_at_the_border():
 
 
 def test_a_patch_over_all_pixels_is_gaussian_augmentation_and_no_strength_the_identity():
-  whole = augmented(PatchGaussian(64, sigma=0.3), KEYS[:3], GREY)
-  np.testing.assert_array_equal(whole, augmented(Gaussian(0.3), KEYS[:3], GREY))
-  none = augmented(PatchGaussian(sigma=0.0), KEYS[:100], GREY)
-  np.testing.assert_array_equal(none, np.broadcast_to(GREY, none.shape))
+  patched = augmented(PatchGaussian(64, sigma=0.3), KEYS[:3], GREY)
+  np.testing.assert_array_equal(patched, augmented(Gaussian(0.3), KEYS[:3], GREY))
+  unchanged = augmented(PatchGaussian(sigma=0.0), KEYS[:100], GREY)
+  np.testing.assert_array_equal(unchanged, np.broadcast_to(GREY, unchanged.shape))

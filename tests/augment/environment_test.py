@@ -42,9 +42,9 @@ def parts(held_out, **augmentations):
 )
 def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, unlike):
   if like:
-    given = parts(like, **{name: settings})
-    assert {*given[0].resembles} <= {*transforms.NAMES, *FAMILIES}
-    refused(f"'{name}'.*'{like}'", refuse_leaks, given, (), 'config.classifier')
+    augmentations = parts(like, **{name: settings})
+    assert {*augmentations[0].resembles} <= {*transforms.NAMES, *FAMILIES}
+    refused(f"'{name}'.*'{like}'", refuse_leaks, augmentations, (), 'config.classifier')
   if unlike:
     refuse_leaks(parts(unlike, **{name: settings}), (), 'config.classifier')
 
@@ -112,8 +112,8 @@ def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   alone = Policy.of(**{name: {}}).augmentations
   refused(message, refuse_leaks, alone, (), 'config.classifier', stored=True)
   refuse_leaks(alone, (), 'config.classifier')
-  meant = Policy.of(environment={**transforms, 'allow_leaks': True}, **{name: {}})
-  refuse_leaks(meant.augmentations, (), 'config.classifier')
+  allowed = Policy.of(environment={**transforms, 'allow_leaks': True}, **{name: {}})
+  refuse_leaks(allowed.augmentations, (), 'config.classifier')
   within = Policy.of(environment=transforms, **{name: {'within': 'environment'}})
   refuse_leaks(within.augmentations, (), 'config.classifier', stored=True)
   label = Policy.of(environment=transforms, **{name: {'within': 'label'}})  # two in a row leak
@@ -129,13 +129,13 @@ def test_an_attack_is_like_noise_and_like_nothing_else(name):
 
 
 def test_a_low_pass_shows_what_is_like_a_blur():
-  given = parts('pixelate'), [INPUT_FILTERS.find('low_pass', '')()], 'config.classifier'
-  refused("'low_pass' on all classes.*'pixelate'", refuse_leaks, *given)
-  refuse_leaks(parts('contrast'), *given[1:])
+  arguments = parts('pixelate'), [INPUT_FILTERS.find('low_pass', '')()], 'config.classifier'
+  refused("'low_pass' on all classes.*'pixelate'", refuse_leaks, *arguments)
+  refuse_leaks(parts('contrast'), *arguments[1:])
 
 
 def test_a_leak_may_be_meant_and_a_training_without_environments_leaks_nothing():
-  meant = {'transforms': ('gaussian_noise',), 'allow_leaks': True}
-  policy = Policy.of(gaussian={}, environment=meant)
+  settings = {'transforms': ('gaussian_noise',), 'allow_leaks': True}
+  policy = Policy.of(gaussian={}, environment=settings)
   refuse_leaks(policy.augmentations, (), 'config.classifier')
   refuse_leaks(Policy.of(gaussian={}, auto_augment={}).augmentations, (), 'config.classifier')

@@ -31,15 +31,15 @@ def test_every_image_is_mirrored_in_each_second_epoch():
   policy = Policy.of(alternating_flip={})
   images = jnp.broadcast_to(IMAGE, (40, *IMAGE.shape))
 
-  def shown(epoch, step):
+  def flipped(epoch, step):
     rows = {'image': images, 'example_id': jnp.arange(40), EPOCH: jnp.full(40, epoch)}
     return np.asarray(policy(rows, 0, jnp.int32(step))['image'])
 
-  first, second = shown(0, 3), shown(1, 8)
+  first, second = flipped(0, 3), flipped(1, 8)
   mirrored = (first != np.asarray(images)).any((1, 2, 3))
   assert 8 < mirrored.sum() < 32
   np.testing.assert_array_equal(second, first[:, :, ::-1])
-  np.testing.assert_array_equal(shown(2, 11), first)
+  np.testing.assert_array_equal(flipped(2, 11), first)
   refused("take 'flip' where", AlternatingFlip(), KEYS[0], {'image': IMAGE})  # without epochs
 
 
@@ -73,20 +73,22 @@ def test_pixels_are_those_of_pillows_resize_of_the_box(height, width):
   """Float32 against Pillow's float32 mode: the same filter, 1e-5."""
   image, crop = np.random.default_rng(0).random((height, width, 3), np.float32), RandomResizedCrop()
   crops = augmented(crop, BOX_KEYS[:12], image)
-  for made, (top, left, rows, columns) in zip(crops, boxes(crop, height, width), strict=False):
-    part = tuple(map(int, (left, top, left + columns, top + rows)))
+  for made, (y0, x0, rows, columns) in zip(crops, boxes(crop, height, width), strict=False):
+    part = tuple(map(int, (x0, y0, x0 + columns, y0 + rows)))
     channels = [Image.fromarray(image[..., channel]).crop(part) for channel in range(3)]
-    resized = [own.resize((width, height), Image.Resampling.BILINEAR) for own in channels]
+    resized = [
+      channel_image.resize((width, height), Image.Resampling.BILINEAR) for channel_image in channels
+    ]
     np.testing.assert_allclose(made, np.stack(resized, -1), atol=1e-5)
 
 
 def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted():
-  top, left, rows, columns = boxes(RandomResizedCrop(), 224, 224).T
-  assert (top >= 0).all() and (top + rows <= 224).all()
-  assert (left >= 0).all() and (left + columns <= 224).all()
+  y0, x0, rows, columns = boxes(RandomResizedCrop(), 224, 224).T
+  assert (y0 >= 0).all() and (y0 + rows <= 224).all()
+  assert (x0 >= 0).all() and (x0 + columns <= 224).all()
   area, ratio = rows * columns / 224**2, columns / rows
   assert 0.075 < area.min() < 0.12 and 0.9 < area.max() <= 1
-  assert abs(np.quantile(area, 0.25) - 0.31) < 0.06  # uniform on [.08, 1] but for boxes redrawn
+  assert abs(np.quantile(area, 0.25) - 0.31) < 0.06  # uniform on [.08, 1] except redrawn boxes
   assert 0.74 < ratio.min() < 0.8 and 1.25 < ratio.max() < 1.35
   assert abs(np.log(ratio).mean()) < 0.03
 

@@ -24,7 +24,7 @@ KEYS = jax.random.split(jax.random.key(0), 3000)
 
 @pytest.mark.slow
 def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency():
-  """On images of ten times the range, so that nothing is clipped; 9000 draws a frequency."""
+  """The noise is measured without clipping, with 9000 draws per frequency."""
   mean = fog_noise.magnitude(str(STORED), 3)
   deviations = jnp.asarray(fog_noise.deviation(mean, (32, 32)))
 
@@ -50,8 +50,8 @@ def test_noise_is_added_and_clipped():
 
 def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10_dir):
   with np.load(STORED) as file:
-    told = json.loads(str(file['provenance']))
-  assert told['data']['split'] == 'train' and told['data']['num_examples'] == 5000
+    provenance = json.loads(str(file['provenance']))
+  assert provenance['data']['split'] == 'train' and provenance['data']['num_examples'] == 5000
   import tensorflow_datasets as tfds
 
   rows = tfds.load('cifar10', split='train[:200]', data_dir=str(cifar10_dir), batch_size=-1)
@@ -73,8 +73,11 @@ def test_a_workdir_of_the_study_is_taken(tmp_path):
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'run'), 2), maps[1, 0])
   np.savez_compressed(tmp_path / 'fog.npz', **fog_noise._stored(str(tmp_path / 'run')))
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'fog.npz'), 2), maps[1, 0])
-  known = FogNoise(2, str(tmp_path / 'run')).describe()
-  assert FogNoise(2, str(tmp_path / 'fog.npz')).describe() == known and 'spectrum_sha256' in known
+  described = FogNoise(2, str(tmp_path / 'run')).describe()
+  assert (
+    FogNoise(2, str(tmp_path / 'fog.npz')).describe() == described
+    and 'spectrum_sha256' in described
+  )
   assert 'spectrum_sha256' not in FogNoise().describe()
   refused(r'severities \[2\] and not at 3', FogNoise, 3, str(tmp_path / 'run'))
   results.settings['normalisation'] = 'sum'

@@ -47,8 +47,8 @@ def test_afa_draws_a_wave_a_channel_beside_the_image():
   made = np.asarray(jax.jit(jax.vmap(waved))(KEYS)['image'])
   assert made.shape == (400, 2, 16, 16, 3) and (made[:, 0] == 0.5).all()
   drawn = 32 * np.sqrt(((made[:, 1] - 0.5) ** 2).mean((1, 2))).ravel()
-  whole = drawn[drawn < 8]  # stronger waves are clipped
-  assert stats.kstest(whole, stats.truncexpon(3.5, 1, 2).cdf).pvalue > 0.01
+  unclipped = drawn[drawn < 8]  # stronger waves are clipped
+  assert stats.kstest(unclipped, stats.truncexpon(3.5, 1, 2).cdf).pvalue > 0.01
   alone = FourierBasis(clean=False)(KEYS[0], {'image': jnp.asarray(IMAGES[0])})['image']
   assert alone.shape == IMAGES[0].shape and alone.min() >= 0 and alone.max() <= 1
 
@@ -72,19 +72,19 @@ def test_apr_p_takes_the_amplitudes_of_a_partner(probability):
   is_mixed = (made[:, 1] != IMAGES[0]).any((1, 2, 3))
   assert abs(is_mixed.mean() - probability) <= 0.1
   expected = recombined(IMAGES[1], IMAGES[0])
-  for own in made[is_mixed, 1]:
-    np.testing.assert_allclose(own, expected, atol=1e-5)
+  for image in made[is_mixed, 1]:
+    np.testing.assert_allclose(image, expected, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_apr_s_gives_levels_that_wrap_as_released_or_are_cut():
   def varied(apr):
-    def one(key):
+    def augment(key):
       return apr(key, {'image': jnp.asarray(IMAGES[0])})['image']
 
-    return 255 * np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys))(KEYS[:60]))
+    return 255 * np.asarray(jax.jit(lambda keys: jax.lax.map(augment, keys))(KEYS[:60]))
 
-  wrapped, cut = (varied(AmplitudesOfOne(overflow=how)) for how in ('wrap', 'clip'))
+  wrapped, cut = (varied(AmplitudesOfOne(overflow=overflow)) for overflow in ('wrap', 'clip'))
   for levels in (wrapped, cut):
     np.testing.assert_allclose(levels, np.rint(levels), atol=1e-3)
     assert levels.min() >= 0 and levels.max() <= 255.001

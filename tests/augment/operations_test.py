@@ -40,8 +40,8 @@ def pillow(name, picture, value, resample=NEAREST):
 
   def covered():
     result, side = picture.copy(), int(value)
-    left, top = picture.width // 2 - side // 2, picture.height // 2 - side // 2
-    result.paste((0,) * len(picture.getbands()), (left, top, left + side, top + side))
+    x0, y0 = picture.width // 2 - side // 2, picture.height // 2 - side // 2
+    result.paste((0,) * len(picture.getbands()), (x0, y0, x0 + side, y0 + side))
     return result
 
   matrices = {
@@ -50,7 +50,7 @@ def pillow(name, picture, value, resample=NEAREST):
     'TranslateX': (1, 0, value, 0, 1, 0),
     'TranslateY': (1, 0, 0, 0, 1, value),
   }
-  others = {
+  functions = {
     'Rotate': lambda: picture.rotate(value, resample),
     'AutoContrast': lambda: ImageOps.autocontrast(picture),
     'Equalize': lambda: ImageOps.equalize(picture),
@@ -62,20 +62,20 @@ def pillow(name, picture, value, resample=NEAREST):
   }
   if name in matrices:
     result = picture.transform(picture.size, AFFINE, matrices[name], resample)
-  elif name in others:
-    result = others[name]()
+  elif name in functions:
+    result = functions[name]()
   else:
     result = getattr(ImageEnhance, name)(picture).enhance(value)
   return pictures.batch([result])[0]
 
 
-def compare(name, chosen, values, interpolation='nearest'):
-  """At most 1 % of the values of any picture differ by more than one level."""
+def compare(name, originals, values, interpolation='nearest'):
+  """Asserts that at most 1 % of the values of any picture differ by more than one level."""
   apply = functools.partial(operations.apply, name, interpolation=interpolation)
   every = jax.jit(jax.vmap(jax.vmap(apply, (None, 0)), (0, None)))
-  results = every(pictures.batch(chosen), jnp.float32(values))
+  results = every(pictures.batch(originals), jnp.float32(values))
   resample = {'nearest': NEAREST, 'bilinear': Image.Resampling.BILINEAR}[interpolation]
-  for picture, images in zip(chosen, np.asarray(results), strict=True):
+  for picture, images in zip(originals, np.asarray(results), strict=True):
     for value, image in zip(values, images, strict=True):
       levels = 255 * np.abs(image - pillow(name, picture, value, resample))
       assert (levels > 1.01).mean() <= 0.01, (name, value, picture.size)
@@ -114,11 +114,11 @@ def test_most_operations_are_equal_to_pillow_bit_for_bit():
 def _applied(names, images):
   """Each operation by itself at its last magnitude, each on its image: one program."""
 
-  def each(images):
+  def apply_all(images):
     pairs = zip(names, images, strict=True)
     return [operations.apply(name, image, MAGNITUDES[name][-1]) for name, image in pairs]
 
-  return jax.jit(each)(images)
+  return jax.jit(apply_all)(images)
 
 
 @pytest.mark.slow
@@ -131,17 +131,17 @@ def test_one_function_of_all_operations_is_the_single_ones():
   begin = operations.to_levels(images), jnp.ones(images.shape[:3], bool)
   drawn = Drawn(jnp.arange(count), values, middle)
   all_at_once = jax.jit(jax.vmap(every))
-  at_once, kept = all_at_once(begin, drawn)
+  at_once, mask = all_at_once(begin, drawn)
   in_order, _ = jax.jit(lambda *x: jax.lax.map(lambda y: every(*y), x))(begin, drawn)
   np.testing.assert_array_equal(at_once, in_order)
   singles = _applied(NAMES, list(images))
   for place, (name, single) in enumerate(zip(NAMES, singles, strict=True)):
     np.testing.assert_allclose(at_once[place] / 255, single, atol=1.01 / 255, err_msg=name)
     moved = name in (*operations.WARPS, 'Cutout')
-    assert bool(kept[place].all()) != moved, name
+    assert bool(mask[place].all()) != moved, name
   assert set(MAGNITUDES) == set(NAMES) == set(UNITS)
-  none, _ = all_at_once(begin, Drawn(jnp.full(count, -1), values, middle))
-  np.testing.assert_array_equal(none, begin[0])
+  unchanged, _ = all_at_once(begin, Drawn(jnp.full(count, -1), values, middle))
+  np.testing.assert_array_equal(unchanged, begin[0])
 
 
 @pytest.mark.slow

@@ -19,19 +19,19 @@ from tests.refusals import bad_setting, refused
 
 NAMES = tuple(AUGMENTATIONS.classes())
 UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
-"""Those that take rows of other devices, one that is mapped over rows and one that is applied in
-sequence: of all others pmap makes what it makes of the last two."""
+"""Augmentations that take rows of other devices, one that is mapped over rows, and one that runs in
+sequence; pmap treats all others like the last two."""
 LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
-"""Those whose programs take seconds to compile for devices and layouts."""
+"""Augmentations that take seconds to compile for devices and layouts."""
 MIXING = ('mixup', 'cutmix', 'apr_p')
-"""Those that take other rows of the batch."""
+"""Augmentations that take other rows of the batch."""
 SEED = 3
 
 
 def named(*excluded: str) -> pytest.MarkDecorator:
   """Runs a test for every augmentation by name but some; long ones are slow."""
-  kept = [name for name in NAMES if name not in excluded]
-  return pytest.mark.parametrize('name', marked(kept, {*NAMES} - {*LONG}))
+  included = [name for name in NAMES if name not in excluded]
+  return pytest.mark.parametrize('name', marked(included, {*NAMES} - {*LONG}))
 
 
 @pytest.fixture(scope='module')
@@ -69,7 +69,7 @@ def batch(size=16):
   }
 
 
-def shown(policy, examples=None, step=0):
+def augmented(policy, examples=None, step=0):
   return policy(examples or batch(), SEED, jnp.int32(step))
 
 
@@ -79,7 +79,7 @@ def rows(examples, index):
 
 @named()
 def test_an_image_is_the_same_in_any_layout(name, sections, alone):
-  """One device or eight, jit or neither, pmap: equal but for fused multiplications, 1e-6."""
+  """One device or eight, jit or neither, pmap: equal up to fused multiplications, 1e-6."""
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
   plain = alone(name)(batch(), SEED, step)
   assert not np.array_equal(plain['image'], batch()['image'])
@@ -94,10 +94,10 @@ def test_an_image_is_the_same_in_any_layout(name, sections, alone):
 @named(*MIXING)
 def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
   """Among other rows, by the same program."""
-  whole = alone(name)(batch(), SEED, jnp.int32(7))
+  full = alone(name)(batch(), SEED, jnp.int32(7))
   for part in ([0, 1, 2, 3], [9, 2, 7, 15]):
-    some = alone(name)(rows(batch(), 4 * part), SEED, jnp.int32(7))
-    np.testing.assert_allclose(some['image'], whole['image'][np.array(4 * part)], atol=1e-6)
+    subset = alone(name)(rows(batch(), 4 * part), SEED, jnp.int32(7))
+    np.testing.assert_allclose(subset['image'], full['image'][np.array(4 * part)], atol=1e-6)
 
 
 @named('repeat')
@@ -111,14 +111,17 @@ def test_draws_change_with_the_step_and_the_seed(name, alone):
 
 @pytest.mark.slow
 def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():
-  flips = shown(Policy.of(flip={}), step=1)['image']
+  flips = augmented(Policy.of(flip={}), step=1)['image']
   flipped = (np.asarray(flips) != np.asarray(batch()['image'])).any((1, 2, 3))
   assert 0 < flipped.sum() < 16
   for other in ('crop', 'gaussian'):
     alone, mirrored = Policy.of(**{other: {}}), {**batch(), 'image': flips}
-    flip_first = shown(Policy.of(**{'flip': {}, other: {}}), step=1)['image']
-    np.testing.assert_allclose(flip_first, shown(alone, mirrored, 1)['image'], atol=1e-6)
-    flip_last, expected = shown(Policy.of(**{other: {}, 'flip': {}}), step=1), shown(alone, step=1)
+    flip_first = augmented(Policy.of(**{'flip': {}, other: {}}), step=1)['image']
+    np.testing.assert_allclose(flip_first, augmented(alone, mirrored, 1)['image'], atol=1e-6)
+    flip_last, expected = (
+      augmented(Policy.of(**{other: {}, 'flip': {}}), step=1),
+      augmented(alone, step=1),
+    )
     expected = expected['image']
     expected = np.where(flipped[:, None, None, None], expected[:, :, ::-1], expected)
     np.testing.assert_allclose(flip_last['image'], expected, atol=1e-6)
@@ -126,20 +129,20 @@ def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():
 
 def test_the_order_is_that_of_the_policy_and_an_empty_one_changes_nothing():
   black, noise = {**batch(), 'image': jnp.zeros((16, 10, 8, 3))}, {'sigma': 0.5}
-  noisy_last = shown(Policy.of(crop={'padding': 8}, gaussian=noise), black)
-  noisy_first = shown(Policy.of(gaussian=noise, crop={'padding': 8}), black)
+  noisy_last = augmented(Policy.of(crop={'padding': 8}, gaussian=noise), black)
+  noisy_first = augmented(Policy.of(gaussian=noise, crop={'padding': 8}), black)
   assert (noisy_last['image'] > 0).mean() > (noisy_first['image'] > 0).mean() + 0.1
-  assert shown(Policy(), black) is black
+  assert augmented(Policy(), black) is black
 
 
 @pytest.mark.slow
 def test_what_follows_repeat_draws_for_every_image_apart():
-  images = shown(Policy.of(repeat={'copies': 3}, gaussian={}))['image']
+  images = augmented(Policy.of(repeat={'copies': 3}, gaussian={}))['image']
   assert images.shape == (16, 3, 10, 8, 3)
   assert not np.array_equal(images[:, 0], images[:, 1])
-  alone = shown(Policy.of(gaussian={}))['image']
+  alone = augmented(Policy.of(gaussian={}))['image']
   assert not any(np.allclose(images[:, view], alone) for view in range(3))  # see docs/training.md
-  plain = shown(Policy.of(repeat={'copies': 3}))
+  plain = augmented(Policy.of(repeat={'copies': 3}))
   assert set(plain) == set(batch()), 'columns stay'
   np.testing.assert_array_equal(plain['image'][:, 2], batch()['image'])
 
@@ -147,8 +150,8 @@ def test_what_follows_repeat_draws_for_every_image_apart():
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['mixup', 'cutmix'])
 def test_all_images_of_a_row_are_mixed_by_one_share(name):
-  mixed = shown(Policy.of(repeat={'copies': 3}, **{name: {}}))
-  alone = shown(Policy.of(**{name: {}}))
+  mixed = augmented(Policy.of(repeat={'copies': 3}, **{name: {}}))
+  alone = augmented(Policy.of(**{name: {}}))
   np.testing.assert_array_equal(mixed['target'], alone['target'])
   for view in range(3):
     np.testing.assert_allclose(mixed['image'][:, view], alone['image'], atol=1e-6)
@@ -156,19 +159,19 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name):
 
 @pytest.mark.slow
 def test_rows_of_one_value_alone_are_mixed():
-  """At mirrored places among them, on one device or several; a row alone is mixed with itself."""
+  """Partners are at mirrored indices, on any number of devices; a single row is its own partner."""
   groups = np.array([2, 0, 1, 0, 0, 2, 0, 5, 1, 1, 2, 2, 0, 1, 2, 1])
   examples = {**batch(), 'group': jnp.asarray(groups)}
   policy = Policy.of(mixup={'within': 'group'})
-  mixed = shown(policy, examples)
+  mixed = augmented(policy, examples)
   partner = np.arange(16)
   for value in np.unique(groups):
-    own = np.flatnonzero(groups == value)
-    partner[own] = own[::-1]
+    members = np.flatnonzero(groups == value)
+    partner[members] = members[::-1]
   keys = row_keys(examples, SEED, 'mixup', jnp.int32(0))
   for row, (key, other) in enumerate(zip(keys, partner, strict=True)):
-    one = {name: value[row] for name, value in examples.items()}
-    with_partner = {**one, 'partner': {name: value[other] for name, value in examples.items()}}
+    example = {name: value[row] for name, value in examples.items()}
+    with_partner = {**example, 'partner': {name: value[other] for name, value in examples.items()}}
     alone = policy.augmentations[0](key, with_partner)
     np.testing.assert_allclose(mixed['image'][row], alone['image'], atol=1e-6)
     np.testing.assert_allclose(mixed['target'][row], alone['target'], atol=1e-6)
@@ -180,29 +183,29 @@ def test_rows_of_one_value_alone_are_mixed():
     made = apply(parallel.put_batch(examples))['image'].reshape(mixed['image'].shape)
     np.testing.assert_allclose(made, mixed['image'], atol=1e-6)
   message = r"mixup\.within is 'groups', .* of the policy; these are: .*'?class_group"
-  refused(message, shown, Policy.of(mixup={'within': 'groups'}), examples)
+  refused(message, augmented, Policy.of(mixup={'within': 'groups'}), examples)
 
 
 @pytest.mark.slow
 @cases('name, repeat', ('corruption', {}), ('corruption', {'repeat': {}}), ('environment', {}))
 def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, monkeypatch):
-  """As an accelerator takes them, on several devices: the same images, and added columns."""
+  """Rows sorted as on an accelerator, on two devices, have the same images and added columns."""
   varied = {'probability': 0.7} if name == 'corruption' else {}
   policy = Policy.of(**repeat, **{name: {**sections[name], **varied}})
   parallel = MeshParallel(jax.devices()[:2])
-  found = []
+  batches = []
   for sequential in (type(policy.augmentations[-1]).sequential, False):
     monkeypatch.setattr(type(policy.augmentations[-1]), 'sequential', sequential)
     apply = parallel.compile(lambda x: policy(x, SEED, jnp.int32(2), parallel), (BATCH,), BATCH)
-    found.append(apply(parallel.put_batch(batch())))
-  np.testing.assert_allclose(*(made['image'] for made in found), atol=1e-6)
+    batches.append(apply(parallel.put_batch(batch())))
+  np.testing.assert_allclose(*(made['image'] for made in batches), atol=1e-6)
   for column in policy.augmentations[-1].added_columns():
-    np.testing.assert_array_equal(*(made[column] for made in found))
-    assert len(np.unique(found[0][column])) == 3
+    np.testing.assert_array_equal(*(made[column] for made in batches))
+    assert len(np.unique(batches[0][column])) == 3
 
 
 @cases(
-  'given, message',
+  'result, message',
   (lambda example: example['image'], r"'own' gives \w+; it must give the example"),
   (
     lambda example: {'image': example['image']},
@@ -214,31 +217,33 @@ def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, mon
   ),
   (lambda example: {**example, 'image': example['image'] > 0.5}, r'of bool\[10, 8, 3\]; .* floats'),
 )
-def test_an_augmentation_gives_the_example_that_it_is_given(given, message):
+def test_an_augmentation_gives_the_example_that_it_is_given(result, message):
   @dataclasses.dataclass(frozen=True)
   class Own(Augmentation):
     name = 'own'
     resembles = ()
 
     def __call__(self, key, example):
-      return given(example)
+      return result(example)
 
-  refused(message, shown, Policy((Own(),)))
+  refused(message, augmented, Policy((Own(),)))
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_those_that_give_more_images_of_a_row_declare_it(name, sections):
   policy = Policy.of(**{name: sections.get(name, {})})
-  image = jax.eval_shape(lambda: shown(policy, batch(2)))['image']
+  image = jax.eval_shape(lambda: augmented(policy, batch(2)))['image']
   assert (image.ndim == 5) == policy.augmentations[0].gives_more_images
   assert (repr(name) in with_more_images()) == (image.ndim == 5)
 
 
 def test_images_of_a_row_are_not_multiplied_twice():
   message = "'augmix' gives several images of a row, and so does"
-  refused(message, jax.eval_shape, lambda: shown(Policy.of(repeat={}, augmix={}), batch(2)))
+  refused(message, jax.eval_shape, lambda: augmented(Policy.of(repeat={}, augmix={}), batch(2)))
   message = "'environment' gives a row a column, environment, and one before it"
-  refused(message, jax.eval_shape, lambda: shown(Policy.of(repeat={}, environment={}), batch(2)))
+  refused(
+    message, jax.eval_shape, lambda: augmented(Policy.of(repeat={}, environment={}), batch(2))
+  )
 
 
 OUT_OF_RANGE = (

@@ -1,4 +1,4 @@
-"""PRIME: its transforms are those of NumPy and SciPy, its draws have the published laws."""
+"""PRIME: its transforms equal NumPy's and SciPy's, its draws have the published distributions."""
 
 import jax
 import jax.numpy as jnp
@@ -73,12 +73,12 @@ def test_strengths_have_the_published_laws():
 
 
 @pytest.mark.slow
-@cases('modes, least, most', (3, 0.5, 5.2), (100, 0.4, 4.0))
-def test_deformations_move_pixels_by_half_of_one_or_more(modes, least, most):
+@cases('modes, lowest, highest', (3, 0.5, 5.2), (100, 0.4, 4.0))
+def test_deformations_move_pixels_by_half_of_one_or_more(modes, lowest, highest):
   """Up to n / (πc) of n pixels by c modes; the row in the middle of a ramp shows it."""
   ramp = np.broadcast_to(np.arange(32, dtype=np.float32)[:, None] / 31, (32, 32, 1))
   moved = 31 * (seen(Prime(modes=modes).deform, ramp, KEYS[:300]) - ramp)[:, 15, 15]
-  assert least < np.sqrt(np.square(moved).mean()) < most
+  assert lowest < np.sqrt(np.square(moved).mean()) < highest
 
 
 @pytest.mark.slow

@@ -33,9 +33,9 @@ def augmentation(name, **settings):
 def test_a_feature_is_the_mean_over_the_images_under_one_draw():
   made = of_transform(features, IMAGES, 'gaussian_noise', 3, 2, KEY)
   keys = jax.random.split(KEY, 2)
-  for own, row in zip(keys, made, strict=True):
-    shown = np.stack([corrupt(own, image, 'gaussian_noise', 3) for image in IMAGES])
-    np.testing.assert_allclose(row, np.asarray(features(jnp.asarray(shown))).mean(0), atol=1e-5)
+  for draw_key, row in zip(keys, made, strict=True):
+    corrupted = np.stack([corrupt(draw_key, image, 'gaussian_noise', 3) for image in IMAGES])
+    np.testing.assert_allclose(row, np.asarray(features(jnp.asarray(corrupted))).mean(0), atol=1e-5)
   assert (made[0] != made[1]).any()
   shuffled = of_transform(features, IMAGES[::-1], 'brightness', 3, 1, KEY)
   straight = of_transform(features, IMAGES, 'brightness', 3, 1, KEY)
@@ -45,9 +45,9 @@ def test_a_feature_is_the_mean_over_the_images_under_one_draw():
 def test_an_augmentation_that_holds_the_transform_is_at_no_distance():
   target = of_transform(features, IMAGES, 'contrast', 5, 1, KEY)
   holding = augmentation('corruption', corruptions=('contrast', 'brightness'))
-  own = of_augmentation(features, IMAGES, holding, 40, KEY)
+  corrupted = of_augmentation(features, IMAGES, holding, 40, KEY)
   noise = of_augmentation(features, IMAGES, augmentation('gaussian'), 40, KEY)
-  near, far = (minimal_sample_distance(samples, target) for samples in (own, noise))
+  near, far = (minimal_sample_distance(samples, target) for samples in (corrupted, noise))
   assert near < 1e-5 and far > 0.05
 
 
@@ -75,16 +75,16 @@ def test_what_has_no_feature_of_its_own_is_refused():
 
 
 def test_the_block_of_the_documentation_runs():
-  """With fewer samples, of an augmentation that compiles faster."""
+  """The block runs with fewer samples of an augmentation that compiles faster."""
   module = catalog.get('small_cnn').build(2)
   variables = jax.jit(module.init)(KEY, IMAGES)
   about = {'input_shape': (8, 8, 3), 'class_names': ('a', 'b'), 'mean': (0.5,), 'std': (0.5,)}
   classifier = from_linen(module, variables, name='network', **about)
   page = (pathlib.Path(__file__).parents[2] / 'docs' / 'systematic.md').read_text()
   (block,) = (b for b in re.findall(r'```python\n(.*?)```', page, re.S) if 'minimal_sample' in b)
-  for given, quick in (('rand_augment', 'gaussian'), ('1000', '3'), ('3, 100', '3, 2')):
-    assert given in block
-    block = block.replace(given, quick)
+  for slow, quick in (('rand_augment', 'gaussian'), ('1000', '3'), ('3, 100', '3, 2')):
+    assert slow in block
+    block = block.replace(slow, quick)
   space = {'classifier': classifier, 'images': IMAGES}
   exec(compile(block, 'docs/systematic.md', 'exec'), space)
   assert space['distance'] > 0 and space['samples'].shape == (3, 64)
@@ -110,7 +110,7 @@ def test_an_augmentation_that_holds_a_little_of_the_corruption_is_near_it(share)
 
 
 def test_features_that_do_not_fit_are_named():
-  none, message = np.zeros((0, 7)), r'augmentation has the shape \(0, 7\)'
-  refused(message, minimal_sample_distance, none, CORRUPTION)
+  empty, message = np.zeros((0, 7)), r'augmentation has the shape \(0, 7\)'
+  refused(message, minimal_sample_distance, empty, CORRUPTION)
   refused('corruption has the shape', minimal_sample_distance, AUGMENTATION, np.zeros(7))
   refused('7 features and corruption 6', minimal_sample_distance, AUGMENTATION, CORRUPTION[:, :6])

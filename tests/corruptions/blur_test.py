@@ -14,12 +14,12 @@ from tests.cases import cases
 from tests.corruptions import pictures
 
 
-def run(name: str, picture: np.ndarray, severity: int, given: object = 0) -> np.ndarray:
-  return np.asarray(pictures.from_draws(name, len(picture))(given, picture, severity))
+def run(name: str, picture: np.ndarray, severity: int, draws: object = 0) -> np.ndarray:
+  return np.asarray(pictures.from_draws(name, len(picture))(draws, picture, severity))
 
 
 def defocused(picture: np.ndarray, radius: float, sigma: float) -> np.ndarray:
-  """By a disk that is smoothed with OpenCV's 3 or 5 taps, borders mirrored."""
+  """Correlates with a disk smoothed by OpenCV's 3 or 5 taps, borders mirrored."""
   line = np.arange(-8, 9) if radius <= 8 else np.arange(-radius, radius + 1)
   disk = (line[:, None] ** 2 + line**2 <= radius**2).astype(float)
   taps = np.arange(-1, 2) if radius <= 8 else np.arange(-2, 3)
@@ -46,7 +46,7 @@ def test_blurs_without_draws_are_scipys(name, reference, atol, picture):
 
 def test_disks_have_the_published_values():
   tables = [[tuple(TABLES[n]['defocus_blur'][p]) for p in ('radius', 'sigma')] for n in (32, 224)]
-  small, large = (blur.disk_kernels(*own) for own in tables)
+  small, large = (blur.disk_kernels(*table) for table in tables)
   centre = small.shape[1] // 2
   weights = [(k[centre, centre], k[centre, centre + 1], k[centre + 1, centre + 1]) for k in small]
   expected = [(0.845, 0.0371, 0.0016), (0.6193, 0.0838, 0.0113), (0.4452, 0.1110, 0.0277)]
@@ -59,16 +59,18 @@ def test_disks_have_the_published_values():
 def test_motion_blur_given_the_angle_of_which_the_fixed_one_needs_no_key(picture):
   side = len(picture)
   for severity, angle in zip(SEVERITIES, (-44.3, -10.0, 3.7, 21.9, 44.9), strict=True):
-    own = pictures.constants('motion_blur', side, severity)
-    theirs = pictures.floor_levels(pictures.motion(picture, *own, angle))
+    constants = pictures.constants('motion_blur', side, severity)
+    theirs = pictures.floor_levels(pictures.motion(picture, *constants, angle))
     ours = run('motion_blur', picture, severity, angle)
     assert pictures.share_within(ours, theirs, 0) > 0.99
     assert pictures.share_within(ours, theirs) == 1
-  own = TABLES[len(picture)]['motion_blur']
-  fixed = [blur.motion_blur(jax.random.key(k), picture, 3, own, angle='fixed') for k in (0, 1)]
+  constants = TABLES[len(picture)]['motion_blur']
+  fixed = [
+    blur.motion_blur(jax.random.key(k), picture, 3, constants, angle='fixed') for k in (0, 1)
+  ]
   np.testing.assert_array_equal(*fixed)
-  given = blur.motion_blur.function(-45.0, picture, Strength(own, 3))
-  np.testing.assert_array_equal(fixed[0], given)
+  expected = blur.motion_blur.function(-45.0, picture, Strength(constants, 3))
+  np.testing.assert_array_equal(fixed[0], expected)
 
 
 @pytest.mark.slow
@@ -89,11 +91,11 @@ def visit_in_order(picture: np.ndarray, moves: np.ndarray, delta: int, swap: boo
   height, width = x.shape[:2]
   for h in range(height - delta, delta, -1):
     for w in range(width - delta, delta, -1):
-      there = h + moves[0, h, w], w + moves[1, h, w]
-      here_value, there_value = x[h, w].copy(), x[there].copy()
-      x[h, w] = there_value
+      partner = h + moves[0, h, w], w + moves[1, h, w]
+      value, partner_value = x[h, w].copy(), x[partner].copy()
+      x[h, w] = partner_value
       if swap:
-        x[there] = here_value
+        x[partner] = value
   return x
 
 

@@ -25,20 +25,20 @@ FIRST, LAST = 1, 5
 
 def constants(name: str, side: int = SIDE) -> Constants:
   """Those of a size, or of 224 pixels where 32 have no others."""
-  own = CORRUPTIONS[name].constants
-  return own.get(side, own.get(LARGE))
+  by_side = CORRUPTIONS[name].constants
+  return by_side.get(side, by_side.get(LARGE))
 
 
 @functools.cache
 def compiled(name: str, side: int) -> Callable[..., tuple[dict, jax.Array]]:
   """Returns the function (key, image, severity) -> draws and levels."""
-  one = CORRUPTIONS[name]
+  corruption = CORRUPTIONS[name]
 
   @jax.jit
   def ours(key: jax.Array, image: jax.Array, severity: jax.Array) -> tuple[dict, jax.Array]:
-    draws = one.draw(key, image.shape, constants(name, side)) if one.draw else {}
-    corrupted = one.function(draws, image, Strength(constants(name, side), severity))
-    return draws, to_levels(corrupted, 'round' if one.rounded else 'floor')
+    draws = corruption.draw(key, image.shape, constants(name, side)) if corruption.draw else {}
+    corrupted = corruption.function(draws, image, Strength(constants(name, side), severity))
+    return draws, to_levels(corrupted, 'round' if corruption.rounded else 'floor')
 
   return ours
 
@@ -89,17 +89,17 @@ def test_every_corruption_is_its_definition(name, side, severity):
     grey = (ours == 128).all(-1)
     assert (ours[~grey] == images[~grey]).all()
   elif name in ('single_frequency_greyscale', 'cocentric_sine_waves'):
-    most = 19.6 if name == 'single_frequency_greyscale' else 6.4
+    limit = 19.6 if name == 'single_frequency_greyscale' else 6.4
     change = ours.astype(int) - images
-    assert np.abs(change).max() <= most * magnitude + 1
+    assert np.abs(change).max() <= limit * magnitude + 1
     free = ((ours > 0) & (ours < 255)).all(-1)
     assert np.ptp(change[free], axis=-1).max() <= 1
 
 
 def test_sets_and_constants_are_the_published_ones():
   assert len(C_BAR) == 15 and set(C_BAR) == set(c_bar_transcription.FUNCTIONS)
-  both = set(SETS['c_bar_imagenet']) & set(SETS['c_bar_cifar'])
-  assert len(both) == 5 and all(len(SETS[s]) == 10 for s in ('c_bar_imagenet', 'c_bar_cifar'))
+  shared = set(SETS['c_bar_imagenet']) & set(SETS['c_bar_cifar'])
+  assert len(shared) == 5 and all(len(SETS[s]) == 10 for s in ('c_bar_imagenet', 'c_bar_cifar'))
   for side, name, factor, derived in (
     (224, 'caustic_refraction', 0.05 * 224, (26.32, 35.84, 54.88, 73.92, 102.48)),
     (224, 'sparkles', 0.01 * 224, (2.24, 4.48, 6.72, 11.2, 13.44)),
@@ -147,7 +147,7 @@ def test_noise_has_the_published_shares_and_no_nan_where_a_gradient_has_no_direc
   assert set(np.rint(perlin[:, 0, 0, 0]).tolist()) == {106}
   assert perlin.min() >= 106 - 1e-3
   drawn = jax.random.randint
-  monkeypatch.setattr(jax.random, 'randint', lambda *given: drawn(*given).at[:100].set(0))
+  monkeypatch.setattr(jax.random, 'randint', lambda *arguments: drawn(*arguments).at[:100].set(0))
   draws = jax.jit(lambda key: patterns.perlin_noise.draw(key, (SIDE, SIDE), {}))(jax.random.key(0))
   np.testing.assert_allclose(np.linalg.norm(draws['gradients'], axis=1), 1, rtol=1e-5)
 

@@ -22,9 +22,9 @@ DETERMINISTIC = (
 )
 QUICK = ('gaussian_noise', 'motion_blur', 'frost', 'contrast', 'jpeg_compression')
 VARIANTS = {
-  name: next(iter(one.options.items()))
-  for name, one in CORRUPTIONS.items()
-  if any(one.options.values())
+  name: next(iter(corruption.options.items()))
+  for name, corruption in CORRUPTIONS.items()
+  if any(corruption.options.values())
 }
 KEY = jax.random.key(11)
 
@@ -51,11 +51,11 @@ def test_batches_of_mixed_severity_draw_by_key_alone(name):
 @pytest.mark.parametrize('name', ['shot_noise', 'glass_blur', 'fog'])
 def test_an_image_does_not_depend_on_the_rest_of_its_batch(name):
   severity = np.array([1, 5, 3, 5], np.int32)
-  whole = np.asarray(corrupt(KEY, batch(), name, severity))
+  full = np.asarray(corrupt(KEY, batch(), name, severity))
   shorter = np.asarray(corrupt(KEY, batch()[:2], name, severity[:2]))
-  np.testing.assert_allclose(shorter, whole[:2], atol=1e-6)
+  np.testing.assert_allclose(shorter, full[:2], atol=1e-6)
   alone = corrupt(jax.random.fold_in(KEY, 1), batch()[1], name, 5)
-  assert np.mean(np.abs(np.asarray(alone) - whole[1]) > 1e-5) < 1e-3  # a rare level may tip
+  assert np.mean(np.abs(np.asarray(alone) - full[1]) > 1e-5) < 1e-3  # a rare level may tip
 
 
 @pytest.mark.parametrize('channels', [1, pytest.param(3, marks=pytest.mark.shared_bits)])
@@ -66,11 +66,15 @@ def test_images_of_any_shape_under_vmap_are_those_alone(name, channels):
   single = jax.jit(lambda key, x, s: CORRUPTIONS[name](key, x, s, TABLES[32][name]))
   batched = jax.jit(jax.vmap(single, (0, 0, None)))
   for severity in (1, 4, 5):
-    shown = np.asarray(batched(keys, images, severity))
-    assert shown.shape == images.shape and shown.dtype == np.float32 and np.isfinite(shown).all()
-    assert shown.min() >= 0 and shown.max() <= 1
+    corrupted = np.asarray(batched(keys, images, severity))
+    assert (
+      corrupted.shape == images.shape
+      and corrupted.dtype == np.float32
+      and np.isfinite(corrupted).all()
+    )
+    assert corrupted.min() >= 0 and corrupted.max() <= 1
     alone = np.stack([single(k, x, severity) for k, x in zip(keys, images, strict=True)])
-    assert share_within(shown, alone, 0.1) >= 0.999
+    assert share_within(corrupted, alone, 0.1) >= 0.999
 
 
 @pytest.mark.shared_bits
@@ -88,8 +92,8 @@ def test_one_compile_shows_every_corruption_and_severity():
     if name in ('shot_noise', 'zoom_blur', 'contrast', 'saturate'):
       theirs = np.asarray(corrupt(KEY, batch()[0], name, 3, quantize='floor'))
       assert np.mean(np.abs(ours - theirs) > 1e-5) < 2e-3, name
-    shown = {np.asarray(compiled(index, severity)).tobytes() for severity in SEVERITIES}
-    assert len(shown) == 5 or name not in ('gaussian_noise', 'zoom_blur')
+    distinct = {np.asarray(compiled(index, severity)).tobytes() for severity in SEVERITIES}
+    assert len(distinct) == 5 or name not in ('gaussian_noise', 'zoom_blur')
   assert len(traces) == 1
 
 
@@ -108,8 +112,8 @@ def test_quantized_results_are_levels(quantize):
 
 def test_the_table_can_be_forced():
   flat = np.full((32, 32, 3), 0.5, np.float32)
-  shown = [np.asarray(corrupt(KEY, flat, 'gaussian_noise', 1, side=s)) for s in (None, 32, 224)]
-  noise = [own.std() for own in shown]
+  images = [np.asarray(corrupt(KEY, flat, 'gaussian_noise', 1, side=s)) for s in (None, 32, 224)]
+  noise = [image.std() for image in images]
   assert noise[0] == noise[1]
   np.testing.assert_allclose(noise[2] / noise[1], 2, rtol=0.02)
 
@@ -121,9 +125,9 @@ def test_variants_change_the_picture_and_defaults_do_not(name):
   picture = np.random.default_rng(0).random((40, 52, 3), np.float32)
   kinds = ({}, *({option: value} for value in values))
   made = [np.asarray(corrupt(KEY, picture, name, 4, side=224, **kind)) for kind in kinds]
-  plain, *shown = made
-  np.testing.assert_array_equal(shown[0], plain)
-  assert np.abs(shown[1] - plain).max() > 0.02
+  plain, *variants = made
+  np.testing.assert_array_equal(variants[0], plain)
+  assert np.abs(variants[1] - plain).max() > 0.02
   refused(f"{option} is 'none'", corrupt, KEY, picture, name, 4, **{option: 'none'})
 
 
@@ -233,8 +237,8 @@ def test_a_seed_serves_as_key():
 def test_a_traced_severity_that_does_not_exist_gives_no_number(severity, quantize):
   function = jax.jit(lambda s: corrupt(KEY, batch(), 'brightness', s, quantize))
   assert np.isnan(function(severity)).all() and np.isfinite(function(5)).all()
-  each = jax.jit(lambda i: corrupt_each(KEY, batch(), i, 3, quantize, names=('fog', 'snow')))
-  broken = np.isnan(each(np.array([0, 2, 1, -1]))).all((1, 2, 3))
+  mixed = jax.jit(lambda i: corrupt_each(KEY, batch(), i, 3, quantize, names=('fog', 'snow')))
+  broken = np.isnan(mixed(np.array([0, 2, 1, -1]))).all((1, 2, 3))
   assert broken.tolist() == [False, True, False, True]
 
 
@@ -275,10 +279,10 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatc
   refused('no frost1.png', corrupt, 3, batch(), 'frost', 5, photographs=str(tmp_path))
   broken, message = [np.zeros((9, 9))], r'an entry of shape \(9, 9\), float64'
   refused(message, corrupt, 3, batch(), 'frost', 5, photographs=broken)
-  several = corrupt(3, batch(), 'frost', 5, photographs=(picture for picture in arrays))
-  np.testing.assert_array_equal(several, expected)
-  for none in (5, ()):
-    refused('photographs are .*; give uint8', corrupt, 3, batch(), 'frost', 5, photographs=none)
+  iterated = corrupt(3, batch(), 'frost', 5, photographs=(picture for picture in arrays))
+  np.testing.assert_array_equal(iterated, expected)
+  for invalid in (5, ()):
+    refused('photographs are .*; give uint8', corrupt, 3, batch(), 'frost', 5, photographs=invalid)
 
 
 @pytest.mark.shared_bits
@@ -286,9 +290,9 @@ def test_photographs_come_from_a_folder_a_package_or_arrays(tmp_path, monkeypatc
 def test_photographs_are_an_option_of_each_image(tmp_path):
   write_photographs(tmp_path)
   options = {'frost': {'photographs': str(tmp_path)}}
-  each = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
+  mixed = corrupt_each(3, batch(), np.zeros(4, int), 5, names=('frost', 'fog'), options=options)
   alone = corrupt(3, batch(), 'frost', 5, photographs=tmp_path)
-  np.testing.assert_array_equal(each, alone)
+  np.testing.assert_array_equal(mixed, alone)
 
 
 @pytest.mark.shared_bits

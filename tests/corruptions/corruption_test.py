@@ -58,7 +58,7 @@ PUBLISHED = {name: number for number, name in enumerate(_IN_ORDER.split())}
 
 def test_constants_are_the_published_ones_and_at_64_pixels_those_of_the_generator():
   lines = [line.partition(': ') for line in TINY_IMAGENET.strip().splitlines()]
-  rows = [[name, *own.split()] for name, _, parts in lines for own in parts.split(', ')]
+  rows = [[name, *words.split()] for name, _, parts in lines for words in parts.split(', ')]
   assert table_for(64, 64).side == 64
   assert {name for name, *_ in rows} | {'zoom_blur'} == set(NAMES)
   for name, parameter, *values in rows:
@@ -86,23 +86,27 @@ def test_constants_are_the_published_ones_and_at_64_pixels_those_of_the_generato
 @pytest.mark.parametrize('side', TABLES)
 def test_every_parameter_has_five_values_and_those_between_are_interpolated(side):
   published = SETS['c_bar_cifar' if side < 100 else 'c_bar_imagenet']
-  given = {name: own.constants[side] for name, own in CORRUPTIONS.items() if side in own.constants}
-  assert set(given) >= {*NAMES, *published}
-  for name, constants in given.items():
+  tables = {
+    name: corruption.constants[side]
+    for name, corruption in CORRUPTIONS.items()
+    if side in corruption.constants
+  }
+  assert set(tables) >= {*NAMES, *published}
+  for name, constants in tables.items():
     assert all(set(constants) == set(other) for other in CORRUPTIONS[name].constants.values())
     assert all(len(values) == 5 for values in constants.values())
     assert TABLES[side][name] == constants
   table = ConstantsTable(side, (1.5, 4.25, 5.0))
-  for name, own in given.items():
-    for key, values in own.items():
+  for name, constants in tables.items():
+    for key, values in constants.items():
       assert table[name][key][:5] == tuple(values)
       assert table[name][key][7] == pytest.approx(values[4])
   for name, key, place, expected in (
-    ('gaussian_noise', 'sigma', 5, np.mean(given['gaussian_noise']['sigma'][:2])),
-    ('sparkles', 'magnitude', 6, np.dot((0.75, 0.25), given['sparkles']['magnitude'][3:])),
+    ('gaussian_noise', 'sigma', 5, np.mean(tables['gaussian_noise']['sigma'][:2])),
+    ('sparkles', 'magnitude', 6, np.dot((0.75, 0.25), tables['sparkles']['magnitude'][3:])),
   ):
     assert table[name][key][place] == pytest.approx(expected)
-  qualities = given['jpeg_compression']['quality']
+  qualities = tables['jpeg_compression']['quality']
   assert table['jpeg_compression']['quality'][6] == round(0.75 * qualities[3] + 0.25 * qualities[4])
   zooms = table['zoom_blur']['zooms']
   assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
@@ -135,7 +139,9 @@ def test_values_of_a_traced_severity():
 
 def test_every_corruption_has_its_published_number_by_which_views_and_studies_draw():
   assert {name: NUMBERS.get(name) for name in PUBLISHED} == PUBLISHED
-  assert {name: one.name for name, one in CORRUPTIONS.items()} == {name: name for name in KNOWN}
+  assert {name: corruption.name for name, corruption in CORRUPTIONS.items()} == {
+    name: name for name in KNOWN
+  }
   assert {number: name for name, number in NUMBERS.items()} == NAMED
   assert [NUMBERS[name] for name in STORED_SETS['imagenet_3dcc']] == list(range(40, 52))
   assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'rotations have 1000 + degrees'
@@ -143,14 +149,17 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
     assert view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
     assert view_id(name, 2.5) == 1_002_500 + 5000 * number
   assert get(ROTATION).view_base == 1000
-  chosen = ('sparkles', 'fog', 'lines')
-  own = [5 * PUBLISHED[name] for name in ('fog', 'lines', 'sparkles')]
-  ids = [number + severity for number in own for severity in range(1, 6)]
+  corruptions = ('sparkles', 'fog', 'lines')
+  bases = [5 * PUBLISHED[name] for name in ('fog', 'lines', 'sparkles')]
+  ids = [number + severity for number in bases for severity in range(1, 6)]
   shape = (32, 32, 3)
-  assert corruption_error.CorruptionError(corruptions=chosen).views(shape).ids.tolist() == [0, *ids]
-  flips = flip_rate.FlipRate(corruptions=chosen, frames=5).views(shape)
+  assert corruption_error.CorruptionError(corruptions=corruptions).views(shape).ids.tolist() == [
+    0,
+    *ids,
+  ]
+  flips = flip_rate.FlipRate(corruptions=corruptions, frames=5).views(shape)
   assert flips.ids.tolist() == ids
-  assert flips.parameters['draws'].tolist() == [number + 1 for number in own for _ in range(5)]
+  assert flips.parameters['draws'].tolist() == [number + 1 for number in bases for _ in range(5)]
   environments = systematic.Systematic(environments=('fog', ROTATION)).views(shape).ids.tolist()
   assert environments[:6] == [0, *ids[:5]] and min(environments[6:]) > 1000
 

@@ -26,24 +26,24 @@ def ours(name: str, picture: np.ndarray, severity: int, side: int) -> np.ndarray
   return np.asarray(from_draws(name, side)(KEY, picture, severity))
 
 
-def reference(name: str, picture: np.ndarray, own: list[float]) -> np.ndarray:
+def reference(name: str, picture: np.ndarray, values: list[float]) -> np.ndarray:
   x = picture.astype(np.float64)
   if name == 'contrast':
     mean = x.mean((0, 1), keepdims=True)
-    return np.clip((x - mean) * own[0] + mean, 0, 1)
+    return np.clip((x - mean) * values[0] + mean, 0, 1)
   if name in ('brightness', 'saturate'):
     hsv = colors.rgb_to_hsv(x)
     if name == 'brightness':
-      hsv[..., 2] = np.clip(hsv[..., 2] + own[0], 0, 1)
+      hsv[..., 2] = np.clip(hsv[..., 2] + values[0], 0, 1)
     else:
-      hsv[..., 1] = np.clip(hsv[..., 1] * own[0] + own[1], 0, 1)
+      hsv[..., 1] = np.clip(hsv[..., 1] * values[0] + values[1], 0, 1)
     return colors.hsv_to_rgb(hsv)
   levels = Image.fromarray(np.round(x * 255).astype(np.uint8))
   if name == 'pixelate':
-    small = [int(n * own[0]) for n in levels.size]
+    small = [int(n * values[0]) for n in levels.size]
     return np.asarray(levels.resize(small, BOX).resize(levels.size, BOX)) / 255
   file = io.BytesIO()
-  levels.save(file, 'JPEG', quality=int(own[0]))
+  levels.save(file, 'JPEG', quality=int(values[0]))
   return np.asarray(Image.open(file)) / 255
 
 
@@ -101,9 +101,9 @@ def test_value_and_saturation_are_those_of_matplotlib(picture):
   for shift in (0.05, 0.3, 0.5):
     ours = jax.jit(pixels.shift_value)(picture, shift)
     np.testing.assert_allclose(ours, reference('brightness', picture, [shift]), atol=1e-6)
-  for own in ((0.1, 0), (2, 0), (5, 0.1), (20, 0.2), (30, 0.2)):
-    ours = jax.jit(pixels.scale_saturation)(picture, *own)
-    np.testing.assert_allclose(ours, reference('saturate', picture, own), atol=2e-5)
+  for values in ((0.1, 0), (2, 0), (5, 0.1), (20, 0.2), (30, 0.2)):
+    ours = jax.jit(pixels.scale_saturation)(picture, *values)
+    np.testing.assert_allclose(ours, reference('saturate', picture, values), atol=2e-5)
 
 
 def test_grey_images_and_a_grey_pixel_that_turns_reddish_as_hue_zero_does():

@@ -73,17 +73,17 @@ def test_the_other_variant_is_a_field_alone(severity):
   scaled, sigma = 0.005 * 45 * noise.astype(np.float64), (0.45, 0.64, 0)
   field = scipy.ndimage.gaussian_filter(scaled, sigma, mode='reflect', truncate=3)
   alpha = 250 * (0.05, 0.065, 0.085, 0.1, 0.12)[severity - 1]
-  given = from_draws(NAME, 64, variant='imagecorruptions')
-  shown = given({'noise': noise}, picture, severity)
-  assert share_within(shown, displaced(picture, alpha * field)) >= 0.99
-  both = jax.jit(
+  deform = from_draws(NAME, 64, variant='imagecorruptions')
+  deformed = deform({'noise': noise}, picture, severity)
+  assert share_within(deformed, displaced(picture, alpha * field)) >= 0.99
+  variants = jax.jit(
     lambda key, x, s: [
       elastic.elastic_transform(key, x, s, TABLES[64][NAME], variant=variant)
       for variant in ('imagecorruptions', 'released')
     ]
   )
-  whole, released = both(jax.random.key(0), picture, severity)
-  assert np.abs(whole - released).max() > 0.05
+  plain, released = variants(jax.random.key(0), picture, severity)
+  assert np.abs(plain - released).max() > 0.05
 
 
 @pytest.mark.parametrize('size', [5, 32, 45])
@@ -121,8 +121,8 @@ def test_no_draws_no_change_shifts_move_the_anchors_and_a_map_folded_to_a_line_i
   old = anchors(30, 30)
   shifts = (np.array([[9, 9], [14, 14], [1, 1]]) - old).astype(np.float32)
   affine = TABLES[32][NAME]['affine'][0]
-  shown = ours(picture, shifts / np.float32(affine), np.zeros((30, 30, 2), np.float32), 1, 32)
-  assert np.isfinite(shown).all()
+  folded = ours(picture, shifts / np.float32(affine), np.zeros((30, 30, 2), np.float32), 1, 32)
+  assert np.isfinite(folded).all()
 
 
 @pytest.mark.parametrize('border', [0, 4])

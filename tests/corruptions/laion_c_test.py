@@ -25,12 +25,12 @@ SHAPES = ('triangle', 'square', 'circle', 'star')
 @functools.cache
 def compiled(name: str):
   """The function (key, image, severity) -> draws and levels."""
-  one, own = CORRUPTIONS[name], TABLES[224][name]
+  corruption, table = CORRUPTIONS[name], TABLES[224][name]
 
   @jax.jit
   def ours(key, image, severity):
-    draws = one.draw(key, image.shape, own) if one.draw else 0
-    return draws, one.function(draws, image, Strength(own, severity))
+    draws = corruption.draw(key, image.shape, table) if corruption.draw else 0
+    return draws, corruption.function(draws, image, Strength(table, severity))
 
   return ours
 
@@ -109,14 +109,14 @@ def test_cells_of_the_checkerboard_are_lighter_and_darker_by_turns(severity):
   low, high = constants('luminance_checkerboard', severity)
   change = low + np.asarray(drawn, float) * (high - low)
   change[(np.indices(change.shape).sum(0) % 2) == 1] *= -1
-  whole = np.kron(change, np.ones((14, 14)))[:SIDE, :SIDE, None]
-  expected = np.clip(LEVELS + whole, 0, 255).astype(np.uint8)
+  pixels = np.kron(change, np.ones((14, 14)))[:SIDE, :SIDE, None]
+  expected = np.clip(LEVELS + pixels, 0, 255).astype(np.uint8)
   assert np.abs(ours.astype(int) - expected).max() <= 1 and (ours == expected).mean() > 0.999
 
 
 @cases('severity', 1, 3, 4)
 def test_tiles_of_a_mosaic_have_the_nearest_mean_colour(severity):
-  """Sides of 4, 8 and 16 pixels, which divide that of the image."""
+  """Sides of tiles are 4, 8 and 16 pixels and divide the side of the image."""
   (side,) = constants('mosaic', severity)
   (tiles,) = laion_c.load_tiles(None, (side,))
   colours = np.asarray(Image.fromarray(LEVELS).resize((SIDE // side,) * 2), float)
@@ -135,9 +135,11 @@ def test_glitches_are_those_of_glitch_this():
     ours = made('glitched', severity)[1]
     shift, (channel, _, _) = laion_c.glitches(*constants('glitched', severity), SIDE, SIDE)
     assert (ours[::2] == 0).all()
-    own = [c for c in range(3) if c != channel]
+    shifted = [c for c in range(3) if c != channel]
     for row in range(1, SIDE, 2):
-      np.testing.assert_array_equal(ours[row][:, own], np.roll(LEVELS[row], shift[row], 0)[:, own])
+      np.testing.assert_array_equal(
+        ours[row][:, shifted], np.roll(LEVELS[row], shift[row], 0)[:, shifted]
+      )
 
 
 @pytest.mark.slow
@@ -164,7 +166,7 @@ def test_pictures_come_from_a_folder(tmp_path):
   refused(r'unreadable image .*b.jpg', laion_c.describe, str(tmp_path))
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))
   refused('no published constants for images of 32', corrupt, 0, dark, 'mosaic', 1)
-  given = {'side': 224, 'photographs': [LEVELS]}
-  each = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': [LEVELS]}}, 'side': 224}
-  refused('photographs of mosaic must be a folder', corrupt_each, 0, dark[None], 0, 1, **each)
-  refused('photographs of stickers must be a folder', corrupt, 0, dark, 'stickers', 1, **given)
+  options = {'side': 224, 'photographs': [LEVELS]}
+  mixed = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': [LEVELS]}}, 'side': 224}
+  refused('photographs of mosaic must be a folder', corrupt_each, 0, dark[None], 0, 1, **mixed)
+  refused('photographs of stickers must be a folder', corrupt, 0, dark, 'stickers', 1, **options)

@@ -74,11 +74,11 @@ def counts_of(value: float, severity: int, side: int) -> np.ndarray:
   return np.round(many('shot_noise', value, severity, side) * photons)
 
 
-def assert_poisson(counts: np.ndarray, rate: float, most: float) -> None:
+def assert_poisson(counts: np.ndarray, rate: float, limit: float) -> None:
   """Compares the histogram of counts, clipped at `most`, with Poisson's by χ²."""
-  cells = np.arange(int(most) + 1)
+  cells = np.arange(int(limit) + 1)
   expected = scipy.stats.poisson.pmf(cells, rate)
-  expected[-1] = scipy.stats.poisson.sf(most - 1, rate)
+  expected[-1] = scipy.stats.poisson.sf(limit - 1, rate)
   observed = np.bincount(counts.astype(int).ravel(), minlength=len(cells))
   keep = expected * counts.size >= 10
   observed = np.append(observed[keep], observed[~keep].sum())

@@ -74,8 +74,8 @@ def test_trainings_and_environments_take_it(code):
   for made in pictures.augmented(augmentation, keys, image):
     np.testing.assert_allclose(made, IMAGES[0] / 2, atol=1e-6)
   assert augmentation.describe()['files']['darken']['file'] == 'shades.py'
-  shown = transforms.transform(keys[0], image, 1, jax.numpy.float32(3), (name,))
-  np.testing.assert_allclose(shown, 0.7 * IMAGES[0], atol=1e-6)
+  transformed = transforms.transform(keys[0], image, 1, jax.numpy.float32(3), (name,))
+  np.testing.assert_allclose(transformed, 0.7 * IMAGES[0], atol=1e-6)
 
 
 def test_other_objects_and_taken_names_are_refused(code):

@@ -25,7 +25,7 @@ WITHOUT_DRAWS = (
 SETTINGS = {'corruptions': ('contrast',), 'severities': (3,)}
 
 
-def shown(views: CorruptionViews, image: np.ndarray, place: int) -> np.ndarray:
+def levels_in_view(views: CorruptionViews, image: np.ndarray, place: int) -> np.ndarray:
   """Returns an image in a view, in levels of 0..255."""
   made = views.views(image.shape)
   parameters = {name: values[place] for name, values in made.parameters.items()}
@@ -48,19 +48,19 @@ def photograph(side: int) -> np.ndarray:
 
 def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
   image = np.round(photograph(64) * 255).astype(np.float32) / 255
-  truncated = shown(CorruptionViews(**SETTINGS, quantize='floor'), image, 1)
-  stored = shown(CorruptionViews(**SETTINGS, protocol='as_released'), image, 1)
+  truncated = levels_in_view(CorruptionViews(**SETTINGS, quantize='floor'), image, 1)
+  stored = levels_in_view(CorruptionViews(**SETTINGS, protocol='as_released'), image, 1)
   np.testing.assert_allclose(stored, through_a_file(truncated.round()), atol=1e-3)
   assert np.abs(stored - truncated).max() > 1
   image = photograph(32)
   views = CorruptionViews(**SETTINGS, protocol='as_released')
   levels = np.round(image * 255).astype(np.float32)
-  between = np.abs(image * 255 % 1 - 0.5) < 1e-3  # halves, but for the guard of `to_levels`
-  clean = np.where(between, levels, shown(views, image, 0))
+  between = np.abs(image * 255 % 1 - 0.5) < 1e-3  # halves up to the guard of `to_levels`
+  clean = np.where(between, levels, levels_in_view(views, image, 0))
   np.testing.assert_allclose(clean, levels, atol=1e-3)
-  levels = shown(views, image, 0).round()
-  floor = shown(CorruptionViews(**SETTINGS, quantize='floor'), levels / np.float32(255), 1)
-  np.testing.assert_allclose(shown(views, image, 1), floor, atol=1e-3)
+  levels = levels_in_view(views, image, 0).round()
+  floor = levels_in_view(CorruptionViews(**SETTINGS, quantize='floor'), levels / np.float32(255), 1)
+  np.testing.assert_allclose(levels_in_view(views, image, 1), floor, atol=1e-3)
 
 
 def test_a_protocol_that_the_data_cannot_follow_is_refused():
@@ -79,8 +79,8 @@ TFDS = {'source': 'tfds', 'name': 'cifar10:3.0.2', 'split': 'test'}
 FOLLOWED = Provenance(MADE, False, TFDS, 'ab12', 10_000, (32, 32, 3), "RobustBench's Standard")
 
 
-def value(provenance: Provenance, what: str) -> str:
-  return dict(provenance.table().rows)[what]
+def value(provenance: Provenance, line: str) -> str:
+  return dict(provenance.table().rows)[line]
 
 
 @pytest.fixture(autouse=True)
@@ -97,29 +97,29 @@ def test_what_follows_the_protocol_or_is_released_compares_and_tiny_imagenet_mad
   assert value(FOLLOWED, 'data') == 'tfds, cifar10:3.0.2, test'
   assert value(FOLLOWED, 'mCE divides by').startswith('RobustBench')
   # Clean images of 64 pixels are known to differ from those released.
-  what, settings = 'comparable with published tables', CorruptionViews()
+  line, settings = 'comparable with published tables', CorruptionViews()
   stored = dataclasses.replace(FOLLOWED, stored=True, settings=settings)
   stored = dataclasses.replace(stored, description={'source': 'cifar10_c'})
-  assert value(stored, what) == 'yes'
+  assert value(stored, line) == 'yes'
   assert 'protocol' not in dict(stored.table().rows)
   paper = dataclasses.replace(settings, corruptions=('fourier_cifar',))
-  of_paper = value(dataclasses.replace(stored, settings=paper), what)
+  of_paper = value(dataclasses.replace(stored, settings=paper), line)
   assert of_paper.startswith('yes; with tables 2 and 3 of Yin et al.'), 'of another 15'
   paper = dataclasses.replace(settings, corruptions=('fourier_imagenet',))
-  assert value(dataclasses.replace(stored, settings=paper), what).startswith(
+  assert value(dataclasses.replace(stored, settings=paper), line).startswith(
     'no: without motion_blur, s'
   )
   subset = {'source': 'imagenet_c', 'image_list': 'robustbench'}
-  chosen = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
-  chosen = dataclasses.replace(chosen, num_images=5000)
-  assert value(chosen, 'images') == "5000, RobustBench's subset"
-  assert value(chosen, what).startswith("yes, with RobustBench's")
-  assert '4999 of 50000 images' in value(dataclasses.replace(chosen, num_images=4999), what)
+  listed = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
+  listed = dataclasses.replace(listed, num_images=5000)
+  assert value(listed, 'images') == "5000, RobustBench's subset"
+  assert value(listed, line).startswith("yes, with RobustBench's")
+  assert '4999 of 50000 images' in value(dataclasses.replace(listed, num_images=4999), line)
   described = {'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'}
   tiny = dataclasses.replace(FOLLOWED, description=described, image_shape=(64, 64, 3))
-  assert value(tiny, what) == 'no: the clean images of Tiny-ImageNet-C were not released'
+  assert value(tiny, line) == 'no: the clean images of Tiny-ImageNet-C were not released'
   stored = dataclasses.replace(tiny, stored=True, description={'source': 'tiny_imagenet_c'})
-  assert value(stored, what) == 'yes'
+  assert value(stored, line) == 'yes'
 
 
 PREPARED = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
@@ -168,8 +168,8 @@ def test_distortions_of_another_set_are_compared_with_it():
   settings = CorruptionViews(('c_bar_imagenet',), quantize='floor')
   made = dataclasses.replace(FOLLOWED, **IMAGENET | {'settings': settings})
   assert value(made, 'comparable with published tables').startswith('yes, but for the random')
-  kept = dataclasses.replace(settings, protocol='as_released', quantize='')
-  assert value(dataclasses.replace(made, settings=kept), 'storage') == '8-bit arrays'
+  as_released = dataclasses.replace(settings, protocol='as_released', quantize='')
+  assert value(dataclasses.replace(made, settings=as_released), 'storage') == '8-bit arrays'
 
 
 def test_the_digest_tells_images_and_not_their_order(tmp_path):
@@ -187,14 +187,14 @@ def test_the_digest_tells_images_and_not_their_order(tmp_path):
 
 def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
   """A file of the set: corrupted in float64, truncated, stored as JPEG of quality 85."""
-  own = constants(name, SIDE, severity)
+  values = constants(name, SIDE, severity)
   x = picture.astype(np.float64)
   if name == 'gaussian_blur':
-    made = smooth(x, own[0])
+    made = smooth(x, values[0])
   elif name == 'zoom_blur':
-    made = zoom_blur(x, own[0])
+    made = zoom_blur(x, values[0])
   else:
-    made = reference(name, picture, own)
+    made = reference(name, picture, values)
   return through_a_file(np.floor(np.clip(made, 0, 1) * 255 + 2**-12)) / 255
 
 

@@ -73,15 +73,15 @@ def stored_rows(clean: bool = True) -> ArrayRows:
   """Six images, clean and as `SHOWN` makes them of 8 bits, in the order of a released set."""
   made, rows = study_of('tradeoff', quantize='floor'), ArrayRows(SIX, LABELS, CLASSES)
   key, table = random_keys.stream(0, made.stream), made.facets(SHAPE)
-  known = [(NUMBERS[name], level) for name, level in table.values[1:]]
-  parts = np.array([(-1, 0), *known], np.int32)
+  numbers_and_levels = [(NUMBERS[name], level) for name, level in table.values[1:]]
+  parts = np.array([(-1, 0), *numbers_and_levels], np.int32)
   order = [view for view in np.lexsort(parts.T[::-1]) if view or clean]
   six = [one_view.read_row(rows, n) for n in range(6)]
-  shown = [[one_view.show(made, row, view, key) for row in six] for view in order]
+  pictures = [[one_view.show(made, row, view, key) for row in six] for view in order]
   numbers = parts[order].repeat(6, axis=0)
   columns = {'corruption': numbers[:, 0], 'severity': numbers[:, 1]}
   columns['base_id'] = np.tile(np.arange(10, 16, dtype=np.int32), len(order))
-  images = np.rint(255 * np.concatenate(shown)).astype(np.uint8)
+  images = np.rint(255 * np.concatenate(pictures)).astype(np.uint8)
   facts = {'stored': True, 'parts': len(order), 'clean_images': clean}
   return ArrayRows(images, np.tile(LABELS, len(order)), CLASSES, columns=columns, facts=facts)
 
@@ -97,17 +97,17 @@ def by_view(results: Results) -> pd.DataFrame:
 def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
   """Blocks of 16 rows hold rows of four parts."""
   networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
-  found = {}
+  measured = {}
   for source in ('generated', 'stored'):
     study = study_of(name, source=source, quantize='floor' if source == 'generated' else '')
     rows = ArrayRows(SIX, LABELS, CLASSES) if source == 'generated' else stored_rows()
     study.check(rows, {})
     execution = Execution(batch_size=16 if source == 'stored' else 0)
-    found[source] = measure(study, execution, networks, rows, tmp_path / source)
-    assert study.figures(found[source])
-  made, stored = found.values()
+    measured[source] = measure(study, execution, networks, rows, tmp_path / source)
+    assert study.figures(measured[source])
+  made, stored = measured.values()
   # blocks of another size may round float32 confidences otherwise
-  pd.testing.assert_frame_equal(*map(by_view, found.values()), atol=1e-6)
+  pd.testing.assert_frame_equal(*map(by_view, measured.values()), atol=1e-6)
   assert set(made.table.quantity) == set(stored.table.quantity)
   for array in ('gallery', 'gallery_clean', 'spectrum', 'clean_spectrum'):
     assert (array in made.arrays) == (array in stored.arrays)
@@ -116,35 +116,35 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
 
 
 @cases(
-  'clean, wanted',
+  'clean, settings',
   (True, {'corruptions': ('contrast', 'brightness'), 'severities': (3,)}),
   (False, {'corruptions': ('contrast',), 'severities': (1, 3)}),
 )
-def test_only_the_parts_that_a_study_counts_are_shown(clean, wanted, tmp_path, monkeypatch):
-  """Of seven or six stored parts of six images; the numbers are those of the whole set."""
-  study, rows = CorruptionError(**wanted, source='stored'), stored_rows(clean)
+def test_only_the_parts_that_a_study_counts_are_shown(clean, settings, tmp_path, monkeypatch):
+  """The set has seven or six parts of six images; its full results are equal."""
+  study, rows = CorruptionError(**settings, source='stored'), stored_rows(clean)
   needed = study.needed_rows(rows)
-  parts = len(wanted['corruptions']) * len(wanted['severities']) + clean
+  parts = len(settings['corruptions']) * len(settings['severities']) + clean
   assert needed.num_examples == 6 * parts == needed.description['num_examples']
   assert needed.description['parts'] == parts
-  assert needed.description['severities'] == [*wanted['severities']]
-  assert needed.description['corruptions'] == [n for n in NAMES if n in wanted['corruptions']]
+  assert needed.description['severities'] == [*settings['severities']]
+  assert needed.description['corruptions'] == [n for n in NAMES if n in settings['corruptions']]
   assert study.needed_rows(needed) is needed
   networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
-  some = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'some')
+  partial = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'some')
   with monkeypatch.context() as patch:
     patch.setattr(StoredOrMade, 'needed_rows', lambda self, rows: rows)
-    every = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'every')
-  assert some.data['num_examples'] == 6 * parts < every.data['num_examples']
-  pd.testing.assert_frame_equal(by_view(some), by_view(every), atol=1e-6)
+    full = measure(study, Execution(batch_size=4), networks, rows, tmp_path / 'every')
+  assert partial.data['num_examples'] == 6 * parts < full.data['num_examples']
+  pd.testing.assert_frame_equal(by_view(partial), by_view(full), atol=1e-6)
 
 
 def test_saturation_of_grey_images_is_said_to_do_nothing(caplog):
   study = CorruptionError(corruptions=('saturate', 'fog'))
-  for images, said in ((SIX[..., :1], 1), (SIX, 0)):
+  for images, count in ((SIX[..., :1], 1), (SIX, 0)):
     caplog.clear()
     study.check(ArrayRows(images, LABELS, CLASSES), {})
-    assert sum('saturate leaves grey images' in line for line in caplog.messages) == said
+    assert sum('saturate leaves grey images' in line for line in caplog.messages) == count
 
 
 def test_settings_of_made_images_are_refused_with_stored_ones() -> None:
@@ -169,8 +169,8 @@ def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> No
   scored = measure(calibrated, Execution(), networks, without, tmp_path / 'calibration')
   assert 'view' not in scored.table and 'ece' in set(scored.table.quantity), 'no clean group'
   errors = study_of('corruption_error', source='stored')
-  more = dataclasses.replace(errors, corruptions=(*errors.corruptions, 'fog'))
-  refused('the set lacks fog: fetch it', more.check, without, {})
+  with_fog = dataclasses.replace(errors, corruptions=(*errors.corruptions, 'fog'))
+  refused('the set lacks fog: fetch it', with_fog.check, without, {})
   results = measure(errors, Execution(), networks, without, tmp_path / 'errors')
   assert 'clean_error' not in set(results.table.quantity)
 

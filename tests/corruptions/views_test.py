@@ -25,8 +25,8 @@ def images_of_a_run(folder, quantize: str, devices, batch_size: int) -> np.ndarr
   """Returns what every row looks like in every view, float32 [views, COUNT, SIDE, SIDE, 3]."""
   study = CorruptionViews(corruptions=SUMMED, severities=(3, 5), quantize=quantize)
   shape = (SIDE, SIDE, 3)
-  shown = {'image_shape': shape, 'measure': lambda row, image, view: {'image': image}}
-  views = dataclasses.replace(study.views(shape), **shown)
+  replacements = {'image_shape': shape, 'measure': lambda row, image, view: {'image': image}}
+  views = dataclasses.replace(study.views(shape), **replacements)
   evaluator = Evaluator(None, views, random_keys.stream(0, 'corruption_error'), devices)
   images = np.stack([natural(SIDE, SIDE, seed=seed) for seed in range(COUNT)])
   rows = ArrayRows(images, np.zeros(COUNT, int), ('a',))
@@ -37,11 +37,13 @@ def images_of_a_run(folder, quantize: str, devices, batch_size: int) -> np.ndarr
 
 def test_a_variant_of_a_corruption_that_is_not_shown_changes_no_images():
   options = CorruptionOptions(motion_blur='fixed', glass_blur='swap')
-  for names, shown in ((('fog',), ()), (('fog', 'glass_blur'), ('glass_blur',))):
+  for names, expected in ((('fog',), ()), (('fog', 'glass_blur'), ('glass_blur',))):
     study = CorruptionViews(corruptions=names, options=options)
-    assert tuple(study.variants) == shown
+    assert tuple(study.variants) == expected
     differs = study.settings_differ(RELEASED[SIDE], (SIDE, SIDE, 3))
-    assert any(differs[line] for line in differs if line.startswith('variants of')) == bool(shown)
+    assert any(differs[line] for line in differs if line.startswith('variants of')) == bool(
+      expected
+    )
   CorruptionViews(corruptions=('fog',), options=options, protocol='as_released')
   made = {'corruptions': ('glass_blur',), 'options': options, 'protocol': 'as_released'}
   refused(bad_setting('config.study.options', 'glass_blur'), CorruptionViews, **made)

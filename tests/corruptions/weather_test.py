@@ -17,7 +17,7 @@ from tests.corruptions import pictures
 KEY = jax.random.key(0)
 
 
-def given(name: str, side: int, severity: int) -> dict[str, float]:
+def named_constants(name: str, side: int, severity: int) -> dict[str, float]:
   return dict(zip(TABLES[side][name], pictures.constants(name, side, severity), strict=True))
 
 
@@ -38,7 +38,7 @@ def test_snow_on_real_pictures_agrees(picture):
     random = np.random.default_rng(severity)
     noise, angle = random.normal(size=(side, side)).astype(np.float32), random.uniform(-135, -45)
     ours = pictures.from_draws('snow', side)({'noise': noise, 'angle': angle}, picture, severity)
-    theirs = plain_snow(picture, noise, angle, given('snow', side, severity))
+    theirs = plain_snow(picture, noise, angle, named_constants('snow', side, severity))
     assert pictures.share_within(ours, theirs) >= 0.99
 
 
@@ -79,25 +79,25 @@ def draws_of(side: int, seed: int) -> np.ndarray:
 def test_fog_on_real_pictures_agrees(shared_dir, side, map_side):
   picture = pictures.photographs(shared_dir, side, 1)[0]
   for severity in SEVERITIES:
-    c = given('fog', side, severity)
+    c = named_constants('fog', side, severity)
     cloud = plain_plasma(map_side, c['decay'], np.random.default_rng(severity))[:side, :side, None]
-    most = picture.max()
-    theirs = np.clip((picture + c['amount'] * cloud) * most / (most + c['amount']), 0, 1)
+    maximum = picture.max()
+    theirs = np.clip((picture + c['amount'] * cloud) * maximum / (maximum + c['amount']), 0, 1)
     ours = pictures.from_draws('fog', side)(draws_of(map_side, severity), picture, severity)
     assert pictures.share_within(ours, theirs) >= 0.99
 
 
 @pytest.mark.slow
 def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_decays_less():
-  image, own, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
+  image, table, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
   draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
   expected = pictures.from_draws('fog', 32)(draws, image, 3)
-  shown = jax.jit(lambda x: weather.fog(key, x, 3, own, cloud='tfds'))(image)
-  np.testing.assert_allclose(shown, expected, atol=1e-6)
-  black, fog = np.zeros((40, 33, 3), np.float32), jax.jit(lambda x: weather.fog(KEY, x, 5, own))
+  ours = jax.jit(lambda x: weather.fog(key, x, 3, table, cloud='tfds'))(image)
+  np.testing.assert_allclose(ours, expected, atol=1e-6)
+  black, fog = np.zeros((40, 33, 3), np.float32), jax.jit(lambda x: weather.fog(KEY, x, 5, table))
   np.testing.assert_array_equal(fog(black), black)
-  shown = fog(np.full((33, 100, 1), 0.5, np.float32))
-  assert shown.shape == (33, 100, 1) and float(shown.std()) > 0.02
+  ours = fog(np.full((33, 100, 1), 0.5, np.float32))
+  assert ours.shape == (33, 100, 1) and float(ours.std()) > 0.02
   # Share of energy in the high pass of reach 3, mean of 20 maps.
   draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)
   frequency = np.abs(np.fft.fftfreq(32) * 32)
@@ -124,23 +124,23 @@ def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
 @pytest.mark.parametrize(('side', 'resize'), [(32, 0.2), (64, 0.3), (224, 1.0)])
 def test_pieces_of_frost_are_those_of_the_resized_picture(side, resize):
   picture = procedural_textures()[0]
-  whole = plain_resize(picture, resize)
+  resized = plain_resize(picture, resize)
   rows, columns = weather.resized(picture.shape, resize, side, side)
-  assert whole.shape == (rows, columns, 3)
-  for top, left in ((0, 0), (3, 5), (rows - side, columns - side)):
-    corner = jnp.int32(top), jnp.int32(left)
+  assert resized.shape == (rows, columns, 3)
+  for y0, x0 in ((0, 0), (3, 5), (rows - side, columns - side)):
+    corner = jnp.int32(y0), jnp.int32(x0)
     piece = weather.frost_piece(jnp.asarray(picture), *corner, resize, side, side)
-    expected = whole[top : top + side, left : left + side]
+    expected = resized[y0 : y0 + side, x0 : x0 + side]
     assert pictures.share_within(piece / 255, expected / 255) == 1
 
 
 def test_frost_is_a_weighted_sum(picture):
   side = len(picture)
   piece = np.random.default_rng(0).integers(0, 256, (side, side, 3)).astype(np.float32)
-  own = TABLES[side]['frost']
-  add = jax.jit(lambda x, piece, s: weather.add_frost(x, piece, Strength(own, s)))
+  table = TABLES[side]['frost']
+  add = jax.jit(lambda x, piece, s: weather.add_frost(x, piece, Strength(table, s)))
   for severity in SEVERITIES:
-    c = given('frost', side, severity)
+    c = named_constants('frost', side, severity)
     theirs = np.clip(c['image_weight'] * picture * 255 + c['frost_weight'] * piece, 0, 255) / 255
     assert pictures.share_within(add(picture, piece, severity), theirs) >= 0.99
 
@@ -151,10 +151,10 @@ def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
   levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]
   for i, picture in enumerate(levels):
     picture[:] += np.arange(41 + i, dtype=np.uint8)[:, None, None] % 32
-  own = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
+  constants = {'image_weight': (1.0,) * 5, 'frost_weight': (1.0,) * 5, 'resize': (1.0,) * 5}
   black = np.zeros((32, 32, 3), np.float32)
   corner = jax.jit(
-    jax.vmap(lambda key: weather.frost(key, black, 1, own, photographs=levels)[0, 0, 0])
+    jax.vmap(lambda key: weather.frost(key, black, 1, constants, photographs=levels)[0, 0, 0])
   )
   drawn = np.round(np.asarray(corner(jax.random.split(jax.random.key(0), 2000))) * 255).astype(int)
   counts = np.bincount(drawn // 40, minlength=5)
@@ -162,7 +162,9 @@ def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
   rows = np.bincount(drawn[drawn // 40 == 0], minlength=9)
   assert len(rows) == 9  # randint(0, 41 - 32): the last possible row is never drawn
   assert scipy.stats.chisquare(rows).pvalue > 0.001
-  own = TABLES[224]['frost']
+  constants = TABLES[224]['frost']
   tiny = [np.full((10, 30, 3), 255, np.uint8)]
-  shown = weather.frost(jax.random.key(0), jnp.zeros((45, 40, 3)), 2, own, photographs=tiny)
-  np.testing.assert_allclose(shown, np.full((45, 40, 3), 0.6), atol=1e-6)
+  enlarged = weather.frost(
+    jax.random.key(0), jnp.zeros((45, 40, 3)), 2, constants, photographs=tiny
+  )
+  np.testing.assert_allclose(enlarged, np.full((45, 40, 3), 0.6), atol=1e-6)

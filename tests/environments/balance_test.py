@@ -33,15 +33,15 @@ def test_every_row_has_its_class_group_and_one_label():
   np.testing.assert_array_equal(batch['class_group'][:6], [1, 1, 2, 2, 0, 0])
   trained = next(rows().training_batches(12, seed=0))
   np.testing.assert_array_equal(trained['class_group'], GROUPS.of_label[trained['label']])
-  some = rows().at(np.array([2, 4]))
-  np.testing.assert_array_equal(next(some.batches(2))['class_group'], [2, 0])
+  selected = rows().at(np.array([2, 4]))
+  np.testing.assert_array_equal(next(selected.batches(2))['class_group'], [2, 0])
   assert rows().description['class_groups']['left over'] == ['e', 'f']
   assert rows().num_examples == 60
   arrays = rows().in_memory(2**20)
   np.testing.assert_array_equal(arrays.columns['class_group'], GROUPS.of_label[arrays.labels])
   assert rows().in_memory(10) is None
-  several = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.array([[0, 1], [1, -1]]), NAMES)
-  refused('one label', next, with_groups(several, GROUPS).batches(2))
+  multi_label = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.array([[0, 1], [1, -1]]), NAMES)
+  refused('one label', next, with_groups(multi_label, GROUPS).batches(2))
 
 
 @functools.cache
@@ -63,17 +63,17 @@ def test_no_step_ever_sees_a_held_out_cell(share):
   """Counted over 30 steps, the last half after a resume, with the images themselves as witness."""
   policy = Policy.of(environment={**SETTINGS, 'share': share})
   permitted = {(label, 0) for label in range(6)} | {(0, 1), (1, 1), (2, 2), (3, 2)}
-  cells, shown = set(), 0
+  cells, transformed = set(), 0
   for begin, end in ((0, 15), (15, 30)):
     for before, after in _steps(rows(), policy, begin, end):
       environment = np.asarray(after['environment'])
       changed = (np.asarray(after['image']) != np.asarray(before['image'])).any((1, 2, 3))
       np.testing.assert_array_equal(changed, environment > 0)
       cells |= set(zip(np.asarray(after['label']).tolist(), environment.tolist(), strict=True))
-      shown += int((environment > 0).sum())
+      transformed += int((environment > 0).sum())
   assert cells <= permitted
   expected = share * 30 * 20 * 4 / 6
-  assert abs(shown - expected) <= 4 * np.sqrt(expected * (1 - share))
+  assert abs(transformed - expected) <= 4 * np.sqrt(expected * (1 - share))
   if share == 0.5:
     assert cells == permitted
 
@@ -131,10 +131,10 @@ def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell()
   for step, batch in enumerate(
     itertools.islice(unequal().training_batches(BATCH, 3, sampler=order), steps)
   ):
-    shown = apply({name: jnp.asarray(value) for name, value in batch.items()}, jnp.int32(step))
-    environment = np.asarray(shown['environment'])
+    augmented = apply({name: jnp.asarray(value) for name, value in batch.items()}, jnp.int32(step))
+    environment = np.asarray(augmented['environment'])
     np.testing.assert_array_equal(np.bincount(environment, minlength=3), [4, 4, 4])
-    changed = (np.asarray(shown['image']) != batch['image']).any((1, 2, 3))
+    changed = (np.asarray(augmented['image']) != batch['image']).any((1, 2, 3))
     np.testing.assert_array_equal(changed, environment > 0)
     cells.update(zip(batch['label'].tolist(), environment.tolist(), strict=True))
   assert set(cells) == {*((label, 0) for label in range(6)), (0, 1), (1, 1), (2, 1), (3, 2)}
@@ -150,9 +150,9 @@ def test_a_resumed_and_a_shared_training_see_the_same_rows():
       itertools.islice(unequal().training_batches(BATCH, 3, begin, share, sampler=order), 6)
     )
 
-  whole = batches(0)
+  full = batches(0)
   for name in ('example_id', 'sampled_environment'):
-    values = np.stack([batch[name] for batch in whole])
+    values = np.stack([batch[name] for batch in full])
     resumed = np.stack([batch[name] for batch in batches(2)])
     np.testing.assert_array_equal(resumed[:4], values[2:])
     halves = [np.stack([b[name] for b in batches(0, (process, 2))]) for process in range(2)]
@@ -171,11 +171,11 @@ def test_stored_environments_and_classes_are_balanced_by_their_column():
 
 
 @cases(
-  'column, given, message',
+  'column, source, message',
   ('enviroment', unequal(), "'enviroment'.*class_group"),
   ('weight', unequal(weight=np.ones(48, np.float32)), "'weight'"),
   ('environment', unequal().rows, 'needs class groups'),
   ('environment', unequal(3), "'contrast' has no training images"),
 )
-def test_what_cannot_be_balanced_is_refused(column, given, message):
-  refused(message, balanced, column, given, TRANSFORMS, 0)
+def test_what_cannot_be_balanced_is_refused(column, source, message):
+  refused(message, balanced, column, source, TRANSFORMS, 0)

@@ -42,8 +42,8 @@ def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
 
 def test_random_groups_are_of_names_whatever_their_order():
   names = ('wolf', 'ant', 'Bee', 'cat')
-  described = [balanced(2, own).describe() for own in (names, sorted(names))]
-  assert [{k: {*v} for k, v in own.items()} for own in described][0] == {
+  described = [balanced(2, order).describe() for order in (names, sorted(names))]
+  assert [{k: {*v} for k, v in order.items()} for order in described][0] == {
     k: {*v} for k, v in described[1].items()
   }
 

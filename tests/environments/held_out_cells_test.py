@@ -1,8 +1,8 @@
 """No image of a held-out cell reaches a step: every pair of class and environment, counted.
 
-This file is also the program of the two processes of a test. The objective keeps the count, in the
-train state: a checkpoint holds it, and it goes on after a resume. Which environment an image is in
-is read from its pixels.
+This file is also the program of the two processes of a test. The objective counts in the train
+state, which checkpoints hold, so that the count continues after a resume. The pixels of an image
+show its environment.
 """
 
 import functools
@@ -75,11 +75,11 @@ class Linear(nn.Module):
 
 
 def training(column: str, stop: int = STEPS) -> Training:
-  """Returns the training of 40 rows, whose reading fails at the step `stop`."""
+  """Returns a training on 40 rows; reading them fails at the step `stop`."""
   images = np.repeat(CLEAN[None], 40, 0)
   rows = with_groups(ArrayRows(images, np.arange(40) % 5, NAMES), GROUPS)
   transforms = ('rotation', 'gaussian_noise')
-  shown = {'transforms': transforms, 'angles': (90,), 'severities': (5,)}
+  environment = {'transforms': transforms, 'angles': (90,), 'severities': (5,)}
   order = balanced(column, rows, transforms, 3)
 
   def read(every: Iterator[dict[str, Any]], start_step: int) -> Iterator[dict[str, Any]]:
@@ -92,17 +92,17 @@ def training(column: str, stop: int = STEPS) -> Training:
     model=Linear(),
     rows=ReadBy(rows, read),
     settings=TrainingSettings(steps=STEPS, batch_size=BATCH, **saved),
-    pipeline=Pipeline(Policy.of(environment=shown), objective=Counted()),
+    pipeline=Pipeline(Policy.of(environment=environment), objective=Counted()),
     seed=3,
     sampler=order,
   )
 
 
-def run(balanced: str, way: Any, directory: pathlib.Path) -> None:
-  """Trains, stops on the way after a checkpoint, and goes on from there."""
+def run(balanced: str, devices: Any, directory: pathlib.Path) -> None:
+  """Trains, stops after a checkpoint, and resumes."""
   directory.mkdir(parents=True, exist_ok=True)
-  writer = JsonLinesWriter(directory / f'log{way.share[0]}.jsonl')
-  begin = functools.partial(train, directory=directory, parallel=way, writer=writer)
+  writer = JsonLinesWriter(directory / f'log{devices.share[0]}.jsonl')
+  begin = functools.partial(train, directory=directory, parallel=devices, writer=writer)
   with pytest.raises(StoppedError):
     begin(training(balanced, STOP))
   begin(training(balanced))

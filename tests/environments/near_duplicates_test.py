@@ -55,15 +55,15 @@ def test_pairs_by_brute_force(monkeypatch):
   assert pairs(first, second[:0], 2).shape == (0, 3)
 
 
-def of(values: list[int], first: int = 0) -> Hashed:
+def hashed_rows(values: list[int], first: int = 0) -> Hashed:
   ids = np.arange(len(values))
   names, style = np.array(['cat', 'dog', 'pig'])[ids % 3], np.full(len(ids), 'photo')
   return Hashed(np.array(values, np.uint64), first + ids, names, style)
 
 
 def test_the_share_counts_test_images_and_the_table_lists_pairs(monkeypatch):
-  test, training = of([0b0, 0b1111, 0xFF00]), of([0b1, 0b11, 0xFF00], first=10)
-  shares, table = between(test, {'a': training, 'b': of([2**63 - 1])}, 1)
+  test, training = hashed_rows([0b0, 0b1111, 0xFF00]), hashed_rows([0b1, 0b11, 0xFF00], first=10)
+  shares, table = between(test, {'a': training, 'b': hashed_rows([2**63 - 1])}, 1)
   assert shares['a'].value == pytest.approx(2 / 3) and shares['a'].n == 3
   assert shares['a'].note == '2 pairs that differ in at most 1 of 64 bits'
   assert shares['b'].value == 0

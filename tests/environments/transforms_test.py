@@ -28,11 +28,11 @@ def test_other_angles_agree_with_scipy(degrees):
 
 def test_an_environment_is_its_transform_and_the_clean_one_is_none():
   names, key = ('contrast', 'rotation', 'gaussian_noise'), jax.random.key(3)
-  shown = jax.jit(lambda k, level: transforms.transform(key, IMAGE, k, level, names))
-  np.testing.assert_array_equal(shown(0, 5), IMAGE)
-  np.testing.assert_array_equal(shown(2, 180), np.rot90(IMAGE, 2))
+  transformed = jax.jit(lambda k, level: transforms.transform(key, IMAGE, k, level, names))
+  np.testing.assert_array_equal(transformed(0, 5), IMAGE)
+  np.testing.assert_array_equal(transformed(2, 180), np.rot90(IMAGE, 2))
   for number, name in ((1, 'contrast'), (3, 'gaussian_noise')):
-    np.testing.assert_allclose(shown(number, 4), corrupt(key, IMAGE, name, 4), atol=1e-6)
+    np.testing.assert_allclose(transformed(number, 4), corrupt(key, IMAGE, name, 4), atol=1e-6)
 
 
 def test_bad_transforms_levels_and_shapes_are_named():

@@ -83,10 +83,10 @@ def test_mirrored_cells_share_a_frequency(height, width):
 
 @pytest.mark.parametrize('window', [1, 3, 4, 7])
 def test_window_holds_the_lowest_frequencies_of_the_whole(window):
-  whole, whole_waves = all_waves(9, 8, 'reference')
+  full, full_waves = all_waves(9, 8, 'reference')
   frequencies, waves = all_waves(9, 8, 'reference', window)
   rows, columns = (slice(n // 2 - window // 2, n // 2 - window // 2 + window) for n in (9, 8))
-  np.testing.assert_array_equal(waves[frequencies.cell], whole_waves[whole.cell[rows, columns]])
+  np.testing.assert_array_equal(waves[frequencies.cell], full_waves[full.cell[rows, columns]])
 
 
 def test_a_window_must_fit_and_phases_have_names():
@@ -165,7 +165,7 @@ def test_what_keeps_numbers_from_published_ones_is_said(tmp_path, study, side, d
 
 def test_figure_3_is_of_1000_random_images(tmp_path):
   data = {'data': {'name': 'cifar10', 'split': 'test'}}
-  for count, said in ((1000, []), (10_000, []), (999, ['999 of 10000 images'])):
+  for count, differences in ((1000, []), (10_000, []), (999, ['999 of 10000 images'])):
     records = Records(tmp_path / str(count), Layout(count, 1, count, 1), data)
     records.write(0, 0, {'rank': np.zeros((count, 1), np.int32)})
-    assert FourierHeatmap().differences(records, (32, 32, 3)) == said
+    assert FourierHeatmap().differences(records, (32, 32, 3)) == differences

@@ -48,30 +48,32 @@ def test_no_symmetric_square_is_refused(kind, side, bandwidth, message):
 FILTERS = (LowPass(15), HighPass(27))
 
 
-@pytest.mark.parametrize('own', FILTERS)
+@pytest.mark.parametrize('input_filter', FILTERS)
 @pytest.mark.parametrize(('fy', 'fx'), [(0, 0), (1, 0), (3, -3), (7, 7), (8, 2), (0, 8), (16, 16)])
-def test_a_wave_passes_whole_or_not_at_all(own, fy, fx):
-  low = isinstance(own, LowPass)
+def test_a_wave_passes_whole_or_not_at_all(input_filter, fy, fx):
+  low = isinstance(input_filter, LowPass)
   passes = max(abs(fy), abs(fx)) <= 7 if low else min(abs(fy), abs(fx)) >= 3
   y, x = np.mgrid[:32, :32]
   single = np.cos(2 * np.pi * (fy * y + fx * x) / 32 + 0.3)
   image = np.repeat(single[None, :, :, None], 3, -1).astype(np.float32)
-  np.testing.assert_allclose(own(jnp.asarray(image)), image if passes else 0 * image, atol=1e-5)
+  np.testing.assert_allclose(
+    input_filter(jnp.asarray(image)), image if passes else 0 * image, atol=1e-5
+  )
 
 
 def test_filters_are_projections_and_keep_their_shares_of_white_noise():
   noise = jax.random.normal(jax.random.key(0), (4, 32, 32, 3))
-  for own in FILTERS:
-    filtered = own(noise)
-    np.testing.assert_allclose(own(filtered), filtered, atol=1e-5)
-    share = (own.bandwidth / 32) ** 2
+  for input_filter in FILTERS:
+    filtered = input_filter(noise)
+    np.testing.assert_allclose(input_filter(filtered), filtered, atol=1e-5)
+    share = (input_filter.bandwidth / 32) ** 2
     assert float((filtered**2).sum() / (noise**2).sum()) == pytest.approx(share, rel=0.03)
   spectrum = np.fft.fft2(np.asarray(HighPass(31)(noise))[0, ..., 0])
   assert (np.abs(spectrum) < 1e-3).sum() == 63, 'the zero row and column alone'
 
 
-@pytest.mark.parametrize('own', FILTERS)
-def test_a_bandwidth_is_at_least_one_and_a_symmetric_square(own):
-  refused(r'input_filter\.\w+\.bandwidth is 0', type(own), 0)
+@pytest.mark.parametrize('input_filter', FILTERS)
+def test_a_bandwidth_is_at_least_one_and_a_symmetric_square(input_filter):
+  refused(r'input_filter\.\w+\.bandwidth is 0', type(input_filter), 0)
   message = r'bandwidth is 14; .* on 32 pixels takes an odd number'
-  refused(message, type(own)(14), jnp.zeros((1, 32, 32, 3)))
+  refused(message, type(input_filter)(14), jnp.zeros((1, 32, 32, 3)))

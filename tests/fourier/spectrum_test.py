@@ -26,8 +26,8 @@ def test_the_whole_magnitude_is_numpys(shape):
   half = np.asarray(spectrum.half_magnitude(picture))
   assert half.shape == (shape[0], shape[1] // 2 + 1, 3)
   for channel in range(3):
-    whole = spectrum.whole(half[..., channel], shape[1])
-    np.testing.assert_allclose(whole, centred(picture)[..., channel], atol=1e-5)
+    full = spectrum.whole(half[..., channel], shape[1])
+    np.testing.assert_allclose(full, centred(picture)[..., channel], atol=1e-5)
 
 
 @pytest.mark.parametrize('shape', SHAPES)
@@ -49,8 +49,8 @@ def test_grey_is_the_magnitude_of_the_weighted_sum():
   picture = image((6, 6))
   grey = picture @ np.float32(spectrum.GREY)
   measured = np.asarray(spectrum.half_magnitude(picture, 'grey'))[..., 0]
-  wanted = centred(grey[..., None])[..., 0]
-  np.testing.assert_allclose(spectrum.whole(measured, 6), wanted, atol=1e-6)
+  expected = centred(grey[..., None])[..., 0]
+  np.testing.assert_allclose(spectrum.whole(measured, 6), expected, atol=1e-6)
   assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
   refused(
     bad_setting('channels', 'gray', words="did you mean 'grey'"),

@@ -15,7 +15,7 @@ LABELS = jnp.array([0, 2])
 
 
 def cross_entropy(logits, labels, smoothing=0.0):
-  """The mean of the objective's losses, whose weights are all 1."""
+  """Returns the mean of the objective's losses, after checking that all weights are 1."""
   batch = {'target': jax.nn.one_hot(labels, logits.shape[-1])}
   losses, weights, _, metrics = CrossEntropy(smoothing)({'logits': logits}, batch, {}, None)
   assert metrics == {} and (np.asarray(weights) == 1).all()
@@ -47,11 +47,11 @@ def test_bfloat16_logits_are_summed_in_float32_and_large_ones_stay_finite():
 
 
 def test_several_images_of_a_row_cost_the_mean_of_their_losses():
-  several = jnp.stack([LOGITS, 2 * LOGITS, LOGITS[::-1]], 1)
+  images = jnp.stack([LOGITS, 2 * LOGITS, LOGITS[::-1]], 1)
   batch = {'target': jax.nn.one_hot(LABELS, 3)}
   losses, *single = (
     CrossEntropy(0.1)({'logits': logits}, batch, {}, None)[0]
-    for logits in (several, *jnp.moveaxis(several, 1, 0))
+    for logits in (images, *jnp.moveaxis(images, 1, 0))
   )
   np.testing.assert_allclose(losses, np.mean(single, 0), rtol=1e-6)
 

@@ -34,14 +34,14 @@ IRM3 = IRM(environments=3, penalty=7.0, anneal_steps=0)
 DRO3 = GroupDRO(column='environment', groups=3, step_size=0.5)
 
 
-@cases('column, own', ('label', GroupDRO), ('environment', Coral), ('environment', IRM))
-def test_groups_may_be_truth_values(column, own):
-  made, two = own(groups=2) if own is GroupDRO else own(environments=2), BATCH[column] == 1
-  losses = [run(made, {**BATCH, column: two.astype(kind)})[0] for kind in (bool, np.int32)]
+@cases('column, cls', ('label', GroupDRO), ('environment', Coral), ('environment', IRM))
+def test_groups_may_be_truth_values(column, cls):
+  made, is_first = cls(groups=2) if cls is GroupDRO else cls(environments=2), BATCH[column] == 1
+  losses = [run(made, {**BATCH, column: is_first.astype(kind)})[0] for kind in (bool, np.int32)]
   assert losses[0] == losses[1] and np.isfinite(losses[0])
 
 
-objective = jax.jit(lambda own, *given: own(*given), static_argnums=(0, 4))
+objective = jax.jit(lambda settings, *arguments: settings(*arguments), static_argnums=(0, 4))
 
 
 def alone(value):
@@ -49,10 +49,10 @@ def alone(value):
   return value
 
 
-def run(own, batch=BATCH, logits=LOGITS, features=FEATURES, state=None, total=alone):
-  """Returns the loss that the step minimises, and what the objective gives."""
-  state = own.initial_state(3) if state is None else state
-  made = objective(own, {'logits': logits, 'features': features}, batch, state, total)
+def run(settings, batch=BATCH, logits=LOGITS, features=FEATURES, state=None, total=alone):
+  """Returns the loss that the step minimises, and the objective's results."""
+  state = settings.initial_state(3) if state is None else state
+  made = objective(settings, {'logits': logits, 'features': features}, batch, state, total)
   return (made[0] * made[1]).sum() / made[1].sum(), *made
 
 
@@ -61,8 +61,8 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
   return means + np.mean((np.cov(a, rowvar=False) - np.cov(b, rowvar=False)) ** 2)
 
 
-def measured(settings, **given) -> jax.Array:
-  return run(settings, **given)[-1]['feature_distance']
+def measured(settings, **arguments) -> jax.Array:
+  return run(settings, **arguments)[-1]['feature_distance']
 
 
 def test_coral_of_two_sets_by_hand_and_of_environments_is_their_mean_loss_and_that_of_pairs():
@@ -104,10 +104,10 @@ def test_equal_sets_and_sets_of_a_single_row_add_nothing():
   IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased'),
 )
 def test_several_images_of_a_row_are_rows_of_its_environment(settings):
-  several, features = (jnp.stack([x, x[::-1]], 1) for x in (LOGITS, FEATURES))
+  images, features = (jnp.stack([x, x[::-1]], 1) for x in (LOGITS, FEATURES))
   long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
-  expected = run(settings, long, several.reshape(32, 3), features.reshape(32, 5))[0]
-  np.testing.assert_allclose(run(settings, BATCH, several, features)[0], expected, rtol=1e-5)
+  expected = run(settings, long, images.reshape(32, 3), features.reshape(32, 5))[0]
+  np.testing.assert_allclose(run(settings, BATCH, images, features)[0], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
@@ -132,9 +132,9 @@ def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(settings):
     return gradient / weight
 
   cut = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), (LOGITS, FEATURES, BATCH))
-  each = jax.pmap(local, 'data', in_axes=(None, 0, 0, 0), devices=jax.devices()[:4])(1.3, *cut)
-  whole = jax.grad(lambda scale: run(settings, logits=scale * LOGITS)[0])(1.3)
-  np.testing.assert_allclose(each, np.full(4, whole), rtol=1e-5)
+  gradients = jax.pmap(local, 'data', in_axes=(None, 0, 0, 0), devices=jax.devices()[:4])(1.3, *cut)
+  expected = jax.grad(lambda scale: run(settings, logits=scale * LOGITS)[0])(1.3)
+  np.testing.assert_allclose(gradients, np.full(4, expected), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -144,18 +144,18 @@ def test_features_are_what_the_last_linear_map_is_given(name):
   model = architecture.build(4)
   images = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
 
-  def both(images):
+  def outputs_and_kernel(images):
     variables = model.init(jax.random.key(0), images)
     assert 'intermediates' not in variables
     logits, state = model.apply(variables, images, mutable=['intermediates'])
     dense = variables['params']['head']['dense']
     return logits, sown_features(state['intermediates']), dense
 
-  logits, features, dense = jax.eval_shape(both, images)
+  logits, features, dense = jax.eval_shape(outputs_and_kernel, images)
   assert features.shape == (2, dense['kernel'].shape[0])
   if name == 'small_cnn':
     noise = jax.random.uniform(jax.random.key(1), images.shape)
-    logits, features, dense = jax.device_get(jax.jit(both)(noise))
+    logits, features, dense = jax.device_get(jax.jit(outputs_and_kernel)(noise))
     np.testing.assert_allclose(features @ dense['kernel'] + dense['bias'], logits, atol=1e-5)
 
 
@@ -193,10 +193,10 @@ def test_the_penalty_of_irm_is_the_squared_derivative_of_each_risk():
     means = jnp.mean(jnp.stack([f(1.0) for f in risks]))
     return means + 7.0 * jnp.mean(jnp.stack([jax.grad(f)(1.0) ** 2 for f in risks]))
 
-  found, gradient = jax.jit(jax.value_and_grad(lambda z: run(IRM3, logits=z)[0]))(LOGITS)
-  wanted, wanted_gradient = jax.jit(jax.value_and_grad(by_definition))(LOGITS)
-  np.testing.assert_allclose(found, wanted, rtol=1e-5)
-  np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-6)
+  loss, gradient = jax.jit(jax.value_and_grad(lambda z: run(IRM3, logits=z)[0]))(LOGITS)
+  expected, expected_gradient = jax.jit(jax.value_and_grad(by_definition))(LOGITS)
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+  np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -206,8 +206,8 @@ def test_the_unbiased_penalty_multiplies_two_halves(step):
   settings = IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased')
   ids, penalties = step * jnp.arange(16), []
   for k in range(3):
-    own = [(k == ENVIRONMENT) & (np.asarray(half_of(ids)) == part) for part in (0, 1)]
-    halves = [np.flatnonzero(rows) for rows in own]
+    masks = [(k == ENVIRONMENT) & (np.asarray(half_of(ids)) == part) for part in (0, 1)]
+    halves = [np.flatnonzero(rows) for rows in masks]
     assert min(map(len, halves)) > 0
     first, second = (jax.grad(risk(LOGITS, rows))(1.0) for rows in halves)
     penalties.append(first * second)
@@ -223,8 +223,8 @@ def test_without_penalty_and_with_equal_environments_irm_is_the_mean_loss():
 
 def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
   def loss(step=0, **settings):
-    own = IRM(**{'environments': 3, 'penalty': 7.0, 'anneal_steps': 0} | settings)
-    return run(own, state={'step': jnp.int32(step)})[0]
+    irm = IRM(**{'environments': 3, 'penalty': 7.0, 'anneal_steps': 0} | settings)
+    return run(irm, state={'step': jnp.int32(step)})[0]
 
   np.testing.assert_allclose(loss(9, anneal_steps=10), loss(penalty=1.0), rtol=1e-6)
   np.testing.assert_allclose(loss(10, anneal_steps=10), loss(), rtol=1e-6)

@@ -35,11 +35,11 @@ for kind in ('jit', 'pmap'):
 @KINDS
 @pytest.mark.parametrize('count', [1, 2, 8])
 def test_a_batched_step_gives_every_row_in_order(kind, count):
-  way = kind(jax.devices()[:count])
-  assert way.num_devices == count
-  step = way.compile(lambda scale, rows: {'y': rows['x'] * scale}, (REPLICATED, BATCH), BATCH)
+  devices = kind(jax.devices()[:count])
+  assert devices.num_devices == count
+  step = devices.compile(lambda scale, rows: {'y': rows['x'] * scale}, (REPLICATED, BATCH), BATCH)
   rows = np.arange(16, dtype=np.float32).reshape(8, 2)
-  gathered = way.gather(step(way.replicate(np.float32(3)), way.put_batch({'x': rows})))
+  gathered = devices.gather(step(devices.replicate(np.float32(3)), devices.put_batch({'x': rows})))
   assert isinstance(gathered['y'], np.ndarray)
   np.testing.assert_array_equal(gathered['y'], 3 * rows)
 
@@ -48,35 +48,35 @@ def test_a_batched_step_gives_every_row_in_order(kind, count):
 def test_a_sum_over_the_batch_is_the_same_for_any_number_of_devices(kind):
   values = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
   for count in (1, 3, 8):
-    way = kind(jax.devices()[:count])
+    devices = kind(jax.devices()[:count])
 
-    def mean(rows, axis=way.axis_name):
+    def mean(rows, axis=devices.axis_name):
       local = rows.mean(0)
       return local if axis is None else jax.lax.pmean(local, axis)
 
-    step = way.compile(mean, (BATCH,), REPLICATED)
-    gathered = np.asarray(way.unreplicate(step(way.put_batch(values))))
+    step = devices.compile(mean, (BATCH,), REPLICATED)
+    gathered = np.asarray(devices.unreplicate(step(devices.put_batch(values))))
     np.testing.assert_allclose(gathered, values.mean(0), rtol=1e-5, atol=1e-6)
 
 
 @KINDS
 def test_a_replicated_tree_comes_back_and_is_replicated_for_another_step(kind):
-  way = kind(jax.devices()[:4])
+  devices = kind(jax.devices()[:4])
   tree = {'a': jnp.arange(3.0), 'b': (jnp.ones((2, 2)), np.int32(7))}
-  gathered = jax.tree.map(np.asarray, way.unreplicate(way.replicate(tree)))
+  gathered = jax.tree.map(np.asarray, devices.unreplicate(devices.replicate(tree)))
   jax.tree.map(np.testing.assert_array_equal, gathered, jax.tree.map(np.asarray, tree))
-  step = way.compile(lambda x: x + 1, (REPLICATED,), REPLICATED)
-  weights = way.unreplicate(step(way.replicate(jnp.arange(3.0))))
+  step = devices.compile(lambda x: x + 1, (REPLICATED,), REPLICATED)
+  weights = devices.unreplicate(step(devices.replicate(jnp.arange(3.0))))
   if kind is PmapParallel:  # an indexed device axis would be on all of them
     assert weights.devices() == {jax.devices()[0]}
   np.testing.assert_array_equal(np.asarray(weights), [1, 2, 3])
-  again = way.unreplicate(step(way.replicate(weights)))
+  again = devices.unreplicate(step(devices.replicate(weights)))
   np.testing.assert_array_equal(np.asarray(again), [2, 3, 4])
 
 
 def test_the_mesh_splits_the_batch_over_its_devices():
-  way = MeshParallel(jax.devices()[:4])
-  placed = way.put_batch(np.zeros((8, 2), np.float32))
+  devices = MeshParallel(jax.devices()[:4])
+  placed = devices.put_batch(np.zeros((8, 2), np.float32))
   assert {shard.device for shard in placed.addressable_shards} == set(jax.devices()[:4])
   assert all(shard.data.shape == (2, 2) for shard in placed.addressable_shards)
 
@@ -84,9 +84,9 @@ def test_the_mesh_splits_the_batch_over_its_devices():
 @pytest.mark.parametrize(('divides', 'count'), [(0, 8), (128, 8), (12, 6), (7, 7), (9, 3), (1, 1)])
 def test_as_many_devices_as_divide_the_batch(divides, count):
   for kind, cls in parallel.KINDS.items():
-    way = parallel.create(kind, divides)
-    assert type(way) is cls
-    assert way.num_devices == count
+    devices = parallel.create(kind, divides)
+    assert type(devices) is cls
+    assert devices.num_devices == count
   refused(
     bad_setting('config.parallel', 'jitt', words="did you mean 'jit'"), parallel.create, 'jitt'
   )
@@ -94,21 +94,23 @@ def test_as_many_devices_as_divide_the_batch(divides, count):
 
 @pytest.mark.slow
 def test_the_host_cannot_run_so_far_ahead_that_nothing_ends():
-  # a process of its own, for without the bound XLA aborts it
+  # in a separate process, which XLA aborts without the bound
   assert commands.python('-c', MANY_CALLS, timeout=150).split() == ['640000.0', '80000.0']
 
 
 @KINDS
 def test_donated_results_are_not_waited_for(kind):
-  way = kind(jax.devices()[:2])
-  step = way.compile(lambda x: x + 1, (REPLICATED,), REPLICATED, donate=(0,))
-  value = way.replicate(jnp.zeros(3))
+  devices = kind(jax.devices()[:2])
+  step = devices.compile(lambda x: x + 1, (REPLICATED,), REPLICATED, donate=(0,))
+  value = devices.replicate(jnp.zeros(3))
   for _ in range(3 * MAX_OUTSTANDING):
     value = step(value)
-  np.testing.assert_array_equal(np.asarray(way.unreplicate(value)), 3 * MAX_OUTSTANDING)
+  np.testing.assert_array_equal(np.asarray(devices.unreplicate(value)), 3 * MAX_OUTSTANDING)
 
 
 def test_several_devices_of_a_cpu_are_bounded_and_lower_as_the_compiled_step():
-  one, two = (MeshParallel(jax.devices()[:n]).compile(jnp.tanh, (BATCH,), BATCH) for n in (1, 2))
-  assert type(one) is type(jax.jit(jnp.tanh)) is not type(two)
-  assert 'tanh' in two.lower(jnp.ones(4)).as_text()
+  single, double = (
+    MeshParallel(jax.devices()[:n]).compile(jnp.tanh, (BATCH,), BATCH) for n in (1, 2)
+  )
+  assert type(single) is type(jax.jit(jnp.tanh)) is not type(double)
+  assert 'tanh' in double.lower(jnp.ones(4)).as_text()

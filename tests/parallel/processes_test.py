@@ -1,4 +1,4 @@
-"""What several processes agree on, and how they end; whole runs of several are in end_to_end/."""
+"""Exchanges, checks and ends of several processes; end_to_end/ has their runs."""
 
 import itertools
 
@@ -31,15 +31,13 @@ processes.end_together(work)
 
 @pytest.fixture
 def join(monkeypatch):
-  """Makes this process the first of two, of which the other gives these values, one after another.
+  """Returns a function that makes this process the first of two and the second one return `replies`
+  in order; it returns the list of barriers that the two wait for."""
 
-  Returns what the two wait for.
-  """
-
-  def joined(others):
+  def joined(replies):
     waited: list[str] = []
-    sizes = [np.int32(len(value.encode())) for value in others]
-    rows = [np.frombuffer(value.encode(), np.uint8) for value in others]
+    sizes = [np.int32(len(value.encode())) for value in replies]
+    rows = [np.frombuffer(value.encode(), np.uint8) for value in replies]
     answers = itertools.chain.from_iterable(zip(sizes, rows, strict=True))
 
     def gather(value):
@@ -136,8 +134,8 @@ def test_a_workdir_that_a_process_does_not_see_or_cannot_make_is_refused(join, t
 @cases(
   'bad, message',
   *[
-    (Processes(*found), r'--coordinator=HOST:PORT and --process_id in 0\.\.1')
-    for found in (('', 2, 0), ('host', 2, 0), ('host:1', 2, 2), ('host:1', 2, -1))
+    (Processes(*place), r'--coordinator=HOST:PORT and --process_id in 0\.\.1')
+    for place in (('', 2, 0), ('host', 2, 0), ('host:1', 2, 2), ('host:1', 2, -1))
   ],
   (Processes(index=1), '--process_id=1 is one of several processes'),
   (Processes('host:1', 2, 0, detect=True), 'leave out --coordinator'),

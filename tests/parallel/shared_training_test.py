@@ -29,7 +29,9 @@ from tests.training.conftest import ReadBy, TinyNet, separable_rows
 STEPS, BATCH = 200, 16
 
 
-def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.ndarray], list[int]]:
+def run(
+  devices: Any, rows: ArrayRows, directory: pathlib.Path
+) -> tuple[list[np.ndarray], list[int]]:
   """Trains; returns the final variables and the examples that this process was given."""
   read: list[int] = []
 
@@ -39,7 +41,7 @@ def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.nda
       yield batch
 
   training = Training(
-    model=TinyNet(axis_name=way.axis_name),
+    model=TinyNet(axis_name=devices.axis_name),
     rows=ReadBy(rows, counted),
     inputs=Inputs((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
     settings=TrainingSettings(
@@ -54,12 +56,12 @@ def run(way: Any, rows: ArrayRows, directory: pathlib.Path) -> tuple[list[np.nda
     seed=3,
   )
   directory.mkdir(parents=True, exist_ok=True)
-  writer = JsonLinesWriter(directory / f'log{way.share[0]}.jsonl')
-  variables = train(training, directory=directory, parallel=way, writer=writer)
+  writer = JsonLinesWriter(directory / f'log{devices.share[0]}.jsonl')
+  variables = train(training, directory=directory, parallel=devices, writer=writer)
   return jax.tree.leaves(variables), read
 
 
-def _two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
+def _run_two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
   run_two('-m', 'tests.parallel.shared_training_test', more=(kind, directory))
   results = []
   for index in range(2):
@@ -77,8 +79,8 @@ def _losses(directory: pathlib.Path) -> list[float]:
 def alone(tmp_path_factory):
   """One process on two devices."""
   directory = tmp_path_factory.mktemp('alone')
-  way = MeshParallel(jax.devices()[:2])
-  variables, read = run(way, separable_rows(), directory)
+  devices = MeshParallel(jax.devices()[:2])
+  variables, read = run(devices, separable_rows(), directory)
   return variables, read, _losses(directory)
 
 
@@ -86,11 +88,11 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_two_processes_give_the_weights_of_one_and_read_half_each(alone, tmp_path, kind):
   variables, read, losses = alone
-  both = _two(kind, tmp_path)
-  assert [len(result['read']) for result in both] == [len(read) // 2] * 2
-  together = np.stack([result['read'].reshape(200, -1) for result in both], 1)
+  results = _run_two(kind, tmp_path)
+  assert [len(result['read']) for result in results] == [len(read) // 2] * 2
+  together = np.stack([result['read'].reshape(200, -1) for result in results], 1)
   np.testing.assert_array_equal(together.ravel(), read)
-  for result in both:
+  for result in results:
     for number, expected in enumerate(variables):
       np.testing.assert_allclose(result[f'arr_{number}'], expected, atol=1e-5)
   np.testing.assert_allclose(_losses(tmp_path), losses, atol=1e-5)
@@ -98,9 +100,9 @@ def test_two_processes_give_the_weights_of_one_and_read_half_each(alone, tmp_pat
 
 
 def work(kind: str, directory: str) -> int:
-  way = parallel.create(kind, BATCH // 2, all_processes=True)
-  variables, read = run(way, separable_rows(), pathlib.Path(directory))
-  np.savez(f'{directory}/result{way.share[0]}.npz', *variables, read=np.array(read))
+  devices = parallel.create(kind, BATCH // 2, all_processes=True)
+  variables, read = run(devices, separable_rows(), pathlib.Path(directory))
+  np.savez(f'{directory}/result{devices.share[0]}.npz', *variables, read=np.array(read))
   barrier('the results')
   return 0
 

@@ -28,10 +28,10 @@ TURNED = (
 def paste(cutout, background, area, angle, x, y):
   """Returns the scene, uint8 [S, S, 3], and the share of the expanded rectangle inside."""
   layer = turned(cutout, background.width, area, angle)
-  left, top = corner(layer, background.width, x, y)
+  x0, y0 = corner(layer, background.width, x, y)
   scene = background.copy()
-  scene.paste(layer, (left, top), layer)
-  return np.asarray(scene), share_inside(layer, background.width, left, top)
+  scene.paste(layer, (x0, y0), layer)
+  return np.asarray(scene), share_inside(layer, background.width, x0, y0)
 
 
 def turned(cutout: Image.Image, side: int, area: float, angle: float) -> Image.Image:
@@ -48,9 +48,9 @@ def corner(layer: Image.Image, side: int, x: float, y: float) -> tuple[int, int]
   return int(int(x * side) - width / 2), int(int(y * side) - height / 2)
 
 
-def share_inside(layer: Image.Image, side: int, left: int, top: int) -> float:
-  across = min(left + layer.width, side) - max(left, 0)
-  down = min(top + layer.height, side) - max(top, 0)
+def share_inside(layer: Image.Image, side: int, x0: int, y0: int) -> float:
+  across = min(x0 + layer.width, side) - max(x0, 0)
+  down = min(y0 + layer.height, side) - max(y0, 0)
   return max(across, 0) * max(down, 0) / (layer.width * layer.height)
 
 
@@ -89,10 +89,10 @@ def test_sizes_corners_and_fractions_are_exact(side):
     except ValueError:  # Pillow refuses a side of no pixels
       assert placed.fraction[index] == 0
       continue
-    left, top = corner(layer, side, row['x'], row['y'])
+    x0, y0 = corner(layer, side, row['x'], row['y'])
     assert placed.expanded[index].tolist() == [layer.height, layer.width], row
-    assert placed.corner[index].tolist() == [top, left], row
-    assert placed.fraction[index] == np.float32(share_inside(layer, side, left, top)), row
+    assert placed.corner[index].tolist() == [y0, x0], row
+    assert placed.fraction[index] == np.float32(share_inside(layer, side, x0, y0)), row
 
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'measure'))
@@ -105,7 +105,7 @@ def composed(foreground, background, *factors, rotate, measure='rectangle', size
 
 
 def close(scene: jax.Array, expected: np.ndarray) -> float:
-  """The share of pixels all of whose channels lie within 2 levels."""
+  """Returns the share of pixels with all channels within 2 levels."""
   return float((np.abs(np.asarray(scene) * 255 - expected) <= 2).all(-1).mean())
 
 
@@ -142,7 +142,7 @@ def made_background(side: int = 64) -> np.ndarray:
 
 def test_agrees_with_pillow_on_noise():
   levels = [np.round(made() * 255).astype(np.uint8) for made in (made_cutout, made_background)]
-  pixels = [own / np.float32(255) for own in levels]
+  pixels = [image / np.float32(255) for image in levels]
   for factors in (*UPRIGHT, *TURNED):
     expected, _ = paste(*map(Image.fromarray, levels), *factors)
     scene, _ = composed(*pixels, *factors, rotate=factors[1] != 0)
@@ -166,9 +166,9 @@ def test_padding_changes_nothing():
   size = np.array(cutout.shape[:2], np.int32)
   for angle in (0, 50):
     factors, rotate = (0.4, angle, 0.4, 0.6), angle != 0
-    whole, _ = composed(cutout, made_background(), *factors, rotate=rotate)
+    expected, _ = composed(cutout, made_background(), *factors, rotate=rotate)
     part, _ = composed(padded, made_background(), *factors, rotate=rotate, size=size)
-    np.testing.assert_allclose(part, whole, atol=1e-5)
+    np.testing.assert_allclose(part, expected, atol=1e-5)
 
 
 def test_rotating_by_nothing_is_not_rotating():
@@ -192,12 +192,12 @@ def test_the_area_of_a_mask_counts_its_pixels():
   ground = np.zeros((256, 256, 3), np.float32)
   cutout = made_cutout(80, 80)
   cutout[..., :3] = 1
-  shown = [
+  means = [
     float(composed(cutout, ground, 0.2, 0, 0.5, 0.5, rotate=False, measure=m)[0].mean())
     for m in ('rectangle', 'mask')
   ]
-  assert shown[1] == pytest.approx(0.2, abs=0.002)
-  assert shown[0] == pytest.approx(0.2 * cutout[..., 3].mean(), abs=0.002)
+  assert means[1] == pytest.approx(0.2, abs=0.002)
+  assert means[0] == pytest.approx(0.2 * cutout[..., 3].mean(), abs=0.002)
 
 
 def test_the_background_has_what_the_object_leaves():

@@ -80,24 +80,24 @@ OBJECTS, BACKGROUNDS = np.array([0, 0, 4]), np.array([2, 7, 2])
 
 
 def test_balanced_scenes_are_the_same_mix_in_every_group_but_levels_of_few_pairs():
-  shown = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
-  np.testing.assert_array_equal(designs.balanced(shown, EACH, POOLED).sum(0), [1, 1, 1, 1])
-  hidden = np.append(shown, np.zeros((3, 1), bool), 1)
-  kept = designs.balanced(hidden, range(5), [0] * 5)
-  np.testing.assert_array_equal(kept.sum(0), [1, 1, 1, 1, 0])
-  kept = designs.balanced(shown, [0, 1, 0, 1], [0, 0, 1, 1])
-  np.testing.assert_array_equal(kept, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
+  counts = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
+  np.testing.assert_array_equal(designs.balanced(counts, EACH, POOLED).sum(0), [1, 1, 1, 1])
+  hidden = np.append(counts, np.zeros((3, 1), bool), 1)
+  mask = designs.balanced(hidden, range(5), [0] * 5)
+  np.testing.assert_array_equal(mask.sum(0), [1, 1, 1, 1, 0])
+  mask = designs.balanced(counts, [0, 1, 0, 1], [0, 0, 1, 1])
+  np.testing.assert_array_equal(mask, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
   no_size = np.array([[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 0, 0]], bool)
-  kept = designs.balanced(no_size, [0, 1, 0, 1], [0, 0, 1, 1])
-  np.testing.assert_array_equal(kept, [[1, 1, 0, 0]] * 3, 'the second size is not at every angle')
-  kept = designs.balanced(shown[:, :3], [0, 1, 0], [0, 0, 1])
-  np.testing.assert_array_equal(kept, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
-  shown = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
-  assert not designs.balanced(shown, EACH[:3], POOLED[:3]).any()
-  kept = designs.balanced(shown, EACH[:3], POOLED[:3], share=0.5)
-  np.testing.assert_array_equal(kept, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
-  kept = designs.balanced(shown, EACH[:3], POOLED[:3], share=1)
-  np.testing.assert_array_equal(kept, [[1, 0, 0]] * 3)
+  mask = designs.balanced(no_size, [0, 1, 0, 1], [0, 0, 1, 1])
+  np.testing.assert_array_equal(mask, [[1, 1, 0, 0]] * 3, 'the second size is not at every angle')
+  mask = designs.balanced(counts[:, :3], [0, 1, 0], [0, 0, 1])
+  np.testing.assert_array_equal(mask, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
+  counts = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
+  assert not designs.balanced(counts, EACH[:3], POOLED[:3]).any()
+  mask = designs.balanced(counts, EACH[:3], POOLED[:3], share=0.5)
+  np.testing.assert_array_equal(mask, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
+  mask = designs.balanced(counts, EACH[:3], POOLED[:3], share=1)
+  np.testing.assert_array_equal(mask, [[1, 0, 0]] * 3)
 
 
 def test_levels_are_told_apart_by_the_factors_that_vary_and_normalised_by_the_largest():
@@ -112,9 +112,9 @@ def test_levels_are_told_apart_by_the_factors_that_vary_and_normalised_by_the_la
   assert np.isnan(designs.normalised([0.0, 0.0])).all()
 
 
-def stored(kept: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
+def stored(mask: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
   """The kept scenes of the full cross as columns, in some order."""
-  pair, level = (places[order] for places in np.nonzero(kept))
+  pair, level = (places[order] for places in np.nonzero(mask))
   names = ('x', 'y', 'area', 'angle')
   return {
     **{name: getattr(DESIGN, name)[level].astype(np.float32) for name in names},
@@ -126,19 +126,19 @@ def stored(kept: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:
 
 def test_any_order_with_gaps_gives_the_table():
   generator = np.random.default_rng(0)
-  kept = generator.random((3, len(DESIGN))) < 0.8
-  kept[:, 0] = True
-  kept[2] |= ~kept[:2].any(0)  # every level occurs
-  order = generator.permutation(int(kept.sum()))
-  table = designs.tabulate(stored(kept, order), 'places', 64)
-  np.testing.assert_array_equal(table.spread(np.ones(len(table.pair), bool)), kept)
+  mask = generator.random((3, len(DESIGN))) < 0.8
+  mask[:, 0] = True
+  mask[2] |= ~mask[:2].any(0)  # every level occurs
+  order = generator.permutation(int(mask.sum()))
+  table = designs.tabulate(stored(mask, order), 'places', 64)
+  np.testing.assert_array_equal(table.spread(np.ones(len(table.pair), bool)), mask)
   for name in ('x', 'y', 'area', 'angle'):
     np.testing.assert_allclose(getattr(table.design, name), getattr(DESIGN, name), atol=1e-7)
   assert table.objects.tolist() == [0, 0, 4]
   assert table.design.min_inside == pytest.approx(0.6)
   values = generator.random((3, len(DESIGN)))
-  spread = table.spread(values[kept][order], np.nan)
-  np.testing.assert_array_equal(spread, np.where(kept, values, np.nan))
+  spread = table.spread(values[mask][order], np.nan)
+  np.testing.assert_array_equal(spread, np.where(mask, values, np.nan))
 
 
 def test_what_is_no_table_of_scenes_is_refused():

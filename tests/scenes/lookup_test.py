@@ -28,8 +28,8 @@ def scenes(design, scene_row, measure='rectangle'):
   levels = views.parameters(design)
 
   @jax.jit
-  def all_levels(given: dict[str, jax.Array]) -> jax.Array:
-    ready = prepare(given) if prepare else given
+  def all_levels(columns: dict[str, jax.Array]) -> jax.Array:
+    ready = prepare(columns) if prepare else columns
     return jax.lax.map(lambda level: show(jax.random.key(0), ready, level), levels)
 
   return np.asarray(all_levels(scene_row))

@@ -15,12 +15,12 @@ from tests.scenes.compose_test import composed
 PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
 
 
-@functools.partial(jax.jit, static_argnames=('most', 'dtype'))
-def resized(size, target, first, most, dtype='float32'):
+@functools.partial(jax.jit, static_argnames=('max_reduction', 'dtype'))
+def resized(size, target, first, max_reduction, dtype='float32'):
   along = jnp.arange(50) + first
   images = jnp.stack([jnp.zeros(PIXELS.shape), jnp.asarray(PIXELS)])
   images = images if dtype == 'float32' else jnp.round(images * 255).astype(dtype)
-  return resize.resize_pixels(images, 1, size, target, (along, along), most)
+  return resize.resize_pixels(images, 1, size, target, (along, along), max_reduction)
 
 
 @pytest.mark.parametrize('size', [(400, 300), (399, 151), (40, 300)])
@@ -28,9 +28,9 @@ def resized(size, target, first, most, dtype='float32'):
 @pytest.mark.parametrize('first', [0, -17, 13, 70])
 def test_tiles_are_the_whole(size, target, first):
   numbers = np.array(size, np.int32), np.array(target, np.int32)
-  most = max(s / w for s, w in zip(size, target, strict=True))
-  assert (resize.TILE + 2) * most + 3 < max(PIXELS.shape), 'there are tiles'
-  result = resized(*numbers, first, most)
+  reduction = max(s / w for s, w in zip(size, target, strict=True))
+  assert (resize.TILE + 2) * reduction + 3 < max(PIXELS.shape), 'there are tiles'
+  result = resized(*numbers, first, reduction)
   np.testing.assert_allclose(result, resized(*numbers, first, np.inf), rtol=1e-5, atol=1e-6)
   assert bool(result.any()) == (first < max(target))
 
@@ -38,8 +38,8 @@ def test_tiles_are_the_whole(size, target, first):
 @pytest.mark.parametrize('size', [(400, 300), (40, 300)])
 def test_eight_bits_are_rounded_after_each_direction_as_in_pillow(size):
   target = (45, 33)
-  most = max(s / w for s, w in zip(size, target, strict=True))
-  result = resized(np.array(size, np.int32), np.array(target, np.int32), 0, most, 'uint8')
+  reduction = max(s / w for s, w in zip(size, target, strict=True))
+  result = resized(np.array(size, np.int32), np.array(target, np.int32), 0, reduction, 'uint8')
   image = Image.fromarray(np.round(PIXELS[: size[0], : size[1], 0] * 255).astype(np.uint8))
   peer = np.asarray(image.resize(target[::-1], Image.Resampling.BILINEAR))
   difference = np.abs(np.asarray(result)[:45, :33, 0].astype(int) - peer)
@@ -70,9 +70,9 @@ def test_each_size_of_a_curve_is_composed_alone():
   show, prepare = views.shown(designs.published('size'), 64, 'mask')
   ready = prepare(row)
   assert 'sheets' not in ready
-  shown = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
+  scene = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))
   for area in np.array([0.01, 0.02, 0.16, 0.64, 1.0], np.float32):
     cutout, size = row['foreground'].astype(np.float32) / 255, row['foreground_size']
-    given = {'rotate': False, 'size': size, 'measure': 'mask'}
-    target, _ = composed(cutout, row['image'], area, 0.0, 0.5, 0.5, **given)
-    np.testing.assert_allclose(shown(area), target, atol=2 / 255)  # rounded three times
+    settings = {'rotate': False, 'size': size, 'measure': 'mask'}
+    target, _ = composed(cutout, row['image'], area, 0.0, 0.5, 0.5, **settings)
+    np.testing.assert_allclose(scene(area), target, atol=2 / 255)  # rounded three times
