@@ -22,14 +22,9 @@ GUARD = 1e-4  # a mean that is an integer does not fall below itself by rounding
 # Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and the number of doublings until a step
 # reaches a length of 20.
 STEPS = (
-  ((0, 1), 1.0, 5),
-  ((1, 0), 1.0, 5),
-  ((1, 1), 1.4, 4),
-  ((1, -1), 1.4, 4),
-  ((1, 2), 2.1969, 4),
-  ((1, -2), 2.1969, 4),
-  ((2, 1), 2.1969, 4),
-  ((2, -1), 2.1969, 4),
+  *((step, 1.0, 5) for step in ((0, 1), (1, 0))),
+  *((step, 1.4, 4) for step in ((1, 1), (1, -1))),
+  *((step, 2.1969, 4) for step in ((1, 2), (1, -2), (2, 1), (2, -1))),
 )
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import zlib
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -11,36 +10,15 @@ from scipy import stats
 
 from robustness.corruptions import C_BAR, SETS, TABLES, corrupt, patterns
 from robustness.corruptions.catalog import CORRUPTIONS
-from robustness.corruptions.corruption import Constants, Strength
 from robustness.corruptions.pixels import to_levels
 from tests.cases import cases
 from tests.corruptions import c_bar_transcription
-from tests.corruptions.pictures import natural, share_within
+from tests.corruptions.pictures import natural, share_within, table_of, with_draws
 from tests.refusals import bad_setting, refused
 
 SIDE, LARGE = 32, 224
 COUNT = {SIDE: 3, LARGE: 1}
 FIRST, LAST = 1, 5
-
-
-def constants(name: str, side: int = SIDE) -> Constants:
-  """Those of a size, or of 224 pixels where 32 have no others."""
-  by_side = CORRUPTIONS[name].constants
-  return by_side.get(side, by_side.get(LARGE))
-
-
-@functools.cache
-def compiled(name: str, side: int) -> Callable[..., tuple[dict, jax.Array]]:
-  """Returns the function (key, image, severity) -> draws and levels."""
-  corruption = CORRUPTIONS[name]
-
-  @jax.jit
-  def ours(key: jax.Array, image: jax.Array, severity: jax.Array) -> tuple[dict, jax.Array]:
-    draws = corruption.draw(key, image.shape, constants(name, side)) if corruption.draw else {}
-    corrupted = corruption.function(draws, image, Strength(constants(name, side), severity))
-    return draws, to_levels(corrupted, 'round' if corruption.rounded else 'floor')
-
-  return ours
 
 
 def plain(draws: dict) -> dict[str, np.ndarray]:
@@ -57,8 +35,9 @@ def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.nda
   eight_bits = np.rint(images * 255).astype(np.uint8)
   pairs = []
   for number, image in enumerate(images):
-    draws, result = compiled(name, side)(jax.random.fold_in(key, number), image, severity)
-    magnitude = constants(name, side)['magnitude'][severity - 1]
+    draws, result = with_draws(name, side)(jax.random.fold_in(key, number), image, severity)
+    result = to_levels(result, 'round' if CORRUPTIONS[name].rounded else 'floor')
+    magnitude = table_of(name, side)['magnitude'][severity - 1]
     theirs = c_bar_transcription.FUNCTIONS[name](eight_bits[number], magnitude, plain(draws))
     pairs.append((np.rint(np.asarray(result) * 255).astype(np.uint8), theirs))
   first, second = zip(*pairs, strict=True)
@@ -77,7 +56,7 @@ def test_every_corruption_is_its_definition(name, side, severity):
   assert (ours != images).mean() > 0.005
   assert share_within(ours / 255, theirs / 255, 1) > 0.9985
   assert (ours == theirs).mean() > 0.985
-  magnitude = constants(name, side)['magnitude'][severity - 1]
+  magnitude = table_of(name, side)['magnitude'][severity - 1]
   if name in ('sparkles', 'inverse_sparkles'):
     assert (ours >= images).all()
   elif name == 'blue_noise_sample':

@@ -9,10 +9,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from robustness.corruptions import SETS, corrupt, corrupt_each, laion_c
-from robustness.corruptions.catalog import CORRUPTIONS, TABLES
-from robustness.corruptions.corruption import Strength
+from robustness.corruptions.catalog import TABLES
 from tests.cases import cases
-from tests.corruptions.pictures import natural
+from tests.corruptions.pictures import natural, with_draws
 from tests.refusals import refused
 
 SIDE = 64
@@ -23,23 +22,10 @@ SHAPES = ('triangle', 'square', 'circle', 'star')
 
 
 @functools.cache
-def compiled(name: str):
-  """The function (key, image, severity) -> draws and levels."""
-  corruption, table = CORRUPTIONS[name], TABLES[224][name]
-
-  @jax.jit
-  def ours(key, image, severity):
-    draws = corruption.draw(key, image.shape, table) if corruption.draw else 0
-    return draws, corruption.function(draws, image, Strength(table, severity))
-
-  return ours
-
-
-@functools.cache
 def made(name: str, severity: int):
   """Returns draws, and levels uint8 [64, 64, 3]."""
   image, key = (LEVELS / 255).astype(np.float32), jax.random.key(severity)
-  draws, ours = jax.device_get(compiled(name)(key, image, severity))
+  draws, ours = jax.device_get(with_draws(name, 224)(key, image, severity))
   return draws, np.rint(ours * 255).astype(np.uint8)
 
 

@@ -1,6 +1,7 @@
 """Pictures to corrupt, photographs and smooth random ones, and what several references need."""
 
 import functools
+import io
 import math
 import pathlib
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from PIL import Image
 
 from robustness.corruptions import textures
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES
-from robustness.corruptions.corruption import Strength
+from robustness.corruptions.corruption import Constants, Strength
 
 
 def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarray:
@@ -25,9 +26,9 @@ def photographs(shared_dir: pathlib.Path, side: int, count: int = 2) -> np.ndarr
 def _square(picture: Image.Image, side: int) -> np.ndarray:
   scale = side / min(picture.size)
   size = [max(side, round(n * scale)) for n in picture.size]
-  left, top = ((n - side) // 2 for n in size)
+  x0, y0 = ((n - side) // 2 for n in size)
   resized = picture.resize(size, Image.Resampling.BILINEAR)
-  cropped = resized.crop((left, top, left + side, top + side))
+  cropped = resized.crop((x0, y0, x0 + side, y0 + side))
   return (np.asarray(cropped, np.float64) / 255).astype(np.float32)
 
 
@@ -75,6 +76,33 @@ def from_draws(name: str, side: int, **options: str) -> Callable[..., jax.Array]
   """Returns a corruption as a compiled function of given draws, a picture and a severity."""
   function = CORRUPTIONS[name].function
   return jax.jit(lambda draws, x, s: function(draws, x, Strength(TABLES[side][name], s), **options))
+
+
+def table_of(name: str, side: int) -> Constants:
+  """Returns the constants for images of a side, or for 224 pixels if there are none."""
+  by_side = CORRUPTIONS[name].constants
+  return by_side[side if side in by_side else 224]
+
+
+@functools.cache
+def with_draws(name: str, side: int) -> Callable[..., tuple[Any, jax.Array]]:
+  """Returns the compiled function (key, image, severity) -> draws and the corrupted image."""
+  corruption, table = CORRUPTIONS[name], table_of(name, side)
+
+  @jax.jit
+  def corrupt(key: jax.Array, image: jax.Array, severity: int) -> tuple[Any, jax.Array]:
+    draws = corruption.draw(key, image.shape, table) if corruption.draw else {}
+    return draws, corruption.function(draws, image, Strength(table, severity))
+
+  return corrupt
+
+
+def through_a_file(levels: np.ndarray, quality: int) -> np.ndarray:
+  """Returns levels [H, W, C] after Pillow's JPEG compression, uint8."""
+  file = io.BytesIO()
+  plane = levels[..., 0] if levels.shape[-1] == 1 else levels
+  Image.fromarray(plane.astype(np.uint8)).save(file, 'JPEG', quality=quality)
+  return np.asarray(Image.open(file)).reshape(levels.shape)
 
 
 def smooth(x: np.ndarray, sigma: float, mode: str = 'nearest', truncate: float = 4) -> np.ndarray:

@@ -1,12 +1,10 @@
 """The released sets: their sizes, 8-bit values and files, what differs, and what results say."""
 
 import dataclasses
-import io
 
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionViews, Provenance
@@ -14,7 +12,14 @@ from robustness.evaluation.provenance import data_digest
 from robustness.evaluation.records import Layout, Records
 from tests.cases import cases
 from tests.corruptions.digital_test import reference
-from tests.corruptions.pictures import constants, natural, share_within, smooth, zoom_blur
+from tests.corruptions.pictures import (
+  constants,
+  natural,
+  share_within,
+  smooth,
+  through_a_file,
+  zoom_blur,
+)
 from tests.refusals import bad_setting, refused
 
 SIDE = 64
@@ -33,12 +38,6 @@ def levels_in_view(views: CorruptionViews, image: np.ndarray, place: int) -> np.
   return np.asarray(result) * 255
 
 
-def through_a_file(levels: np.ndarray) -> np.ndarray:
-  file = io.BytesIO()
-  Image.fromarray(levels.astype(np.uint8)).save(file, 'JPEG', quality=85, optimize=True)
-  return np.asarray(Image.open(file)).astype(float)
-
-
 def photograph(side: int) -> np.ndarray:
   """Returns a smooth picture of floats that are no levels, float32 [side, side, 3]."""
   y, x = np.mgrid[:side, :side] / side
@@ -50,7 +49,7 @@ def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
   image = np.round(photograph(64) * 255).astype(np.float32) / 255
   truncated = levels_in_view(CorruptionViews(**SETTINGS, quantize='floor'), image, 1)
   stored = levels_in_view(CorruptionViews(**SETTINGS, protocol='as_released'), image, 1)
-  np.testing.assert_allclose(stored, through_a_file(truncated.round()), atol=1e-3)
+  np.testing.assert_allclose(stored, through_a_file(truncated.round(), 85), atol=1e-3)
   assert np.abs(stored - truncated).max() > 1
   image = photograph(32)
   views = CorruptionViews(**SETTINGS, protocol='as_released')
@@ -195,7 +194,7 @@ def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
     made = zoom_blur(x, values[0])
   else:
     made = reference(name, picture, values)
-  return through_a_file(np.floor(np.clip(made, 0, 1) * 255 + 2**-12)) / 255
+  return through_a_file(np.floor(np.clip(made, 0, 1) * 255 + 2**-12), 85) / 255
 
 
 def test_files_made_here_are_those_of_the_generator():
