@@ -38,7 +38,7 @@ SECOND = (np.arange(COUNT) % 10 > 0).tolist()
 TASKS, PAIRS = ('clean', 'fog'), np.arange(12)
 
 
-def of(out, label, versus='', **facets):
+def accuracy_of(out, label, versus='', **facets):
   """The accuracy of a classifier in a group of views, or its difference from another."""
   facets = facets or {'view': 'as stored'}
   return estimate(Results.read(out).table, label, 'accuracy', versus, **facets)
@@ -71,9 +71,9 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   first, second = np.array(FIRST), np.array(SECOND)
   b, c = (first & ~second).sum(), (second & ~first).sum()
   error, low, high = paired_difference(b, c, COUNT)
-  own, difference = of(out, 'other'), of(out, 'other', 'one')
-  assert (own.value, own.n) == (pytest.approx(second.mean()), COUNT)
-  assert (own.low, own.high) == pytest.approx(clopper_pearson(second.sum(), COUNT))
+  answers, difference = accuracy_of(out, 'other'), accuracy_of(out, 'other', 'one')
+  assert (answers.value, answers.n) == (pytest.approx(second.mean()), COUNT)
+  assert (answers.low, answers.high) == pytest.approx(clopper_pearson(second.sum(), COUNT))
   ends = (difference.value, difference.low, difference.high)
   assert ends == pytest.approx((-error, -high, -low))
   assert difference.p == pytest.approx(float(mcnemar(b, c)))
@@ -84,9 +84,11 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   study = estimate(results.table, 'other', 'top1_accuracy', 'one')
   assert study.value == pytest.approx(difference.value), 'what the study itself finds'
   kappa = estimate(results.table, 'other', 'error_consistency', view='as stored')
-  same, chance = (first == second).mean(), first.mean() * second.mean()
+  agreement, chance = (first == second).mean(), first.mean() * second.mean()
   chance += (1 - first.mean()) * (1 - second.mean())
-  assert kappa.value == pytest.approx((same - chance) / (1 - chance)) and kappa.low < 0 < kappa.high
+  assert (
+    kappa.value == pytest.approx((agreement - chance) / (1 - chance)) and kappa.low < 0 < kappa.high
+  )
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
@@ -97,8 +99,11 @@ def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   program.run(workdirs, tmp_path / 'out')
   table = Results.read(tmp_path / 'out').table
   assert set(table.confidence) == {0.8}
-  own, ends = of(tmp_path / 'out', 'other'), clopper_pearson(np.sum(SECOND), COUNT, 0.8)
-  assert (own.low, own.high) == pytest.approx(ends)
+  answers, ends = (
+    accuracy_of(tmp_path / 'out', 'other'),
+    clopper_pearson(np.sum(SECOND), COUNT, 0.8),
+  )
+  assert (answers.low, answers.high) == pytest.approx(ends)
 
 
 @pytest.mark.usefixtures('undrawn')
@@ -106,11 +111,11 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
   design = plan(0.1, 0.95)
   right = (np.arange(80) % 5 > 0)[:, None]
   table = ViewTable.of(['as stored'])
-  own = comparison.Answers(right, np.arange(80), table, 0.95, design).accuracy('as stored')
-  assert (own.value, own.n, own.method) == (0.8, 80, 'sequential clopper-pearson')
-  assert (own.low, own.high) == pytest.approx(design.interval(64, 80))
+  answers = comparison.Answers(right, np.arange(80), table, 0.95, design).accuracy('as stored')
+  assert (answers.value, answers.n, answers.method) == (0.8, 80, 'sequential clopper-pearson')
+  assert (answers.low, answers.high) == pytest.approx(design.interval(64, 80))
   plain = comparison.Answers(right, np.arange(80), table, 0.95).accuracy('as stored')
-  assert own.low < plain.low and plain.high < own.high
+  assert answers.low < plain.low and plain.high < answers.high
 
 
 @pytest.mark.slow
@@ -131,12 +136,12 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
   assert set(fog.note) == {'minus a other: a net is not in this task'}
   assert not tasks['clean'].note.str.contains('minus').any()
   assert capsys.readouterr().out.startswith('clean:\n')
-  whole = Results.read(out)
-  assert whole.study == 'comparison' and list(whole.by_task) == list(TASKS)
-  for name, own in whole.by_task.items():
+  joined_results = Results.read(out)
+  assert joined_results.study == 'comparison' and list(joined_results.by_task) == list(TASKS)
+  for name, of_task in joined_results.by_task.items():
     single = Results.read(out / 'tasks' / name)
-    pd.testing.assert_frame_equal(own.table, single.table)
-    assert own.quantities == single.quantities
+    pd.testing.assert_frame_equal(of_task.table, single.table)
+    assert of_task.quantities == single.quantities
 
 
 @pytest.mark.usefixtures('undrawn')
@@ -171,9 +176,9 @@ def test_other_data_are_not_paired(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
   results = compare(tmp_path, 'ab')
-  other = of(tmp_path / 'out', 'b', 'a')
+  other = accuracy_of(tmp_path / 'out', 'b', 'a')
   assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
-  first, second = (of(tmp_path / 'out', label) for label in 'ab')
+  first, second = (accuracy_of(tmp_path / 'out', label) for label in 'ab')
   assert other.value == pytest.approx(second.value - first.value)
   half = np.hypot(second.value - second.low, first.high - first.value)
   assert other.value - other.low == pytest.approx(half)
@@ -199,10 +204,10 @@ def test_images_shared_in_part_are_refused_or_compared_alone(tmp_path):
   finished_runs.write(tmp_path / 'b', {'net': SECOND[:30]}, range(10, 40))
   refused(r'a and b share 30 of 40 and 30 images.*--common', compare, tmp_path, 'ab')
   results = compare(tmp_path, 'ab', common=True)
-  other = of(tmp_path / 'out', 'b', 'a')
+  other = accuracy_of(tmp_path / 'out', 'b', 'a')
   assert other.value == pytest.approx(np.mean(SECOND[:30]) - np.mean(FIRST[10:]))
   assert other.n == 30
-  first, second = (of(tmp_path / 'out', label) for label in 'ab')
+  first, second = (accuracy_of(tmp_path / 'out', label) for label in 'ab')
   assert first.n == 30 and first.value == pytest.approx(np.mean(FIRST[10:]))
   assert second.value - first.value == pytest.approx(other.value)
   assert estimate(results.table, 'a', 'top1_accuracy').n == 30
@@ -233,15 +238,15 @@ def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their
   random = np.random.default_rng(0)
   ids = {'a': np.arange(40), 'b': random.permutation(30) + 10, 'c': random.permutation(25)}
   right = {name: random.integers(0, 2, 40) for name in ids}
-  for name, own in ids.items():
-    finished_runs.write(tmp_path / name, {'net': right[name][own].tolist()}, own.tolist())
+  for name, rows in ids.items():
+    finished_runs.write(tmp_path / name, {'net': right[name][rows].tolist()}, rows.tolist())
   compare(tmp_path, 'abc', common=True)
   for name in ids:
-    level = of(tmp_path / 'out', name)
+    level = accuracy_of(tmp_path / 'out', name)
     assert (level.n, level.value) == (15, pytest.approx(right[name][10:25].mean()))
   for name in 'bc':
     expected = (right[name] - right['a'])[10:25].mean()
-    assert of(tmp_path / 'out', name, 'a').value == pytest.approx(expected)
+    assert accuracy_of(tmp_path / 'out', name, 'a').value == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures('undrawn')
@@ -253,9 +258,9 @@ def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_pa
   for stored in (True, False):
     folder = tmp_path / f'stored_{stored}'
     for seed, name in enumerate('ab'):
-      own = {'net': versions(seed)}
+      answers = {'net': versions(seed)}
       other = 0 if paired or name == 'a' else 1000
-      finished_runs.write_versions(folder / name, own, stored, first_digest=other)
+      finished_runs.write_versions(folder / name, answers, stored, first_digest=other)
     results = compare(folder, 'ab')
     assert ('mCE' in set(results.table['quantity'])) == paired
     tables.append(compared(folder / 'out').dropna(axis=1, how='all'))
@@ -263,7 +268,7 @@ def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_pa
   assert set(tables[0].n) == {COUNT}
   assert views_of(tables[0]) == ['clean', 'fog', 'contrast', '1', '5', 'shown']
   a, b = (versions(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
-  together = of(folder / 'out', 'b', 'a', corruption_set='shown')
+  together = accuracy_of(folder / 'out', 'b', 'a', corruption_set='shown')
   p = float(sign_flip(b - a)) if paired else float('nan')
   assert together.p == pytest.approx(p, nan_ok=True)
 
@@ -320,7 +325,7 @@ def scenes(folder, stored):
   of_scene |= {k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')}
   of_scene['fraction_inside'] = np.where(counted, 1, 0.1).ravel()
   released = si_score.SiScore(factor='location', stored=True, min_inside=0.75)
-  single = {label: own.reshape(-1, 1) for label, own in right.items()}
+  single = {label: answers.reshape(-1, 1) for label, answers in right.items()}
   return finished_runs.write_scenes(folder, released, single, of_scene)
 
 
@@ -331,13 +336,15 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_
   run = scenes(tmp_path / 'run', stored)
   program.run([str(run)], tmp_path / 'out')
   facets = {'view': 'as stored' if stored else 'all views'}
-  one, two = (of(tmp_path / 'out', label, **facets) for label in ('one', 'two'))
-  for row in (one, two):
+  first_of_two, second_of_two = (
+    accuracy_of(tmp_path / 'out', label, **facets) for label in ('one', 'two')
+  )
+  for row in (first_of_two, second_of_two):
     study = estimate(Results.read(tmp_path / 'out').table, row.classifier, 'accuracy')
     assert (row.n, row.clusters) == (study.n, 4) and row.clusters < row.n
     assert (row.value, row.low, row.high) == pytest.approx((study.value, study.low, study.high))
-  difference = of(tmp_path / 'out', 'two', 'one', **facets)
-  assert difference.value == pytest.approx(two.value - one.value)
+  difference = accuracy_of(tmp_path / 'out', 'two', 'one', **facets)
+  assert difference.value == pytest.approx(second_of_two.value - first_of_two.value)
   assert difference.p > 0.1, 'four objects'
 
 
@@ -397,34 +404,36 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
     finished_runs.write(tmp_path / name, right, data={'name': name})
     tasks[name] = tmp_path / name
   battery = str(finished_runs.write_battery(tmp_path / 'battery', tasks))
-  given = [battery, f'--out={tmp_path / "out"}', '--reference=one', '--reference=two']
-  assert program.main(given) == 0
+  arguments = [battery, f'--out={tmp_path / "out"}', '--reference=one', '--reference=two']
+  assert program.main(arguments) == 0
   table = Results.read(tmp_path / 'out').table
   values = select(table, 'effective_robustness', task='third', view=..., reference='one and two')
   by_name = values.set_index('classifier').value
   assert by_name['net2'] == pytest.approx(0.25, abs=0.05) and by_name.idxmax() == 'net2'
   tasks = {}
-  for name, own in Results.read(tmp_path / 'out').by_task.items():
-    table = own.table[own.table['quantity'] == 'accuracy'].astype(object)
+  for name, answers in Results.read(tmp_path / 'out').by_task.items():
+    table = answers.table[answers.table['quantity'] == 'accuracy'].astype(object)
     unknown = table.assign(quantity='change_norm', value=np.nan, n=0)
-    tasks[name] = dataclasses.replace(own, table=assemble([table, unknown]))
+    tasks[name] = dataclasses.replace(answers, table=assemble([table, unknown]))
   again = comparison.with_references(tasks, ['one', 'two'])['third'].table
-  found = select(again, 'effective_robustness', view=..., reference='one and two')
-  assert found.n.tolist() == [COUNT] * 6 and found.value.tolist() == values.value.tolist()
-  one = tasks['one'].table
-  of_fog = one.assign(view=None, corruption='fog', value=one.value[::-1].to_numpy())
-  corrupted = dataclasses.replace(tasks['one'], table=assemble([of_fog, one]))
+  robustness = select(again, 'effective_robustness', view=..., reference='one and two')
+  assert robustness.n.tolist() == [COUNT] * 6 and robustness.value.tolist() == values.value.tolist()
+  first_of_two = tasks['one'].table
+  of_fog = first_of_two.assign(
+    view=None, corruption='fog', value=first_of_two.value[::-1].to_numpy()
+  )
+  corrupted = dataclasses.replace(tasks['one'], table=assemble([of_fog, first_of_two]))
   refused(
     '--reference=one: .* but of fog, ',
     comparison.with_references,
     tasks | {'one': corrupted},
     ['one', 'two'],
   )
-  whole = assemble([of_fog, one.assign(view='all views')])
-  corrupted = dataclasses.replace(corrupted, table=whole)
+  joined_results = assemble([of_fog, first_of_two.assign(view='all views')])
+  corrupted = dataclasses.replace(corrupted, table=joined_results)
   again = comparison.with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
-  found = select(again, 'effective_robustness', view=..., reference='one and two')
-  assert found.value.tolist() == values.value.tolist()
+  robustness = select(again, 'effective_robustness', view=..., reference='one and two')
+  assert robustness.value.tolist() == values.value.tolist()
   refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
@@ -433,8 +442,8 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
 def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   """Calibration has accuracy by corruption too, without intervals; that compared has one."""
   for seed, name in enumerate('ab'):
-    own = {'net': versions(seed)}
-    finished_runs.write_versions(tmp_path / name, own, False, name='calibration')
+    answers = {'net': versions(seed)}
+    finished_runs.write_versions(tmp_path / name, answers, False, name='calibration')
   compare(tmp_path, 'ab')
   table = Results.read(tmp_path / 'out').table
   for facets in ({'corruption': 'fog'}, {'view': 'clean'}):
@@ -478,8 +487,8 @@ def test_a_typed_label_names_the_only_classifier_of_its_workdir(tmp_path, capsys
   typed = [f'mine={tmp_path / "one"}', str(tmp_path / 'other')]
   program.main([*typed, f'--out={tmp_path / "out"}'])
   assert set(Results.read(tmp_path / 'out').labels) == {'mine', 'plain'}
-  several = comparison.distinct_labels({'mine': {'a', 'b'}, 'x': {'c'}}, typed=('mine', 'x'))
-  assert set(several.values()) == {'a', 'b', 'x'}
+  labels = comparison.distinct_labels({'mine': {'a', 'b'}, 'x': {'c'}}, typed=('mine', 'x'))
+  assert set(labels.values()) == {'a', 'b', 'x'}
 
 
 def test_tasks_that_one_run_lacks_are_named(tmp_path, capsys):

@@ -57,9 +57,9 @@ def test_another_value_in_any_place_is_no_traceback(run, name):
 def test_a_damaged_file_is_named(run, name, damage):
   file = run / name
   file.write_bytes(DAMAGE[damage](file.read_bytes()))
-  told = refused(file.name, DOORS[name], run)
-  assert '\n' not in told and told.count(file.name) == 1
-  assert re.search('Delete .*: the command of the run|ommand (of the run )?again', told), told
+  message = refused(file.name, DOORS[name], run)
+  assert '\n' not in message and message.count(file.name) == 1
+  assert re.search('Delete .*: the command of the run|ommand (of the run )?again', message), message
 
 
 @pytest.mark.slow

@@ -48,12 +48,15 @@ def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factor
   out = tmp_path_factory.mktemp('site')
   assert main(['leaderboard', str(board), f'--out={out}']) == 0
   tasks = Results.read(out).by_task
-  assert {name: len(of.labels) for name, of in tasks.items()} == {'accuracy': 1, 'accuracy 2': 3}
-  own = tasks['accuracy 2']
-  ranked = own.table[own.table['quantity'] == 'rank']
+  assert {name: len(board.labels) for name, board in tasks.items()} == {
+    'accuracy': 1,
+    'accuracy 2': 3,
+  }
+  results = tasks['accuracy 2']
+  ranked = results.table[results.table['quantity'] == 'rank']
   ends = {row.classifier: (row.value, row.low, row.high) for row in ranked.itertuples()}
   assert ends == {'fair': (1, 1, 2), 'good': (1, 1, 2), 'poor': (3, 3, 3)}
-  paired = own.table[own.table.versus != '']
+  paired = results.table[results.table.versus != '']
   differences = dict(zip(paired.classifier, paired.value, strict=True))
   assert differences == pytest.approx({'good': 2 / COUNT, 'poor': -22 / COUNT})
   page = (out / 'report.html').read_text()
@@ -98,11 +101,11 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
   assert main(['leaderboard', str(ROOT / 'leaderboard'), f'--out={tmp_path}']) == 0
   notes = capsys.readouterr().err.splitlines()  # this version has no such set of small images
   assert all('3 values not reproduced by this version' in note for note in notes)
-  own = Results.read(tmp_path)
-  ranked = own.table[own.table['quantity'] == 'rank']
+  results = Results.read(tmp_path)
+  ranked = results.table[results.table['quantity'] == 'rank']
   levels = [f'top-1 error over the {name} corruptions' for name in ('official', 'fourier imagenet')]
   assert {*levels} < {*ranked.ranked_by}
-  errors = select(own.table, 'error', versus=None, corruption_set='official')
+  errors = select(results.table, 'error', versus=None, corruption_set='official')
   assert dict(zip(errors.classifier + errors.versus, errors.value.round(3), strict=True)) == {
     'resnet20': 0.309,
     'resnet56': 0.284,
@@ -122,8 +125,8 @@ def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_fact
   assert main(['leaderboard', str(small), *added, f'--out={sites / "small"}']) == 0
   assert capsys.readouterr().out.count('rank of the true class for every answer') == len(names)
   assert main(['leaderboard', str(board), f'--out={sites / "whole"}']) == 0
-  whole = Results.read(sites / 'whole').by_task['accuracy 2'].table
-  pd.testing.assert_frame_equal(Results.read(sites / 'small').table, whole)
+  all_estimates = Results.read(sites / 'whole').by_task['accuracy 2'].table
+  pd.testing.assert_frame_equal(Results.read(sites / 'small').table, all_estimates)
   assert not Results.read(small / 'good').arrays
   assert main(['leaderboard', str(small), f'--add={board / "good"}']) == 2
   assert f'as in --add=NAME={board / "good"}' in capsys.readouterr().err
@@ -170,8 +173,8 @@ def test_results_that_the_answers_do_not_give_are_refused(board, capsys):
 @pytest.mark.usefixtures('undrawn')
 def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   for name in ('one', 'two'):
-    own = {name: np.arange(60).reshape(12, 5) % 3 > 0}
-    finished_runs.write_versions(tmp_path / 'board' / name, own, stored=False)
+    results = {name: np.arange(60).reshape(12, 5) % 3 > 0}
+    finished_runs.write_versions(tmp_path / 'board' / name, results, stored=False)
     change(tmp_path / 'board' / name, lambda document: stated(document, 'aaa'))
   assert main(['leaderboard', str(tmp_path / 'board'), f'--out={tmp_path / "site"}']) == 0
   assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}

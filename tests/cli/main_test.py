@@ -44,7 +44,7 @@ def test_a_part_is_listed_whole_and_each_name_has_a_line(capsys, part, names):
   assert main(['list', part]) == 0
   listed = lines(capsys)
   assert set(listed) == set(names)
-  assert not [name for name, said in listed.items() if len(said) < 15]
+  assert not [name for name, text in listed.items() if len(text) < 15]
 
 
 def test_configs_are_listed_with_their_variants(capsys):
@@ -63,11 +63,11 @@ def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_giv
 ):
   monkeypatch.setattr(doctor, 'is_installed', lambda module: module != 'open_clip')
   assert main(['doctor']) == 0
-  told = lines(capsys)
-  assert told['devices'].startswith('8 × cpu')
-  assert told['clip'].startswith("MISSING  would add: CLIP's tokenizer")
-  assert told['torch'].startswith('yes ')
-  assert {'jax', 'numpy'} <= set(told) & set(PACKAGES)
+  message = lines(capsys)
+  assert message['devices'].startswith('8 × cpu')
+  assert message['clip'].startswith("MISSING  would add: CLIP's tokenizer")
+  assert message['torch'].startswith('yes ')
+  assert {'jax', 'numpy'} <= set(message) & set(PACKAGES)
   project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
   assert set(doctor.EXTRAS) == set(project['optional-dependencies'])
 
@@ -173,18 +173,18 @@ def exhausted(*_):
 
 
 @cases(
-  'fail, told',
+  'fail, message',
   (lambda *_: np.empty(2**60, np.int8), 'not enough memory (Unable to allocate 1.00 EiB '),
   (exhausted, 'not enough memory on the device: give a smaller --config.batch_size or --config.vi'),
 )
-def test_too_little_memory_is_one_line(fail, told, monkeypatch, tmp_path, capsys):
+def test_too_little_memory_is_one_line(fail, message, monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(process, 'set_devices', lambda processes: None)
   monkeypatch.setattr(run, 'run_and_present', fail)
   monkeypatch.setattr(running, 'show_plan', fail)
   config, workdir = default_config('accuracy'), str(tmp_path / 'run')
   for status in (running.run_command(config, workdir, ''), running.dry_run(config.to_dict())):
     assert status == process.BAD_INPUT
-  assert capsys.readouterr().err.count(f'error: {told}') == 2
+  assert capsys.readouterr().err.count(f'error: {message}') == 2
 
 
 @pytest.mark.slow
@@ -203,12 +203,14 @@ running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
 
 
 @cases(
-  'name, value, kept',
+  'name, value, expected',
   ('JAX_NUM_CPU_DEVICES', '3', True),
   ('XLA_FLAGS', '--xla_force_host_platform_device_count=3', True),
   ('XLA_FLAGS', '--xla_gpu_deterministic_ops=true', False),
 )
-def test_a_number_of_devices_that_the_environment_asks_for_is_kept(monkeypatch, name, value, kept):
+def test_a_number_of_devices_that_the_environment_asks_for_is_kept(
+  monkeypatch, name, value, expected
+):
   changes: list[str] = []
   for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
     monkeypatch.delenv(other, raising=False)
@@ -216,4 +218,4 @@ def test_a_number_of_devices_that_the_environment_asks_for_is_kept(monkeypatch, 
   monkeypatch.setattr(process.host, 'keep_freed_memory', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
   process.set_devices(ALONE)
-  assert changes == ([] if kept else ['jax_num_cpu_devices'])
+  assert changes == ([] if expected else ['jax_num_cpu_devices'])

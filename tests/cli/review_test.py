@@ -48,17 +48,17 @@ def running(flags, end):
       yield int(address[1])
     finally:
       process.send_signal(end)
-      rest = lines.read()
-  assert end == signal.SIGKILL or 'give the same command to go on' in rest
+      printed = lines.read()
+  assert end == signal.SIGKILL or 'give the same command to go on' in printed
 
 
 def work(port, annotator, count=100):
-  client, given = Client(port, annotator), 0
+  client, answered = Client(port, annotator), 0
   turn = client.next()
-  while turn['item'] and given < count:
+  while turn['item'] and answered < count:
     turn = client.answer(turn['item'], keep=turn['item']['id'] != 'pair:0')
-    given += 1
-  return given
+    answered += 1
+  return answered
 
 
 @pytest.mark.slow
@@ -73,8 +73,8 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys
   assert main(export) == 0
   assert '2 sets with 5 pairs' in capsys.readouterr().out
   sets = json.loads((tmp_path / 'reviewed' / 'metadata' / 'pmsets.json').read_text())
-  kept = {0: (11, 12), 1: (9, 11, 12)}
-  assert sets == {path(c, 10): [path(c, n) for n in numbers] for c, numbers in kept.items()}
+  frames = {0: (11, 12), 1: (9, 11, 12)}
+  assert sets == {path(c, 10): [path(c, n) for n in numbers] for c, numbers in frames.items()}
   results = Results.read(tmp_path / 'results')
   assert results.tables['counts'].rows[-1] == ['pairs accepted, of those reviewed', 5, 6]
   row = estimate(results.table, 'review', 'pairs_accepted')
@@ -91,8 +91,8 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   assert main([*export, '--rule=ytbb', '--unsettled=drop']) == 0
   assert '1 sets with 2 pairs' in capsys.readouterr().out
   refused("did you mean 'strict_majority'", main, [*export, '--rule=majority'])
-  for same in ('sets', 'sets/metadata', 'frames/../sets'):  # would take the candidates' place
-    refused('holds the sets under review', main, [*export, f'--out={tmp_path / same}'])
+  for folder in ('sets', 'sets/metadata', 'frames/../sets'):  # would take the candidates' place
+    refused('holds the sets under review', main, [*export, f'--out={tmp_path / folder}'])
 
 
 @cases(
@@ -109,8 +109,8 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
 )
 def test_bad_flags(flags, tmp_path, change, message):
   (tmp_path / 'short.txt').write_text('cat')
-  given = {key: value.format(tmp=tmp_path) for key, value in change.items()}
-  refused(message, main, words({**flags, **given}))
+  answered = {key: value.format(tmp=tmp_path) for key, value in change.items()}
+  refused(message, main, words({**flags, **answered}))
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ LEFT_OUT = 'note: each run divides mCE and relative_mCE by its own first classif
 @pytest.fixture
 def runs(tmp_path):
   """Two finished workdirs of the same study: `one` has `half` and `most`, `two` has `half`."""
-  one = finished_runs.write_corrupted(
+  first = finished_runs.write_corrupted(
     tmp_path / 'one', {'half': HALF, 'most': MOST}, {'half': HALF, 'most': HALF}
   )
   finished_runs.write_corrupted(tmp_path / 'two', {'half': MOST}, {'half': HALF})
@@ -47,7 +47,7 @@ def runs(tmp_path):
     document = json.loads(file.read_text())
     document['data']['num_examples'] = len(HALF)  # as a run has it
     file.write_text(json.dumps(document))
-  (one / 'environment.json').write_text(json.dumps(ENVIRONMENT))
+  (first / 'environment.json').write_text(json.dumps(ENVIRONMENT))
   return tmp_path
 
 
@@ -59,8 +59,8 @@ def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
     '| one half | 50.0 |\n| most | **10.0** |\n| other | **10.0** |\n',
     LEFT_OUT,
   )
-  which = ('--quantity=error', '--rows=quantity', '--columns=classifier,corruption,severity')
-  assert main(['table', *folders, *which, '--format=latex', '--intervals']) == 0
+  arguments = ('--quantity=error', '--rows=quantity', '--columns=classifier,corruption,severity')
+  assert main(['table', *folders, *arguments, '--format=latex', '--intervals']) == 0
   output = capsys.readouterr().out
   assert ' & one half, fog, 1 & most, fog, 1 & other, fog, 1 \\\\' in output
   cell = '50 (34 to 66)'
@@ -151,8 +151,8 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
   table.read([str(runs / 'one'), str(runs / 'two')])
   noted = capsys.readouterr().err
-  told = "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
-  assert noted == told + LEFT_OUT
+  output = "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
+  assert noted == output + LEFT_OUT
   file.write_text(file.read_text().replace('"words": "top-1 error"', '"words": "error of alexnet"'))
   assert main(['table', str(runs / 'one'), str(runs / 'two')]) == 2
   assert "'alexnet'), and other quantities: make a table of each" in capsys.readouterr().err
@@ -200,8 +200,8 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   yaml = pytest.importorskip('yaml', reason='needs PyYAML')
   monkeypatch.chdir(runs)
   at = '--at=corruption=fog,severity=1'
-  given = ('--quantity=error', at, '--percent', '--url=https://example.org/run')
-  assert main((*MOST_OF_IT, *given)) == 0
+  arguments = ('--quantity=error', at, '--percent', '--url=https://example.org/run')
+  assert main((*MOST_OF_IT, *arguments)) == 0
   assert capsys.readouterr().out == 'hub/robustness.md\nhub/.eval_results/fog.yaml\n'
   [entry] = yaml.safe_load((runs / 'hub/.eval_results/fog.yaml').read_text())
   notes = entry.pop('notes')
@@ -225,18 +225,18 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   ({'class': 'kite, bird', 'severity': 1}, 'class=kite, bird,severity=1'),
 )
 def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, at):
-  one = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
-  table = assemble([means.part([means.row('net', '', MCE, facets, one, 0.95)])])
+  first = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
+  table = assemble([means.part([means.row('net', '', MCE, facets, first, 0.95)])])
   results = Results('made', [{'label': 'net'}], {}, {'baseline': 'first'}, table=table)
   results.quantities = (MCE,)
-  found = export.estimate(results, 'net', 'mCE', at)
-  assert found[1].value == 1.2
-  refused('--percent is for shares', export.hub_entry, *found, Namespace(percent=True), '', {})
+  estimate = export.estimate(results, 'net', 'mCE', at)
+  assert estimate[1].value == 1.2
+  refused('--percent is for shares', export.hub_entry, *estimate, Namespace(percent=True), '', {})
   other = dataclasses.replace(MCE, words='of another task')
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
-  for task, of in (('a', MCE), ('b', other)):
+  for task, quantities in (('a', MCE), ('b', other)):
     named = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
-    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},task={task}')[0] == of
+    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},task={task}')[0] == quantities
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
   rho = dataclasses.replace(MCE, name='rho', better='higher')
@@ -246,7 +246,7 @@ def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, 
 
 def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   assert main(['export', str(runs / 'one'), '--to=methods']) == 0
-  told = capsys.readouterr().out
+  output = capsys.readouterr().out
   for part in (
     'We measure half; most on 40 images of digits made, 28 × 28 pixels. Intervals of 95 % are',
     "differences in top-1 error on clean images: Bonett and Price's for paired shares (n = 40)",
@@ -255,12 +255,12 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
     'The run of classifier-robustness 0.1.0 (commit aaaaaaaaaaaa) takes 30 s on 2 × cpu with',
     'The command is `robustness accuracy --workdir=DIR`.',
   ):
-    assert part in told, part
+    assert part in output, part
   results = Results.read(runs / 'one')
   of_predictions = dataclasses.replace(results, classifiers=[{'label': 'half', 'predictions': 'a'}])
   assert methods._varies(of_predictions, {}, '').endswith('hold for these predictions.')
-  assert told.count('\n') == 1 and all(label in told for label in results.labels)
+  assert output.count('\n') == 1 and all(label in output for label in results.labels)
   results.classifiers[0]['weights'] = 'trained here'
-  one, other = 'one training each', 'the given weights'
-  for label, held in {'half': one, 'most': other, '': f'{one} or {other}'}.items():
+  first, other = 'one training each', 'the given weights'
+  for label, held in {'half': first, 'most': other, '': f'{first} or {other}'}.items():
     assert f'hold for {held} and' in methods.paragraph(results, ENVIRONMENT, label)

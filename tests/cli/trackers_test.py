@@ -54,7 +54,7 @@ def test_a_log_that_is_missing_or_damaged_is_refused(workdir):
 def test_seeds_are_sent_before_they_are_put_together(workdir, monkeypatch, capsys):
   (workdir / 'seed0').mkdir()
   (workdir / 'log.jsonl').rename(workdir / 'seed0/log.jsonl')
-  monkeypatch.setitem(trackers.TRACKERS, 'wandb', lambda sent, *where: 'sent')
+  monkeypatch.setitem(trackers.TRACKERS, 'wandb', lambda sent, *arguments: 'sent')
   assert main(['export', str(workdir), '--to=wandb']) == 0
   assert [line.partition(':')[2] for line in capsys.readouterr().out.splitlines()] == [' sent'] * 2
 

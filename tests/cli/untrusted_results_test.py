@@ -132,7 +132,7 @@ def name_task(document):
 
 
 @cases(
-  'edit, told',
+  'edit, message',
   (name_study, r"study names '\.\./\.\./victim'; a folder is named so"),
   (name_task, r"tasks names '\.\./\.\./victim'"),
   (lambda d: d['quantities'][0].update(name='../x'), r"quantities names '\.\./x'"),
@@ -148,20 +148,20 @@ def name_task(document):
   (lambda d: d.update(x=json.loads('[' * 900 + ']' * 900)), 'nested too deeply'),
 )
 def test_results_that_nothing_writes_are_named_and_stop_no_board(
-  runs, tmp_path, edit, told, capsys
+  runs, tmp_path, edit, message, capsys
 ):
   change(runs / 'a/results.json', edit)
   for name in ('report', 'table', 'check', 'page'):
     status = main(commands(runs, tmp_path / 'out')[name])
     error = capsys.readouterr().err
-    assert status == (1 if name in ('check', 'page') else 2) and re.search(told, error), error
+    assert status == (1 if name in ('check', 'page') else 2) and re.search(message, error), error
     assert name not in ('check', 'page') or error.startswith('error: a: ')
   assert 'entries left out' in (tmp_path / 'out/site/report.html').read_text().lower()
   assert not [*tmp_path.parent.rglob('victim*')]
 
 
 @cases(
-  'columns, told',
+  'columns, message',
   ({'n': -5}, r'n is -5, outside'),
   ({'confidence': 7}, r'confidence is 7, outside \[0, 1\]'),
   ({'value': 2.5}, r'is 2.5, outside \[0, 1\]'),
@@ -171,11 +171,11 @@ def test_results_that_nothing_writes_are_named_and_stop_no_board(
   ({'classifier': 'other'}, 'the estimates of top1_accuracy of a in .* are not those that'),
   ({'extra': 1}, "the column 'extra', which results.json does not declare"),
 )
-def test_an_edited_table_is_believed_by_no_command(runs, tmp_path, columns, told, capsys):
+def test_an_edited_table_is_believed_by_no_command(runs, tmp_path, columns, message, capsys):
   rewrite_table(runs / 'a', **columns)
   for name in ('report', 'table', 'check', 'methods', 'hub'):
     assert main(commands(runs, tmp_path / 'out')[name])
-    assert re.search(told, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err)
 
 
 def of_other_code(folder, **changed):
@@ -185,12 +185,12 @@ def of_other_code(folder, **changed):
 
 
 @cases(
-  'columns, told',
+  'columns, message',
   ({'value': 0.24}, '1 value not reproduced by this version'),
   ({'low': 0.01}, '1 value not reproduced by this version'),
   ({'confidence': 0.9}, '1 value not reproduced by this version'),
 )
-def test_other_values_of_another_version_are_marked(runs, tmp_path, columns, told, capsys):
+def test_other_values_of_another_version_are_marked(runs, tmp_path, columns, message, capsys):
   table = pd.read_csv(runs / 'a/results.csv', keep_default_na=False)
   ((name, value),) = columns.items()
   table.loc[0, name] = value
@@ -201,11 +201,11 @@ def test_other_values_of_another_version_are_marked(runs, tmp_path, columns, tol
   of_other_code(runs / 'a')
   for name in ('report', 'table', 'check', 'methods', 'hub', 'page'):
     assert main(commands(runs, tmp_path / 'out')[name]) == 0
-    assert capsys.readouterr().err.count(told) == 1, name
+    assert capsys.readouterr().err.count(message) == 1, name
   assert main(commands(runs, tmp_path / 'out')['compare']) == 0
   for page in (runs / 'a', tmp_path / 'out/site'):
-    assert told in (page / 'report.html').read_text()
-  assert told in (tmp_path / 'out/hub/robustness.md').read_text()
+    assert message in (page / 'report.html').read_text()
+  assert message in (tmp_path / 'out/hub/robustness.md').read_text()
   if 'value' in columns:
     assert '| 24.0' in main_output(commands(runs, tmp_path / 'out')['table'], capsys)
 
@@ -231,8 +231,8 @@ def test_absent_values_of_another_version_are_counted(runs, capsys):
   assert 'are not those that its records give' in capsys.readouterr().err
   of_other_code(runs / 'a')
   assert main(['table', str(runs / 'a')]) == 0
-  told = 'note: a: 0 values not reproduced by this version, 1 of this version absent'
-  assert capsys.readouterr().err.splitlines() == [told]
+  message = 'note: a: 0 values not reproduced by this version, 1 of this version absent'
+  assert capsys.readouterr().err.splitlines() == [message]
 
 
 @pytest.mark.parametrize('key', ['git_commit', 'robustness'])
@@ -268,8 +268,8 @@ def test_data_that_nothing_writes_is_bad_without_records(runs, data, capsys):
 def test_damaged_arrays_are_one_line(runs, capsys):
   run = finished_runs.write_corrupted(runs.parent / 'c', {'c': [True, False]}, {'c': [False] * 2})
   workdir.write_json(run / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
-  with np.load(run / 'results.npz') as found:
-    arrays = dict(found)
+  with np.load(run / 'results.npz') as arrays:
+    arrays = dict(arrays)
   assert main(['report', str(run)]) == 0
   capsys.readouterr()
   statuses = []
@@ -277,9 +277,9 @@ def test_damaged_arrays_are_one_line(runs, capsys):
     for array in (np.zeros(3), np.array(['x']), np.zeros((0, 2, 2, 2, 2, 2))):
       np.savez(run / 'results.npz', **{**arrays, name: array})
       status, output = main(['report', str(run)]), capsys.readouterr()
-      told = output.err.startswith('error: ') and 'results.npz' in output.err
+      is_refused = output.err.startswith('error: ') and 'results.npz' in output.err
       statuses.append(status)
-      assert status == 0 or (told and output.err.count('\n') == 1), output.err
+      assert status == 0 or (is_refused and output.err.count('\n') == 1), output.err
   assert 2 in statuses
 
 
@@ -308,8 +308,8 @@ def test_values_without_records_are_marked(runs, tmp_path, capsys):
 def test_a_report_is_not_replaced_by_one_with_less_in_it(runs, capsys):
   assert main(['report', str(runs / 'a')]) == 0
   page = (runs / 'a/report.html').read_bytes()
-  table, whole = runs / 'a/results.csv', (runs / 'a/results.csv').read_text()
-  table.write_text(whole.splitlines()[0] + '\n')
+  table, text = runs / 'a/results.csv', (runs / 'a/results.csv').read_text()
+  table.write_text(text.splitlines()[0] + '\n')
   assert main(['report', str(runs / 'a')]) == 2
   assert 'holds no estimate' in capsys.readouterr().err
   change(runs / 'a/results.json', lambda document: document.update(quantities=[]))
@@ -375,10 +375,10 @@ def test_a_fault_that_no_check_foresees_leaves_out_its_entry_alone(
 
   build = leaderboard.boards_of
 
-  def failing(entries, *further):
+  def failing(entries, *arguments):
     if any(entry.name == 'a' for entry in entries):
       raise KeyError('unforeseen')
-    return build(entries, *further)
+    return build(entries, *arguments)
 
   monkeypatch.setattr(leaderboard, 'boards_of', failing)
   assert main(['leaderboard', str(runs), f'--out={tmp_path / "site"}']) == 1

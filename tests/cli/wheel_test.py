@@ -13,15 +13,15 @@ def test_the_wheel_holds_every_module_and_data_file(installed):
   (wheel,) = (installed / 'wheel').glob('*.whl')
   with zipfile.ZipFile(wheel) as archive:
     names = {name for name in archive.namelist() if '.dist-info/' not in name}
-  kept = ('.py', '.npz', '.toml', '.csv', '.html', '.css', '.js', '.txt', '.bib')
-  wanted = {
+  suffixes = ('.py', '.npz', '.toml', '.csv', '.html', '.css', '.js', '.txt', '.bib')
+  expected = {
     str(path.relative_to(ROOT))
     for package in ('robustness', 'input_pipeline')
     for path in (ROOT / package).rglob('*')
-    if path.suffix in kept
+    if path.suffix in suffixes
   }
   configs = {f'robustness/configs/{path.name}' for path in (ROOT / 'configs').glob('*.py')}
-  assert names == wanted | configs
+  assert names == expected | configs
 
 
 @pytest.mark.slow
