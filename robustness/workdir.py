@@ -30,14 +30,7 @@ from robustness.core.atomic_files import lock, write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import refuse_unknown_classes
-from robustness.core.settings import (
-  Section,
-  check_name,
-  differing_keys,
-  refuse_moved,
-  require,
-  without_inherited,
-)
+from robustness.core.settings import Section, check_name, differing_keys, require, without_inherited
 from robustness.core.typing import Facts
 from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
@@ -188,7 +181,6 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
   before = json_files.read(path, form, _REWRITTEN)
-  _refuse_earlier(path.parent, before, flag)
   old, new = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
   in_one = {key for key in old.keys() ^ new.keys() if key.startswith(('classifier', 'battery.'))}
 
@@ -212,24 +204,6 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
       + key.join(lines)
       + f'\nUse another {flag}, or the values it was begun with.{elsewhere if trained else ""}'
     )
-
-
-def _refuse_earlier(path: pathlib.Path, config: Section, flag: str) -> None:
-  """Refuses the config of a workdir with keys of an earlier version, of which the first is named
-  that has a value."""
-  from input_pipeline.settings import SOURCES, moved_keys  # which studies that read workdirs lack
-
-  data = config.get('data')
-  if not isinstance(data, Mapping) or 'source' not in data:
-    return
-  source = SOURCES.find(data['source'], 'config.data.source')
-  try:
-    refuse_moved(moved_keys(source), {k: v for k, v in data.items() if v}, 'config.data')
-  except InputError as error:
-    raise InputError(
-      f'workdir {path} holds a run of an earlier version: {error} Use another {flag}, or the '
-      'earlier version.'
-    ) from error
 
 
 def _holds(directory: pathlib.Path, patterns: Sequence[str]) -> bool:

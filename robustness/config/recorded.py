@@ -1,12 +1,14 @@
 """What a run records of its config: the sections of chosen parts, with all their settings."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.settings import DEFAULT, DataSettings
+from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, moved_keys
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
-from robustness.core.registry import part_name
+from robustness.core.errors import InputError
+from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import Section, in_use, without_inherited
 from robustness.training.settings import TrainingSettings
 
@@ -35,12 +37,12 @@ def recorded(config: Section) -> dict[str, Any]:
   for name in {*battery} - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
   source = _section(values, 'data').get('source', DEFAULT)
-  tasks = [_section(battery, name) for name in battery]
-  trained = [_section(*recipe) for recipe in recipes]
-  for holder in (*tasks, *trained):
-    _leave_out_other_sources(holder, [source])
-  inheriting = [_section(holder, 'data').get('source') for holder in trained]
-  _leave_out_other_sources(values, [source, *inheriting])
+  members = [_section(battery, name) for name in battery]
+  members += [_section(*recipe) for recipe in recipes]
+  sources = [_section(member, 'data').get('source', source) for member in members]
+  _keep_sources(values, [source, *sources])
+  for member, name in zip(members, sources, strict=True):
+    _keep_sources(member, [name])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = in_use(settings, section)
@@ -70,24 +72,34 @@ def _needs_rows(classifier: Section) -> bool:
 
 def _classifier(section: Section) -> dict[str, Any]:
   """Returns a classifier's section with the parts that it chooses."""
-  chosen = in_use(ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS})
+  values = in_use(ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS})
   for kind, (key, _) in KINDS.items():
     part = _section(section, kind)
     names = _words(part.get(key))
     if names and (kind not in TRAINED_WITH or _is_trained(section)):
-      chosen[kind] = {name: value for name, value in part.items() if name in (key, *names)}
+      values[kind] = {name: value for name, value in part.items() if name in (key, *names)}
   if _needs_rows(section):
-    chosen |= {name: section[name] for name in INHERITING if section.get(name)}
-  return chosen
+    values |= {name: section[name] for name in INHERITING if section.get(name)}
+  return values
 
 
-def _leave_out_other_sources(holder: dict[str, Any], inherited: Sequence[object]) -> None:
-  """Removes the settings of the sources of images that a section `data` does not choose.
+def _keep_sources(holder: dict[str, Any], names: Sequence[object]) -> None:
+  """Keeps the settings of the named sources alone in the section `data` of a holder.
 
-  `inherited` are the sources of sections that inherit from it, or, where it names none, its own.
+  The first source is the one that the section reads. Its settings that were keys of `data` in
+  earlier versions move to its section.
   """
   data = _section(holder, 'data')
-  names = _words([data.get('source', inherited[0]), *inherited[1:]])
+  if isinstance(names[0], str) and not is_reference(names[0]):  # no file of a user is run
+    with contextlib.suppress(InputError):  # no source has this name
+      source = SOURCES.find(names[0], 'config.data.source')
+      for key, place in moved_keys(source).items():
+        section, _, setting = place.partition('.')
+        if key in data and section == source.name:
+          data.setdefault(section, {}).setdefault(setting, data[key])
+        data.pop(key, None)
   for key in [key for key, value in data.items() if isinstance(value, Mapping)]:
-    if key not in names:
+    if key not in _words(names) or not data[key]:
       del data[key]
+  if holder.get('data') == {}:
+    del holder['data']

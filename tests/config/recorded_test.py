@@ -94,6 +94,26 @@ def test_tasks_that_do_not_run_are_not_recorded():
   assert not any(key.startswith('battery.plain') for key in settings)
 
 
+def test_the_settings_of_the_chosen_source_alone_are_recorded():
+  config = default_config('accuracy', ('a', 'b'))
+  config.data.source, config.data.tfds.dataset = 'tfds', 'mnist'
+  for classifier in config.classifiers.values():
+    classifier.train = True
+  config.classifiers.a.data.source = 'npz'
+  config.classifiers.a.data.npz.path = 'x.npz'
+  settings = flat(config)
+  assert settings['data.tfds.dataset'] == 'mnist' and settings['data.tfds.data_dir'] == ''
+  assert settings['classifiers.a.data.npz.path'] == 'x.npz'
+  sections = {key.rpartition('.')[0] for key in settings if '.data.' in f'.{key}'}
+  assert sections == {
+    'data',
+    'data.tfds',
+    'data.npz',
+    'classifiers.a.data',
+    'classifiers.a.data.npz',
+  }
+
+
 def test_values_that_are_no_sections_stay_to_be_refused():
   damaged = {'classifier': 5, 'battery': 'x', 'data': [], 'training': 1}
   assert recorded(damaged) == {k: v for k, v in damaged.items() if k != 'training'}
