@@ -57,9 +57,7 @@ def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(ti
 
 
 @cases('in_a_folder', False, True)
-def test_local_weights_match_timm_with_the_preprocessing_of_their_record(
-  timm, in_a_folder, tmp_path
-):
+def test_local_weights_match_timm_with_the_preprocessing_of_a_record(timm, in_a_folder, tmp_path):
   torch.manual_seed(1)
   module = timm.create_model('resnet10t', num_classes=1000)
   safetensors.save_file(module.state_dict(), tmp_path / 'model.safetensors')

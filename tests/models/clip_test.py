@@ -112,9 +112,8 @@ def test_lists_have_a_name_or_a_file(tmp_path):
   assert zero_shot.class_list('cifar10')[0][:2] == ['airplane', 'automobile']
   file.write_text('owl\n', encoding='utf-8-sig')
   assert zero_shot.class_list(str(file)) == (['owl'], ['owl'])
-  refused(
-    "neither a file nor a list: did you mean 'imagenet_80'", zero_shot.template_list, 'imagenet80'
-  )
+  message = "neither a file nor a list: did you mean 'imagenet_80'"
+  refused(message, zero_shot.template_list, 'imagenet80')
 
 
 def test_the_tokenizer_and_prompts_make_token_ids():

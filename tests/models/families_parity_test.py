@@ -103,9 +103,8 @@ def torchvision(name, side, **options):
     settings.append(config(*sizes))
     before = size.features
   norm, top = functools.partial(peer('torch').nn.BatchNorm2d, eps=1e-3), THIN_V2['top_features']
-  return made.EfficientNet(
-    settings, 0.0, 0.0, num_classes=CLASSES, norm_layer=norm, last_channel=top
-  )
+  options = {'num_classes': CLASSES, 'norm_layer': norm, 'last_channel': top}
+  return made.EfficientNet(settings, 0.0, 0.0, **options)
 
 
 def efficientnet_v2(name, side, **options):
@@ -188,9 +187,8 @@ def _cases():
   yield Case('efficientnetv2_s', THIN_V2, made, (75,))
   rw = {**THIN_V2, 'top_features': efficientnet.rounded(1792, THIN)}
   rw['sizes'] = thin_v2(catalog.get('efficientnetv2_rw_s').network.sizes)
-  yield Case(
-    'efficientnetv2_rw_s', rw, part(efficientnet_v2, 'efficientnetv2_rw_s', rw=True), (75,)
-  )
+  made = part(efficientnet_v2, 'efficientnetv2_rw_s', rw=True)
+  yield Case('efficientnetv2_rw_s', rw, made, (75,))
   yield Case('efficientnetv2_s_torchvision', THIN_V2, part(torchvision, 'EfficientNet'), (75,))
 
   ours, sizes = {'width': 8, 'depths': (1, 1, 2, 1)}, (8, 16, 32, 64)
@@ -252,9 +250,8 @@ def test_logits_match_the_peer_at_the_size_of_the_weights_and_at_another(case, t
   (file,) = [f for f in pathlib.Path(tmp_path).iterdir() if f.suffix in ('.safetensors', '.pth')]
   for side in case.sides:
     x = parity.images(2, side, side, 3)
-    variables, notes = weights.load_with_notes(
-      file, architecture, CLASSES, x.shape[1:], case.positions
-    )
+    options = (CLASSES, x.shape[1:], case.positions)
+    variables, notes = weights.load_with_notes(file, architecture, *options)
     placed = position_embedding.PATH[2] in variables['params'].get('embedding', {})
     windows = case.name == 'swin_tiny' and side < 72
     assert bool(notes) == (windows or placed and side != case.sides[0])

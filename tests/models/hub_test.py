@@ -93,9 +93,7 @@ def hugging_face(monkeypatch, tmp_path):
   return folder
 
 
-def test_without_a_network_the_message_explains_the_download_and_with_one_timm_is_described(
-  hugging_face,
-):
+def test_the_message_explains_the_download_and_the_hub_describes_weights(hugging_face):
   files = 'config.json model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE'
   refused(f'hf download timm/resnet50.a1_in1k {files}', hub.fetch, WEIGHTS[RESNET50])
   (hugging_face / 'config.json').write_text(json.dumps(CONFIG))

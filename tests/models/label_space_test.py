@@ -92,10 +92,8 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
   released = json.loads((shared_dir / 'reference' / 'video_class_map.json').read_text())
   for name in ('imagenet_vid', 'youtube_bb'):
     space = label_space.get(name)
-    for class_name, members, entry in zip(
-      space.class_names, space.members, released[name], strict=True
-    ):
-      assert class_name == entry['name']
+    assert list(space.class_names) == [entry['name'] for entry in released[name]]
+    for members, entry in zip(space.members, released[name], strict=True):
       assert sorted(members) == sorted(entry['ilsvrc_indices'])
   file = shared_dir / 'data/imagenet_vid_robust/rev_class_idx_map.json'
   other = {int(c): tuple(m) for c, m in json.loads(file.read_text()).items()}
@@ -107,9 +105,7 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
 @cases(
   'name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231), ('laion_c', 16, 285)
 )
-def test_projected_scores_match_the_device_for_logits_and_probabilities(
-  name, classes, members, merge
-):
+def test_scores_match_the_device_for_logits_and_probabilities(name, classes, members, merge):
   space = label_space.get(name)
   for word in (WNIDS[404], 'n02691156') if name == 'imagenet_vid' else ():
     assert space.class_names[space.aliases[word]] == 'airplane'

@@ -80,9 +80,8 @@ def test_settings_are_chosen_on_held_out_rows(probe):
   scores = {}
   for candidate in probe.candidates():
     arrays = probe.fitted(TRAINING[0][inside], TRAINING[1][inside], 5, candidate)
-    scores[candidate], _ = probes.accuracy_and_log_loss(
-      probe, arrays, TRAINING[0][held], TRAINING[1][held]
-    )
+    held_out = (TRAINING[0][held], TRAINING[1][held])
+    scores[candidate], _ = probes.accuracy_and_log_loss(probe, arrays, *held_out)
   assert len(set(scores.values())) > 1
   assert scores[facts['chosen']] == max(scores.values()) == facts['held_out_accuracy']
 
@@ -188,11 +187,8 @@ def test_features_are_float32_for_all_axes_and_precisions():
 def test_counted_votes_have_no_gradient():
   ours = network_with(Neighbors(layer='stage1', votes='uniform'))
   images = jnp.zeros((1, *SHAPE))
-  refused(
-    "'uniform'.*no gradient.*'softmax'",
-    jax.grad(lambda x: ours.apply(ours.variables, x, ())[0].sum()),
-    images,
-  )
+  gradient = jax.grad(lambda x: ours.apply(ours.variables, x, ())[0].sum())
+  refused("'uniform'.*no gradient.*'softmax'", gradient, images)
 
 
 def rows(side: int = 28) -> ArrayRows:
@@ -250,9 +246,7 @@ def test_bad_settings_are_refused_before_anything_is_computed(changes, message, 
 def test_rows_of_another_size_are_refused_before_a_fit(tmp_path):
   section = probe_section(probe={'name': 'knn'}, data={'resize': 20})
   made_by = builder(tmp_path / 'checkpoints', {'a': section}, rows(), training=rows(20))
-  message = (
-    r'have 20 × 20 × 1: .*--config\.classifiers\.a\.data\.resize=.* --config\.classifiers\.a'
-  )
+  message = r'have 20 × 20 × 1: .*--config\.classifiers\.a\.data\.resize=.* --config'
   refused(message, lambda: made_by.planned)
 
 

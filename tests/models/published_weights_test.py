@@ -25,12 +25,10 @@ from tests.models.peers import peer  # noqa: E402
 )
 def test_the_other_library_has_the_same_network(name, library, layers):
   module = peer(library)
-  build = (
-    functools.partial(module.create_model, name) if library == 'timm' else module.models.resnet50
-  )
-  parity.assert_parity(
-    catalog.get(name), parity.randomise(build(num_classes=10)), parity.images(1, 64, 64, 3), layers
-  )
+  is_timm = library == 'timm'
+  build = functools.partial(module.create_model, name) if is_timm else module.models.resnet50
+  network = parity.randomise(build(num_classes=10))
+  parity.assert_parity(catalog.get(name), network, parity.images(1, 64, 64, 3), layers)
 
 
 def test_the_packages_weights_match_the_packages_network():

@@ -47,9 +47,7 @@ FULL = np.full((10, 64), 1, np.float32)
     r'1 of another shape: conv1.weight is \(16, 1, 3, 3\), not \(16, 3, 3, 3\)',
   ),
   *(({HEAD: FULL.astype(t)}, f'{HEAD} is {t}') for t in ('int8', 'uint8', 'int64', 'complex64')),
-  *(
-    ({HEAD: value * FULL}, f'1 tensors hold NaN or infinity: {HEAD}') for value in (np.nan, np.inf)
-  ),
+  *(({HEAD: x * FULL}, f'1 tensors hold NaN or infinity: {HEAD}') for x in (np.nan, np.inf)),
   ({HEAD: 1e300 * FULL.astype(np.float64)}, HEAD),
 )
 def test_arrays_that_do_not_fit_are_refused_by_name(change, message):
@@ -186,9 +184,7 @@ def test_altered_weights_are_refused(tmp_path):
   (DIGITS, {'input_shape': (48, 48, 1)}, 'params/head/dense/kernel is'),
   (DIGITS, {}, 'digits.safetensors.*NaN.*params/stage1/bn/scale'),
 )
-def test_saved_variables_of_another_network_or_size_or_with_nan_are_refused(
-  tmp_path, architecture, options, message
-):
+def test_unsuitable_saved_variables_are_refused(tmp_path, architecture, options, message):
   path, variables = tmp_path / 'digits.safetensors', normal_variables(DIGITS)
   variables['params']['stage1']['bn']['scale'][0] = np.nan
   weights.save_variables(path, variables, {})
