@@ -9,6 +9,8 @@ Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, sectio
 them times 100; Yin et al. 2019, appendix A).
 """
 
+import functools
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -18,53 +20,39 @@ from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import MeanRatio, Units, resampled, units
 from robustness.estimates.outcomes import Group, Outcomes
-from robustness.estimates.quantity import AMOUNT, RATIO, Quantity, Wrong
+from robustness.estimates.quantity import AMOUNT, RATIO, Quantity, declare_error
 
 BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 NO_CLEAN = 'undefined: no clean image is right'
-MCE = Quantity(
-  'mCE',
-  'mean corruption error',
-  RATIO,
-  'lower',
-  headline=True,
-  statistic=Wrong(),
-  function=MeanRatio('corruption'),
-)
-RELATIVE_MCE = Quantity(
+_ratio = functools.partial(declare_error, kind=RATIO, function=MeanRatio('corruption'))
+MCE = _ratio('mCE', 'mean corruption error', headline=True)
+RELATIVE_MCE = _ratio(
   'relative_mCE',
   'relative mean corruption error',
-  AMOUNT,
-  'lower',
-  statistic=Wrong(),
+  kind=AMOUNT,
   function=MeanRatio('corruption', is_excess=True),
 )
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
-  """Returns mCE as a ratio, of errors [K] or [K, S] and the same of the baseline.
+  """Returns mCE as a ratio, from errors [K] or [K, S] and the same of the baseline.
 
   Raises:
     InputError: shapes differ, or the baseline makes no error under a corruption.
   """
-  errors, reference = _over_severities(error), _over_severities(baseline)
-  if errors.shape != reference.shape:
-    raise InputError(f'errors of {errors.size} corruptions against a baseline of {reference.size}.')
+  shapes = [np.shape(errors) for errors in (error, baseline)]
+  if shapes[0] != shapes[1] or len(shapes[0]) not in (1, 2) or not np.size(error):
+    raise InputError(
+      f'errors have shape {shapes[0]} and those of the baseline {shapes[1]}: give [corruptions] or '
+      '[corruptions, severities] of both.'
+    )
+  means, reference = (np.reshape(x, (shapes[0][0], -1)).mean(1) for x in (error, baseline))
   if np.any(reference <= 0):
     raise InputError(
       f'the baseline makes no error under corruption {int(np.argmin(reference))}: '
       'a ratio to it is undefined. Choose another baseline or more images.'
     )
-  return float((errors / reference).mean())
-
-
-def _over_severities(error: ArrayLike) -> np.ndarray:
-  array = np.asarray(error, float)
-  if array.ndim not in (1, 2) or not array.size:
-    raise InputError(
-      f'errors have shape {array.shape}: give [corruptions] or [corruptions, severities].'
-    )
-  return array if array.ndim == 1 else array.mean(1)
+  return float(MeanRatio('corruption')(means, reference))
 
 
 def failure_severity(

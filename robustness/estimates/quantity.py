@@ -1,6 +1,7 @@
 """The quantities that are estimated, declared once for tables, figures and sentences."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -112,17 +113,6 @@ class Quantity:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wrong:
-  """The statistic of top-k errors: whether the true class is not among the k best, bool [N, V]."""
-
-  k: int = 1
-
-  def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns the values of rows with the field `rank`."""
-    return np.asarray(fields['rank'] >= self.k)
-
-
-@dataclasses.dataclass(frozen=True)
 class Right:
   """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V]."""
 
@@ -133,36 +123,30 @@ class Right:
     return np.asarray(fields['rank'] < self.k)
 
 
+class Wrong(Right):
+  """The statistic of top-k errors: whether the true class is not among the k best, bool [N, V]."""
+
+  def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the values of rows with the field `rank`."""
+    return ~super().__call__(fields)
+
+
+declare_error = functools.partial(Quantity, better='lower', statistic=Wrong())
+"""Returns a quantity that is a top-1 error, given its name and words."""
+declare_accuracy = functools.partial(Quantity, better='higher', statistic=Right())
+"""Returns a quantity that is a top-1 accuracy, given its name and words."""
+CLEAN_ERROR = declare_error('clean_error', 'top-1 error on clean images')
+ERROR = declare_error('error', 'top-1 error', headline=True, reference=CLEAN_ERROR.name)
+CLEAN_ACCURACY = declare_accuracy('clean_accuracy', 'top-1 accuracy on clean images')
+ACCURACY = declare_accuracy(
+  'accuracy', 'top-1 accuracy', headline=True, reference=CLEAN_ACCURACY.name
+)
+
+
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
   """Returns the top-k errors on corrupted and on clean images."""
   if k == 1:
     return ERROR, CLEAN_ERROR
-  clean = Quantity(
-    f'clean_top{k}_error', f'top-{k} error on clean images', better='lower', statistic=Wrong(k)
-  )
-  error = Quantity(f'top{k}_error', f'top-{k} error', better='lower', reference=clean.name)
-  return dataclasses.replace(error, statistic=Wrong(k)), clean
-
-
-CLEAN_ERROR = Quantity(
-  'clean_error', 'top-1 error on clean images', better='lower', statistic=Wrong()
-)
-ERROR = Quantity(
-  'error',
-  'top-1 error',
-  better='lower',
-  headline=True,
-  reference=CLEAN_ERROR.name,
-  statistic=Wrong(),
-)
-CLEAN_ACCURACY = Quantity(
-  'clean_accuracy', 'top-1 accuracy on clean images', better='higher', statistic=Right()
-)
-ACCURACY = Quantity(
-  'accuracy',
-  'top-1 accuracy',
-  better='higher',
-  headline=True,
-  reference=CLEAN_ACCURACY.name,
-  statistic=Right(),
-)
+  clean = declare_error(f'clean_top{k}_error', f'top-{k} error on clean images', statistic=Wrong(k))
+  name, words = f'top{k}_error', f'top-{k} error'
+  return declare_error(name, words, reference=clean.name, statistic=Wrong(k)), clean

@@ -2,7 +2,7 @@
 
 A stream is the rows of one view, or of one stored corruption and severity: one shard. Its rows come
 in an order that seed, study and example fix, in batches of the adaptation's size, on one device.
-Records have the rows in their own order, as those of every classifier.
+Records have the rows in the usual order, like the records of every classifier.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class AdaptingEvaluator(Evaluator):
     return Layout(num_rows, len(self.views), self.stream_rows, 1)
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the size of a batch, that of the stream where it has fewer rows."""
+    """Returns the size of a batch, at most the size of the stream."""
     return min(self._adaptation.batch_size, layout.block_rows)
 
   def shards(
@@ -63,13 +63,13 @@ class AdaptingEvaluator(Evaluator):
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    wanted = (own for own in super().shards(rows, layout) if own[1] in table.get(own[0], ()))
-    yield from itertools.islice(wanted, sum(map(len, table.values())))
+    shards = (cell for cell in super().shards(rows, layout) if cell[1] in table.get(cell[0], ()))
+    yield from itertools.islice(shards, sum(map(len, table.values())))
 
   def answers(
     self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """See `Evaluator`; the state is that of the adaptation."""
+    """See `Evaluator`; the state belongs to the adaptation."""
     if state is None or not self._adaptation.is_continual:
       state = self.parallel.replicate(self._adaptation.begin(self._network.variables))
     outputs = []
@@ -102,7 +102,7 @@ class AdaptingEvaluator(Evaluator):
     rows = layout.rows(batch['block'])
     ids = jnp.asarray(batch['example_id'][: rows.stop - rows.start])
     key = jax.random.fold_in(self.key, ORDER)
-    bits = jax.vmap(lambda one: jax.random.bits(jax.random.fold_in(key, one)))(ids)
+    bits = jax.vmap(lambda number: jax.random.bits(jax.random.fold_in(key, number)))(ids)
     return np.argsort(np.asarray(bits), kind='stable')
 
   def _parts(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
@@ -119,8 +119,8 @@ class AdaptingEvaluator(Evaluator):
     order = self._order(layout, batch)
     block, chunk, shard = super()._collect(layout, None, _at(batch, order), chunk, outputs)
     places = np.argsort(order)
-    own = {k: x if k.startswith(TOTAL) else x[places] for k, x in shard.arrays.items()}
-    return block, chunk, dataclasses.replace(shard, arrays=own)
+    arrays = {k: x if k.startswith(TOTAL) else x[places] for k, x in shard.arrays.items()}
+    return block, chunk, dataclasses.replace(shard, arrays=arrays)
 
 
 def _at(batch: Batch, places: np.ndarray) -> Batch:

@@ -23,9 +23,9 @@ from robustness.models.imagenet_names import in_words
 from robustness.results import DAMAGED_IMAGES, Table
 
 MOST_IMAGES = 6
-"""Of each classifier, that are listed and shown."""
+"""Most images of each classifier that are listed and shown."""
 MOST_CLASSES = 50
-"""That the table has room for."""
+"""Most classes in the table."""
 AFFECTED_CLASSES = 'most affected classes'
 IMAGE_COLUMNS = (
   'classifier',
@@ -48,8 +48,8 @@ def findings(
   """Returns the most affected classes and the most damaged images of every classifier.
 
   Estimates are the accuracies of all classes; tables are `AFFECTED_CLASSES`, in which stored
-  versions of one image are one image, and `DAMAGED_IMAGES`, each of which is stored. The second
-  value is by classifier the row and view of each such image, int [F, 2].
+  versions of one image are one image, and `DAMAGED_IMAGES`, with stored rows. The second value is
+  the row and view of each damaged image by classifier, int [F, 2].
   """
   classes: list[dict[str, object]] = []
   images: list[list[object]] = []
@@ -58,15 +58,14 @@ def findings(
   for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
-    own = of_class = Tally.of(records, table)
+    by_row = Tally.of(records, table)
     joined, views = study.by_image(records, image_shape)
-    if joined is not records:
-      of_class = Tally.of(joined, views)
+    of_class = by_row if joined is records else Tally.of(joined, views)
     rows += class_accuracies(label, of_class, names, study.confidence, views.units)
     classes += most_affected(label, of_class, names, views.names)
-    chosen = most_damaged(own)
-    images += [[label, *row] for row in _listed(records, table, own, chosen, names)]
-    places[label] = np.stack([chosen, own.view[chosen]], 1).astype(np.int32)
+    damaged = most_damaged(by_row)
+    images += [[label, *row] for row in _listed(records, table, by_row, damaged, names)]
+    places[label] = np.stack([damaged, by_row.view[damaged]], 1).astype(np.int32)
   tables = {
     AFFECTED_CLASSES: Table([*classes[0]] if classes else [], [[*row.values()] for row in classes]),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, images),
@@ -75,33 +74,33 @@ def findings(
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Adds accuracies by class, but for a quantity that a study estimates by class itself."""
-  further = assemble(by_class)
+  """Adds accuracies by class, except of quantities that a study estimates by class itself."""
+  accuracies = assemble(by_class)
   present = {
-    name for name in set(further.quantity) if len(select(table, name, None, **{'class': ...}))
+    name for name in set(accuracies.quantity) if len(select(table, name, None, **{'class': ...}))
   }
-  return assemble([table, further[~further.quantity.isin(present)]])
+  return assemble([table, accuracies[~accuracies.quantity.isin(present)]])
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
   """Returns up to `MOST_IMAGES` rows that are wrong in some view, the largest share of wrong views
   first, of equal ones the lowest mean probability of the class."""
   candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
-  shown = np.maximum(tally.shown, 1)
-  share, probability = tally.wrong / shown, tally.probability / shown
+  views = np.maximum(tally.shown, 1)
+  share, probability = tally.wrong / views, tally.probability / views
   order = np.lexsort((probability[candidates], -share[candidates]))
   return candidates[order][:MOST_IMAGES]
 
 
 def _listed(
-  records: RecordsReader, table: ViewTable, tally: Tally, chosen: np.ndarray, names: Sequence[str]
+  records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
-  """Returns rows of `IMAGE_COLUMNS`, without the classifier, of chosen images."""
-  ids = records.column('example_id')[chosen]
-  clean: list[list[object]] = [[None, None]] * len(chosen)
+  """Returns the rows of images, int [F], in `IMAGE_COLUMNS`, without the classifier."""
+  ids = records.column('example_id')[images]
+  clean: list[list[object]] = [[None, None]] * len(images)
   if tally.clean is not None:
-    prediction = records.column('prediction', table.clean or 0)[chosen]
-    confidence = records.column(CONFIDENCE, table.clean or 0)[chosen]
+    prediction = records.column('prediction', table.clean or 0)[images]
+    confidence = records.column(CONFIDENCE, table.clean or 0)[images]
     clean = [
       [class_name(int(taken), names), float(sure)]
       for taken, sure in zip(prediction, confidence, strict=True)
@@ -118,7 +117,7 @@ def _listed(
       float(tally.confidence[row]),
       *when_clean,
     ]
-    for example, row, when_clean in zip(ids, chosen, clean, strict=True)
+    for example, row, when_clean in zip(ids, images, clean, strict=True)
   ]
 
 
@@ -136,15 +135,15 @@ def class_accuracies(
   view, else Korn and Graubard's with the image as the cluster, or its one of `units` [N]. A class
   without a name is called by its number.
   """
-  for number, own in _members(tally):
-    facets, each = {'class': class_name(number, names)}, np.ones(len(own))
-    right = {ACCURACY: (1 - tally.wrong[own] / tally.shown[own], tally.shown[own])}
+  for number, members in _members(tally):
+    facets, views = {'class': class_name(number, names)}, tally.shown[members]
+    right = {ACCURACY: (1 - tally.wrong[members] / views, views)}
     if tally.clean is not None:
-      right[CLEAN_ACCURACY] = tally.clean[own].astype(float), each
-    _, unit = np.unique(own if units is None else units[own], return_inverse=True)
+      right[CLEAN_ACCURACY] = tally.clean[members].astype(float), np.ones(len(members))
+    _, unit = np.unique(members if units is None else units[members], return_inverse=True)
     for quantity, (shares, trials) in right.items():
       total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)
-      estimate = share(Sums(total, weight, len(own), float(trials.sum())), confidence)
+      estimate = share(Sums(total, weight, len(members), float(trials.sum())), confidence)
       yield row(label, '', quantity, facets, estimate, confidence)
 
 
@@ -154,21 +153,21 @@ def most_affected(
   """Returns by column the `MOST_CLASSES` classes that lose most accuracy against the clean view;
   where there is none, the least accurate ones. Only where several views count there is a worst."""
   rows, order = [], []
-  for number, own in _members(tally):
-    accuracy = float((1 - tally.wrong[own] / tally.shown[own]).mean())
+  for number, members in _members(tally):
+    accuracy = float((1 - tally.wrong[members] / tally.shown[members]).mean())
     row: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
-    row['images'] = len(own)
+    row['images'] = len(members)
     if tally.clean is None:
       row['accuracy'] = accuracy
       order.append(accuracy)
     else:
-      row['accuracy when clean'] = clean = float(tally.clean[own].mean())
+      row['accuracy when clean'] = clean = float(tally.clean[members].mean())
       row['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
       order.append(-lost)
-    row |= {'views wrong': int(tally.wrong[own].sum()), 'of': int(tally.shown[own].sum())}
+    row['views wrong'], row['of'] = (int(x[members].sum()) for x in (tally.wrong, tally.shown))
     if len(views) - (tally.clean is not None) > 1:
-      shown = tally.class_shown[number]
-      right = np.where(shown > 0, tally.class_right[number] / np.maximum(shown, 1), 2)
+      counted = tally.class_shown[number]
+      right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
       least = np.flatnonzero(right == right.min())
       row['least accurate in'] = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
     taken, times = 'none', 0
@@ -221,7 +220,7 @@ class Tally:
 
   @classmethod
   def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
-    """Returns the sums over all shards of a classifier's records, whose views `table` describes."""
+    """Returns the sums over all shards of a classifier's records; `table` describes the views."""
     labels = records.column('label')
     count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))
     alone = table.clean is None or len(table.names) == 1
@@ -251,20 +250,19 @@ class Tally:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
     best = np.where(wrong, confidence, -1.0)
-    own = best.argmax(1)
-    place = np.arange(len(own))
-    better = np.flatnonzero(best[place, own] > self.confidence[rows])
-    at = rows.start + better
-    self.confidence[at] = best[better, own[better]]
-    self.view[at] = shard.views.start + own[better]
-    self.prediction[at] = shard['prediction'][better, own[better]]
+    view = best.argmax(1)
+    better = np.flatnonzero(best[np.arange(len(view)), view] > self.confidence[rows])
+    at, view = rows.start + better, view[better]
+    self.confidence[at] = best[better, view]
+    self.view[at] = shard.views.start + view
+    self.prediction[at] = shard['prediction'][better, view]
     for labels in self.labels[rows].T:
-      known = labels >= 0
-      here, missed, own = counted[known], wrong[known], labels[known]
-      for table, values in ((self.class_right, here & ~missed), (self.class_shown, here)):
-        np.add.at(table[:, shard.views], own, values)
-      of_row = np.broadcast_to(own[:, None], missed.shape)[missed]
-      pairs = np.stack([of_row, shard['prediction'][known][missed], np.ones_like(of_row)], 1)
+      has_label = labels >= 0
+      counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
+      for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
+        np.add.at(table[:, shard.views], label, values)
+      of_row = np.broadcast_to(label[:, None], missed.shape)[missed]
+      pairs = np.stack([of_row, shard['prediction'][has_label][missed], np.ones_like(of_row)], 1)
       every = np.concatenate([self.mistakes, pairs])
       distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
       counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)

@@ -1,4 +1,4 @@
-"""What records keep: predictions, and of the images measures by row and exact totals over rows.
+"""Predictions, and measures of images by row and as exact totals over rows, as records have them.
 
 A sum of floats depends on its order, and with it on the batch size and the number of devices. A
 total is therefore a sum of whole numbers: each value is rounded to a multiple of `RESOLUTION`, and
@@ -34,7 +34,7 @@ def observe(
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
     if function is None:
       return {}
-    return jax.vmap(lambda row, shown: function(row, shown, *view))(dict(rows), images)
+    return jax.vmap(lambda row, image: function(row, image, *view))(dict(rows), images)
 
   totals = by_row(views.total).items()
   return {
@@ -55,26 +55,26 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
       f'{rows} rows a device are more than {MOST_ROWS}, which exact sums can take: '
       'set --config.batch_size.'
     )
-  known = mask.reshape((-1,) + (1,) * (values.ndim - 1))
+  is_row = mask.reshape((-1,) + (1,) * (values.ndim - 1))
   valid = (values >= 0) & (values < LARGEST)
-  fixed = jnp.round(jnp.where(known & valid, values, 0) / RESOLUTION).astype(jnp.int32)
-  split = jnp.stack([fixed >> 16, fixed & 0xFFFF, (known & ~valid).astype(jnp.int32)], 1)
+  fixed = jnp.round(jnp.where(is_row & valid, values, 0) / RESOLUTION).astype(jnp.int32)
+  split = jnp.stack([fixed >> 16, fixed & 0xFFFF, (is_row & ~valid).astype(jnp.int32)], 1)
   return split.sum(0, keepdims=True)
 
 
 def joined(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns of `split_sum` of D devices [D, views, 3, ...] the totals float64 [views, ...],
   multiples of `RESOLUTION`, and how many values were out of range, int64 [views]."""
-  whole = sums.astype(np.int64).sum(0)
-  total = (whole[:, 0] * 2**16 + whole[:, 1]) * RESOLUTION
-  return total, whole[:, 2].reshape(len(whole), -1).sum(1)
+  of_all = sums.astype(np.int64).sum(0)
+  total = (of_all[:, 0] * 2**16 + of_all[:, 1]) * RESOLUTION
+  return total, of_all[:, 2].reshape(len(of_all), -1).sum(1)
 
 
 def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   """Reduces logits to what records keep of a prediction.
 
   Ties go to the lower class index, as argmax has it, so rank 0 and a right prediction are one.
-  With several labels a row is right if any of them is: its best rank and probability count.
+  With all_labels labels a row is right if any of them is: its best rank and probability count.
 
   Args:
     logits: float32 [B, classes]; -inf stands for a class that cannot be predicted.
@@ -87,21 +87,21 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     class, `finite` bool (no NaN and no +inf), each [B].
   """
   num_classes = logits.shape[-1]
-  several = labels[:, None] if labels.ndim == 1 else labels
-  real, index = several >= 0, jnp.maximum(several, 0)
-  own = jnp.take_along_axis(logits, index, axis=1)
+  all_labels = labels[:, None] if labels.ndim == 1 else labels
+  real, index = all_labels >= 0, jnp.maximum(all_labels, 0)
+  true_logits = jnp.take_along_axis(logits, index, axis=1)
   classes = jnp.arange(num_classes)[None, None, :]
   above = (classes != index[:, :, None]) & (
-    (logits[:, None, :] > own[:, :, None])
-    | ((logits[:, None, :] == own[:, :, None]) & (classes < index[:, :, None]))
+    (logits[:, None, :] > true_logits[:, :, None])
+    | ((logits[:, None, :] == true_logits[:, :, None]) & (classes < index[:, :, None]))
   )
   # XLA may compute cheap logits again for each use, with other last digits: argmax decides.
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(above.sum(-1), 1))
   rank = jnp.where(real, rank, num_classes)
   best = rank.argmin(1)[:, None]
-  first = (logits[:, None, :] > own[:, :, None]).sum(-1)
-  last = (logits[:, None, :] >= own[:, :, None]).sum(-1) - 1
+  first = (logits[:, None, :] > true_logits[:, :, None]).sum(-1)
+  last = (logits[:, None, :] >= true_logits[:, :, None]).sum(-1) - 1
   probabilities = jax.nn.softmax(logits)
   own_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {

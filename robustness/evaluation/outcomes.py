@@ -1,4 +1,4 @@
-"""From records to outcomes: a statistic of every row in every view, for several classifiers."""
+"""Outcomes from records: a statistic of every row in every view, for several classifiers."""
 
 import dataclasses
 import functools
@@ -32,14 +32,13 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
 
   Of rounds, the records are of the rows that all views of all labels have.
   """
-  common = min(
-    (own.common for own in recorded.values() if isinstance(own, SequentialRecords)), default=0
-  )
+  rounds = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
+  common = min((records.common for records in rounds), default=0)
   return [
-    Evaluation(label, CommonRows(own, common), own)
-    if isinstance(own, SequentialRecords)
-    else Evaluation(label, own)
-    for label, own in recorded.items()
+    Evaluation(label, CommonRows(records, common), records)
+    if isinstance(records, SequentialRecords)
+    else Evaluation(label, records)
+    for label, records in recorded.items()
   ]
 
 
@@ -52,7 +51,7 @@ ONE_VIEW = pd.DataFrame(index=range(1))
 
 
 def refuse_versions(columns: Collection[str]) -> None:
-  """Raises InputError for columns of rows of which several are versions of one image."""
+  """Raises InputError for columns of rows that are versions of the same images."""
   if BASE in columns:
     raise InputError(
       f'some rows are versions of one image (their column {BASE}), and intervals of this study '
@@ -62,25 +61,25 @@ def refuse_versions(columns: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """What classifiers answered, the baseline first, and facets of the views, a row a view."""
+  """The records of all classifiers, the baseline first, and facets of the views, a row a view."""
 
   evaluations: Sequence[Evaluation]
   views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
 
   @functools.cached_property
   def clusters(self) -> np.ndarray | None:
-    """Which image each row is a version of, [N]; None where no image has several."""
+    """The image that each row is a version of, [N]; None where each image has one row."""
     return versions(self.evaluations[0].records)
 
   def require_distinct(self) -> None:
-    """Refuses rows of which several are versions of one image."""
+    """Refuses rows that are versions of the same images."""
     if self.clusters is not None:
       refuse_versions((BASE,))
 
   def top_k(self, k: int) -> list[int]:
     """Returns 1, and k if it leaves out classes of all classifiers or no records say these, and
     ties decide few answers (`decided_by_ties`); what is left out for ties is logged."""
-    counts = [len(own.records.identity.get('classes', ())) for own in self.evaluations]
+    counts = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
     if k >= min(filter(None, counts), default=k + 1):
       return [1]
     if reason := self.decided_by_ties(k):
@@ -89,13 +88,13 @@ class Recorded:
     return sorted({1, k})
 
   def decided_by_ties(self, k: int) -> str:
-    """Returns why there is no top-k accuracy: the classifiers of which more than `MOST_TIES` of the
-    answers are right or wrong by the order of classes with equal scores; '' where there is."""
+    """Returns why there is no top-k accuracy: the classifiers with more than `MOST_TIES` of the
+    answers right or wrong by the order of classes with equal scores; '' where there is one."""
     if k == 1:  # argmax decides, which is the prediction
       return ''
     shares = {
-      own.label: float(own.records.values(functools.partial(is_decided_by_ties, k=k)).mean())
-      for own in self.evaluations
+      e.label: float(e.records.values(functools.partial(is_decided_by_ties, k=k)).mean())
+      for e in self.evaluations
     }
     tied = [f'{label} ({share:.0%})' for label, share in shares.items() if share > MOST_TIES]
     if not tied:
@@ -134,7 +133,7 @@ class Recorded:
     return Outcomes(
       {label: values for label, (values, _) in padded.items()},
       self.views,
-      {label: shown for label, (_, shown) in padded.items()},
+      {label: is_shown for label, (_, is_shown) in padded.items()},
       design=first.design if first else None,
       statistic=statistic,
     )
@@ -172,15 +171,14 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 
 def _rounds(rounds: SequentialRecords, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:
   """Returns values and what was shown of all rows of the rounds, [N, V] each."""
-  values, shown = [], []
+  values, is_shown = [], []
   for records, views in zip(rounds.rounds, rounds.views, strict=True):
     part = records.values(statistic)
-    whole = np.zeros((len(part), rounds.num_views), part.dtype)
-    whole[:, views] = part
-    values.append(whole)
-    shown.append(np.zeros(whole.shape, bool))
-    shown[-1][:, views] = True
-  return np.concatenate(values), np.concatenate(shown)
+    values.append(np.zeros((len(part), rounds.num_views), part.dtype))
+    values[-1][:, views] = part
+    is_shown.append(np.zeros(values[-1].shape, bool))
+    is_shown[-1][:, views] = True
+  return np.concatenate(values), np.concatenate(is_shown)
 
 
 def _padded(values: np.ndarray, num_rows: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a study's numbers are numbers of, and whether they compare with published ones.
+"""The images behind a study's numbers, and whether these compare with published ones.
 
 Every study states it in the table `WHICH_NUMBERS` of its results.
 """
@@ -17,7 +17,7 @@ from robustness.results import Table
 
 IMAGE_DIGEST = 'image_digest'
 LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
-"""Of 8-bit pixels, in [0, 1]."""
+"""The values of 8-bit pixels, in [0, 1]."""
 COMPARABLE = 'comparable with published tables'
 WHOLE = {
   'cifar10': ('test', 10_000),
@@ -35,7 +35,7 @@ def data_lines(
 ) -> dict[str, str]:
   """Returns what is said of the images."""
   return {
-    'images': _chosen(description, num_images),
+    'images': _number(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'split')),
     'digest of the images': digest,
     'preprocessing': _preprocessing(description, image_shape),
@@ -48,11 +48,12 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
     return ['the data are not known to be a whole published set']
-  split, whole = WHOLE[name]
-  own = str(description.get('split', ''))
+  published, size = WHOLE[name]
+  split = str(description.get('split', ''))
+  stated = f'the split is {split or "not recorded"}, not {published}'
   return [
-    *([] if own.startswith(split) else [f'the split is {own or "not recorded"}, not {split}']),
-    *([] if num_images in (whole, enough) else [f'{num_images} of {whole} images']),
+    *([] if split.startswith(published) else [stated]),
+    *([] if num_images in (size, enough) else [f'{num_images} of {size} images']),
   ]
 
 
@@ -63,16 +64,16 @@ def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
 
 def table(lines: Mapping[str, str]) -> Table:
   """Returns the lines as a table."""
-  return Table(('what', 'value'), [[what, value] for what, value in lines.items()])
+  return Table(('what', 'value'), [[*line] for line in lines.items()])
 
 
 def named(values: Facts, keys: Sequence[str]) -> str:
-  """Returns those of the values that are there, as one line."""
+  """Returns the values of the keys that have one, as one line."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
-def _chosen(description: Facts, num_images: int) -> str:
-  """Says how many images there are, and of which they were chosen where not by the seed."""
+def _number(description: Facts, num_images: int) -> str:
+  """Returns how many images there are, and how they were selected where not by the seed."""
   listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
@@ -99,7 +100,7 @@ def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str
 def image_digests(images: np.ndarray) -> np.ndarray:
   """Returns the CRC-32 of each image, uint32 [B]; runs on the same images have the same.
 
-  It is that of the 8-bit pixels, also where these are stored as floats in [0, 1].
+  It is of the 8-bit pixels, also where these are stored as floats in [0, 1].
   """
   return np.array([zlib.crc32(_in_8_bits(image).tobytes()) for image in images], np.uint32)
 
@@ -113,13 +114,13 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 
 
 def require_same_images(
-  recorded: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray], where: pathlib.Path
+  recorded: Mapping[str, np.ndarray], read: Mapping[str, np.ndarray], folder: pathlib.Path
 ) -> None:
-  """Raises InputError if rows that are recorded differ from those of now in a column of these."""
-  for name, values in now.items():
+  """Raises InputError if columns of recorded rows differ from the columns that were read."""
+  for name, values in read.items():
     if not np.array_equal(recorded[name], values):
       raise InputError(
-        f'{where} holds answers on other images ({name} differs): the files of {KEYS.data} were '
+        f'{folder} holds answers on other images ({name} differs): the files of {KEYS.data} were '
         'changed since. Restore them, or give another --workdir.'
       )
 

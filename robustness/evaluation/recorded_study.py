@@ -1,4 +1,4 @@
-"""The study of finished results, of which no file of a user's is run unless the user types it."""
+"""The study of finished results; no file of a user's is run unless the user types it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether records that state this of their study can be those of the results."""
+    """Returns whether records that state this of their study can belong to the results."""
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
@@ -81,7 +81,7 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
     section: `study` of the config that the results are of.
     name: of the study, as results state it.
     stated: plain values that describe the study, the settings of the results.
-    typed: FILE.py:NAME as the user gives it with `--study`, which stands for the study of the name
+    typed: FILE.py:NAME as the user types it with `--study`, which stands for the study of the name
       NAME; '' for none.
 
   Raises:
@@ -91,18 +91,18 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
   values = dict(section)
   reference = values.get('name')
   if typed and isinstance(reference, str) and _is_typed(reference, typed):
-    found = studies.STUDIES.find(typed, FLAG)
+    study = studies.STUDIES.find(typed, FLAG)
     values.pop('name')
-    return settings.parse(found, values, 'config.study')
+    return settings.parse(study, values, 'config.study')
   try:
     with registry.files_refused():
-      found = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
-      return studies.from_config(with_keys_of_today(found, section))
+      study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
+      return studies.from_config(with_keys_of_today(study, section))
   except registry.FileRefusedError:
     facts = dict(stated) if isinstance(stated, dict) else {}
-    chosen = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
-    known = settings.parse(RecordedStudy, chosen, 'settings')
-    return dataclasses.replace(known, name=name, stated=facts)
+    stated_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
+    recorded = settings.parse(RecordedStudy, stated_settings, 'settings')
+    return dataclasses.replace(recorded, name=name, stated=facts)
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
@@ -117,8 +117,8 @@ def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
   """Adds `--study` to a command that reads results."""
-  what = 'the study of that NAME, a file that you trust; files that results name are not run'
-  parser.add_argument(FLAG, default='', metavar='FILE.py:NAME', help=what)
+  text = 'the study of that NAME, a file that you trust; files that results name are not run'
+  parser.add_argument(FLAG, default='', metavar='FILE.py:NAME', help=text)
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
@@ -131,9 +131,10 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
     )
 
 
-def check_used(typed: str, chosen: Iterable[Study]) -> None:
+def check_used(typed: str, candidates: Iterable[Study]) -> None:
   """Raises InputError unless `typed`, FILE.py:NAME or '', is one of the studies of results."""
-  if typed and not any(study.file and study.name == registry.part_name(typed) for study in chosen):
+  name = registry.part_name(typed) if typed else ''
+  if typed and not any(study.file and study.name == name for study in candidates):
     raise InputError(
       f'{FLAG} is {typed!r}, and none of these results are of such a study: give FILE.py:NAME with '
       'the NAME of theirs.'
@@ -141,5 +142,5 @@ def check_used(typed: str, chosen: Iterable[Study]) -> None:
 
 
 def _is_typed(reference: str, typed: str) -> bool:
-  both = registry.is_reference(reference) and registry.is_reference(typed)
-  return both and registry.part_name(reference) == registry.part_name(typed)
+  are_references = registry.is_reference(reference) and registry.is_reference(typed)
+  return are_references and registry.part_name(reference) == registry.part_name(typed)

@@ -36,18 +36,18 @@ TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 LAYOUT_KEYS = ('num_rows', 'num_views', 'block_rows', 'chunk_views')
 HEADER_FORM: json_files.Form = {'layout': dict.fromkeys(LAYOUT_KEYS, int), 'identity': dict}
 FORMAT = 2
-"""Of shards."""
+"""The version of the format of shards."""
 SEAL = '_seal'
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
-"""What is kept of every row in every view; more of that kind has a slash in its name."""
+"""Fields of every row and view; further fields of this kind have a slash in their names."""
 PICTURE, TOTAL = 'picture/', 'total/'
-"""How the names of what is kept of a few rows of a block begin, and of sums over a shard's rows."""
+"""Prefixes of fields of a few rows of a block, and of sums over a shard's rows."""
 PLACES_OF_TIES = FIRST_PLACE, LAST_PLACE = 'rank/first', 'rank/last'
 """Ranks of the true class before, and after, all others with its score; records of earlier versions
 lack them."""
 MAX_PLACE = 2**15 - 1
-"""Of these, which are int16: no k is larger."""
+"""The largest rank of `PLACES_OF_TIES`, which are int16: no k is larger."""
 
 
 class NotRecordedError(InputError):
@@ -89,8 +89,8 @@ class Layout:
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns {block: chunks} that a process computes: whole blocks if there are enough of them."""
     if self.num_blocks >= processes:
-      whole, none = range(self.num_chunks), range(0)
-      return {b: whole if b % processes == process else none for b in range(self.num_blocks)}
+      chunks = {True: range(self.num_chunks), False: range(0)}
+      return {b: chunks[b % processes == process] for b in range(self.num_blocks)}
     return {
       b: range((process - b) % processes, self.num_chunks, processes)
       for b in range(self.num_blocks)
@@ -102,7 +102,7 @@ class Shard:
   """One block of n rows × one chunk of v views.
 
   Attributes:
-    rows, views: where the shard lies in the table.
+    rows, views: the place of the shard in the table.
     arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1), `image_digest`
       uint32 [n] and the columns that their data have, such as `severity` [n]; for every row and
       view [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0 is top-1
@@ -127,10 +127,10 @@ class Shard:
 
 
 class RecordsReader(abc.ABC):
-  """Rows × views that are read shard by shard: those of a directory, or some of their rows.
+  """Rows × views that are read shard by shard, from a directory or a selection of its rows.
 
   Attributes:
-    directory: where they lie, for messages.
+    directory: of the shards, for messages.
     layout: how the table is cut.
     identity: plain values that fix every number in the table (classifier, data, views, seed).
   """
@@ -179,8 +179,8 @@ class RecordsReader(abc.ABC):
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
-      known = nearest(name, shards[0].arrays)
-      raise InputError(f'{self.directory} has no column {name!r}; {known}.')
+      fix = nearest(name, shards[0].arrays)
+      raise InputError(f'{self.directory} has no column {name!r}; {fix}.')
     per_view = is_of_views(name)
     return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
 
@@ -291,12 +291,12 @@ class SelectedRows(RecordsReader):
       records: complete.
       rows: [n] places among their rows; or of records with a single view [n, V], the rows that show
         each of n images in V views, -1 where none does: the columns of an image, such as `label`,
-        are then those of its last row, and what it is predicted as in such a view means nothing.
+        are then taken from its last row, and its prediction in such a view means nothing.
     """
-    whole = records.layout
+    layout = records.layout
     self.directory, self.identity = records.directory, records.identity
     self._records, self._rows = records, np.asarray(rows)
-    views = self._rows.shape[1:] * 2 or (whole.num_views, whole.chunk_views)
+    views = self._rows.shape[1:] * 2 or (layout.num_views, layout.chunk_views)
     self.layout = Layout(len(rows), views[0], max(1, len(rows)), views[1])
 
   def read(self, block: int, chunk: int) -> Shard:
@@ -333,7 +333,7 @@ def _read_header(directory: pathlib.Path) -> Facts:
 
 
 def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
-  """Raises InputError for numbers that no records have, before anything is made of that size."""
+  """Raises InputError for numbers that no records have, before an array of such a size is made."""
   for name in LAYOUT_KEYS:
     if not 1 <= layout[name] <= MAX_ROWS:
       raise InputError(f'{path}: layout.{name} is {layout[name]}; it must be in [1, {MAX_ROWS}].')

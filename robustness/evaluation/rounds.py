@@ -1,7 +1,7 @@
 """Records of a sequential design: each round has the next rows, in the views that need more.
 
 A round has its own folder of records. What the next round shows follows from the rounds before it
-and the design alone, so that a resumed run goes on exactly.
+and the design alone, so that a resumed run gets the same records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIRST = f'{ROUND}000'
 
 
 class SequentialRecords:
-  """The records of the rounds that there are so far.
+  """The records of the finished rounds.
 
   Attributes:
     directory: holds the folders of the rounds.
@@ -31,7 +31,7 @@ class SequentialRecords:
     rounds: records by round, each complete.
     views: int [v] by round, ascending: the views that it shows, places among all V.
     shown: int [V], the rows that each view has.
-    next_views: int [v], the views that go on; none when all are finished.
+    next_views: int [v], the views of the next round; none when all are finished.
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
@@ -52,14 +52,14 @@ class SequentialRecords:
       if records.missing():
         raise InputError(
           f'{records.directory} lacks shards: the run is not finished. Run its command again, '
-          'which goes on where it stopped.'
+          'which resumes where it stopped.'
         )
       rounds.add(records)
     return rounds
 
   @property
   def identity(self) -> Facts:
-    """What all rounds are records of."""
+    """The identity that all rounds share."""
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
   def folder(self, number: int) -> pathlib.Path:
@@ -73,7 +73,7 @@ class SequentialRecords:
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 
   def add(self, records: Records) -> None:
-    """Takes the next round, complete, and finds which views go on."""
+    """Adds the next round, complete, and finds the views of the one after it."""
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)

@@ -45,25 +45,25 @@ ImageShape = tuple[int, int, int]
 Figures = dict[str, tuple[Figure, str]]
 """Figures with captions, by file name without suffix."""
 Recipes = Mapping[str, Facts]
-"""By classifier, what its training shows: `training_split`, `class_groups` and, of rows stored in
-environments, `training_environments` if its rows have some, and the named parts of the training as
-plain values; empty of one that is not trained here."""
+"""Facts about the training of each classifier, empty for one that is not trained here:
+`training_split`, `class_groups`, `training_environments` of rows stored in environments, and the
+named parts of the training as plain values."""
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Study(Part):
-  """What a study is: views, and what their records are reduced to.
+  """A study: its views, and the estimates from their records.
 
-  A subclass overrides `views`, `estimates` and what else it needs; the defaults are those of a
-  study that shows each image as it is stored, records no layers and draws what its table says.
+  A subclass overrides `views`, `estimates` and what else it needs; by default a study shows each
+  image as it is stored, records no layers and draws what its table says.
 
   Attributes:
     title: what it measures in plain words, the title of its report; '' is the name.
-    papers: what to cite beside this software: keys of `robustness.present.page.PAPERS`.
-    layers: whose output change is recorded; ('stages',) stands for stem, stages and logits.
-    outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
+    papers: what to cite besides this software: keys of `robustness.present.page.PAPERS`.
+    layers: layers with a recorded change of the output; ('stages',) is stem, stages and logits.
+    outputs: layers with a recorded output, such as ('logits',); see `summarise_output`.
     moved_keys: keys of earlier versions, and what takes their place in `config.study`.
     set_by_study: settings of named parts that the study sets itself, which their sections lack.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
@@ -71,10 +71,9 @@ class Study(Part):
     needs_labels: False for one that does not ask what is right, and takes images of no known class.
     fewest_classifiers: 2 for one that has nothing to say of a single classifier.
     lists_failures: whether results have the most affected classes and the most damaged images.
-    described_facets: what estimates are by beside the shared facets of `estimates.facets`, or in
-      other words than theirs.
-    allows_adaptation: whether answers may depend on the images that are shown with each, as those
-      of a classifier that adapts do.
+    described_facets: facets of the estimates that `estimates.facets` lacks, or has in other words.
+    allows_adaptation: whether answers may depend on the images that are shown together, as with a
+      classifier that adapts.
     confidence: of all intervals, a setting of every study.
     false_discovery_rate: of the paired tests of two classifiers; a study of many has the field.
     half_width: shows rows in rounds, in a random order of the config's seed, and each view only
@@ -122,7 +121,7 @@ class Study(Part):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """Plain values that records and results state beside the settings."""
+    """Plain values that records and results state in addition to the settings."""
     return {}
 
   @classmethod
@@ -136,9 +135,10 @@ class Study(Part):
     """Returns the sections of `chosen_parts` with all settings, defaults included."""
     return {
       key: {
-        label: {**cls.settings_of(part), **study[key].get(label, {})} for label, part in own.items()
+        label: {**cls.settings_of(part), **study[key].get(label, {})}
+        for label, part in parts.items()
       }
-      for key, own in cls.chosen_parts(study).items()
+      for key, parts in cls.chosen_parts(study).items()
     }
 
   @classmethod
@@ -160,8 +160,8 @@ class Study(Part):
   def recording(self) -> dict[str, PlainValue]:
     """Plain values that fix what is recorded of a row and a classifier.
 
-    Studies of one run whose recordings are equal reduce the same records, made once. By default
-    all that describes the study but what intervals and tests are alone made with.
+    Studies of one run with equal recordings reduce the same records, made once. By default these
+    are all values that describe the study, except settings of intervals and tests alone.
     """
     reduced = ('false_discovery_rate', *(() if self.half_width else ('confidence',)))
     return {key: value for key, value in self.describe().items() if key not in reduced}
@@ -178,7 +178,7 @@ class Study(Part):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """What the study's table of results is of, in the order in which a reader wants them."""
+    """The quantities in the table of results, in the order in which a reader wants them."""
     return ()
 
   @property
@@ -187,19 +187,19 @@ class Study(Part):
     return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
-    self, quantity: Quantity, of: Recorded | Outcomes, by: Sequence[str] = (), **given: Any
+    self, quantity: Quantity, source: Recorded | Outcomes, by: Sequence[str] = (), **options: Any
   ) -> pd.DataFrame:
     """Returns estimates of a quantity by facets, with intervals of the study's confidence.
 
     Args:
       quantity: a mean of its statistic, or with a function of means.
-      of: records, of which the statistic is taken, or outcomes that it was taken of.
+      source: records to take the statistic from, or outcomes.
       by: facets of views; () is over all.
-      **given: see `robustness.estimates.means.means`, or `of_means` with a function.
+      **options: see `robustness.estimates.means.means`, or `of_means` with a function.
     """
-    outcomes = of.outcomes(quantity) if isinstance(of, Recorded) else of
+    outcomes = source.outcomes(quantity) if isinstance(source, Recorded) else source
     estimate = of_means if quantity.function else means
-    return estimate(quantity, outcomes, by, confidence=self.confidence, **given)
+    return estimate(quantity, outcomes, by, confidence=self.confidence, **options)
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
@@ -224,8 +224,8 @@ class Study(Part):
     needed, least = '', fewest_trials(self.half_width, self.confidence)
     if least > rows.num_examples:  # a design that takes more is not planned first, for hours
       needed = f'at least {least:,}' if least < 1e9 else f'{least:.1e}'
-    elif (most := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
-      needed = f'up to {most:,}'
+    elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
+      needed = f'up to {largest:,}'
     if needed:
       raise SettingError(
         KEYS.study.half_width,
@@ -275,7 +275,7 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """What is done to the images, by what it is, for the table `which numbers these are`."""
+    """Lines of the table `which numbers these are` on what is done to the images."""
     return {}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -308,7 +308,7 @@ class Study(Part):
   def sample_arrays(
     self, rows: Rows, key: jax.Array, findings: Findings
   ) -> Mapping[str, np.ndarray]:
-    """Returns arrays that figures need beside the records, such as sample images of the rows.
+    """Returns arrays that figures need besides the records, such as sample images of the rows.
 
     `key` is the root of the study's random stream; the findings may choose the images.
     """
@@ -328,7 +328,7 @@ class Study(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-  """What a study says before the trainings: tables, which are logged, and figures by file name."""
+  """Tables, which are logged, and figures by file name, from before the trainings."""
 
   tables: Mapping[str, Table] = dataclasses.field(default_factory=dict)
   figures: Mapping[str, Figure] = dataclasses.field(default_factory=dict)
@@ -351,7 +351,7 @@ class StudiesTrainings(Protocol):
 
 @runtime_checkable
 class EstimatesFromRows(Protocol):
-  """A study with estimates that need the images beside the records."""
+  """A study with estimates that need the images in addition to the records."""
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
     """Yields parts of the table of results."""
@@ -372,26 +372,26 @@ class ScoresPredictions(Study):
   """A study that scores predictions made elsewhere too.
 
   Attributes:
-    prediction_settings: the dataclass of the keys that such a config has beside `study`.
+    prediction_settings: the dataclass of the keys of such a config, except `study`.
   """
 
   prediction_settings: ClassVar[type]
 
   @abc.abstractmethod
-  def score_predictions(self, given: Any, folder: pathlib.Path) -> Scored:
+  def score_predictions(self, settings: Any, folder: pathlib.Path) -> Scored:
     """Returns the scores of the predictions that `prediction_settings` name; they are written in a
     folder if they are not records yet."""
 
 
 class Scored(NamedTuple):
-  """Predictions made elsewhere as records, and what they are reduced to without a classifier.
+  """Predictions made elsewhere as records, and the findings from them.
 
   Attributes:
     evaluations: the records.
-    findings: what they are reduced to.
-    settings: plain values that say of which study, what was scored and how.
-    data: plain values that describe the images, of several data sets by what these are; empty
-      where they are those of the records.
+    findings: from the records.
+    settings: plain values that state the study, what was scored and how.
+    data: plain values that describe the images, by name where there are several data sets; empty
+      where the records describe them.
   """
 
   evaluations: list[Evaluation]
@@ -407,32 +407,33 @@ def from_config(section: Facts) -> Study:
   """Builds the study of `config.study`; raises InputError for an unknown name or key."""
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
-  found = STUDIES.find(values.pop('name', ''), 'config.study.name')
-  settings.refuse_moved(found.moved_keys, values, 'config.study')
-  return settings.parse(found, values, 'config.study')
+  study = STUDIES.find(values.pop('name', ''), 'config.study.name')
+  settings.refuse_moved(study.moved_keys, values, 'config.study')
+  return settings.parse(study, values, 'config.study')
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
   """Returns what scores the predictions that all of a config but its section `study` names; raises
   InputError for a study that scores images only, and keys that are no `prediction_settings`."""
   if isinstance(study, ScoresPredictions):
-    given: object = settings.parse(study.prediction_settings, config, 'config')
-    return functools.partial(study.score_predictions, given)
-  known = [name for name, each in STUDIES.classes().items() if issubclass(each, ScoresPredictions)]
+    parsed: object = settings.parse(study.prediction_settings, config, 'config')
+    return functools.partial(study.score_predictions, parsed)
+  studies = STUDIES.classes().items()
+  scoring = [name for name, study_class in studies if issubclass(study_class, ScoresPredictions)]
   raise SettingError(
     KEYS.study.name,
     study.name,
     problem='which shows images to a classifier',
-    fix=f'Predictions in files are scored by {", ".join(known)}.',
+    fix=f'Predictions in files are scored by {", ".join(scoring)}.',
   )
 
 
 def default_section(name: str) -> Facts:
   """Returns `config.study` of a study with every key at its default."""
-  found = STUDIES.find(name, 'config.study.name')
+  study = STUDIES.find(name, 'config.study.name')
   try:
-    section = dataclasses.asdict(found())
-    return {'name': name, **section, **found.sections_of_parts(section)}
+    section = dataclasses.asdict(study())
+    return {'name': name, **section, **study.sections_of_parts(section)}
   except TypeError as error:
     raise SettingError(
       KEYS.study.name,

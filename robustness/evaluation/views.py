@@ -12,7 +12,7 @@ from robustness.core.rows import Rows
 from robustness.evaluation.records import Shard
 
 Arrays = Mapping[str, jax.Array]
-"""Of a row, or of a view."""
+"""Columns of a row, or parameters of a view."""
 Show = Callable[..., Any]
 Observe = Callable[..., Mapping[str, jax.Array]]
 
@@ -35,15 +35,15 @@ class Views:
       argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
     ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
       depend on which other views a run holds.
-    parameters: arrays [V, ...]; traced, so that all views share one compilation. Where one is
-      called `DRAWS`, int32 [V], keys depend on it in place of the id: equal ones draw the same. A
-      column of the rows that is so called comes before both.
+    parameters: arrays [V, ...]; traced, so that all views share one compilation. Keys depend on the
+      parameter `DRAWS`, int32 [V], in place of the id where there is one: equal values draw the
+      same. A column `DRAWS` of the rows comes before both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
-      that it can leave out those that it is done with; it returns images [B, H, W, C] and
-      {name: [B, ...]}, recorded as `measure/<name>`. Views with `uses_classifier` only.
-    image_shape: of shown images where it is not that of the rows; the runner then resizes them to
-      what the classifier takes. A study without a classifier always gives it.
+      that it can leave out finished rows; it returns images [B, H, W, C] and {name: [B, ...]},
+      recorded as `measure/<name>`. Views with `uses_classifier` only.
+    image_shape: of shown images where rows have another one; the runner then resizes them to what
+      the classifier takes. A study without a classifier always sets it.
     measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
       view as `measure/<name>` [rows, views, ...]; where `show` has `logits`, they are the fourth.
     total: the same for values in [0, 2048), which are summed over the rows and recorded for every
@@ -51,9 +51,9 @@ class Views:
     prepare: pure function from a row to a row, or None: what all views of a row share.
     add_columns: function from `Rows` to the same rows with further columns that the views need,
       such as each row's clean image, read on the host; or None.
-    composes: whether a view makes its picture of several images, none of which is shown alone.
+    composes: whether a view makes its picture of several images that are not shown alone.
     sequential: whether rows are shown one after another where the device is a CPU: it suits large
-      images whose making takes choices, all branches of which would be computed at once.
+      images that are made with choices, as all branches of a choice would be computed at once.
   """
 
   show: Show
@@ -102,7 +102,7 @@ def identity() -> Views:
 
 @dataclasses.dataclass(frozen=True)
 class ViewTable:
-  """What the columns of records are.
+  """Names and groups of the views, the columns of records.
 
   Attributes:
     names: of the V views.
@@ -126,12 +126,12 @@ class ViewTable:
   def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> Self:
     """Returns the table of views by their distinct names.
 
-    `groups` are those of `ViewTable`, the clean view's called 'clean'; by default each of up to
+    `groups` are as in `ViewTable`, with the clean view as 'clean'; by default each of up to
     `MOST_NAMED` views is alone, and all are together.
     """
     if groups is None:
-      each = {name: [view] for view, name in enumerate(names)} if len(names) <= MOST_NAMED else {}
-      groups = each if len(names) == 1 else {**each, ALL_VIEWS: list(range(len(names)))}
+      groups = {name: [view] for view, name in enumerate(names) if len(names) <= MOST_NAMED}
+      groups |= {ALL_VIEWS: list(range(len(names)))} if len(names) > 1 else {}
     clean = groups.get('clean')
     return cls(names, clean[0] if clean else None, groups=groups)
 

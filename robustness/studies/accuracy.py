@@ -8,15 +8,15 @@ import pandas as pd
 
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
-from robustness.estimates.quantity import ACCURACY, Quantity, Right
+from robustness.estimates.quantity import ACCURACY, Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
   """Returns the top-k accuracy."""
-  words = f'top-{k} accuracy'
-  return Quantity(f'top{k}_accuracy', words, better='higher', headline=k == 1, statistic=Right(k))
+  name, words = f'top{k}_accuracy', f'top-{k} accuracy'
+  return declare_accuracy(name, words, headline=k == 1, statistic=Right(k))
 
 
 @dataclasses.dataclass(frozen=True)

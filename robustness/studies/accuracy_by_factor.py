@@ -25,7 +25,7 @@ from robustness.core.settings import choice, require
 from robustness.estimates.means import part, row
 from robustness.estimates.of_means import units
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, RATIO, Quantity, Right, Wrong
+from robustness.estimates.quantity import ACCURACY, RATIO, Quantity, Wrong, declare_accuracy
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import Recorded
@@ -38,9 +38,7 @@ Measure = Callable[..., np.ndarray]
 MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
 ALL = 'all images'
-OVERALL = Quantity(
-  'overall_accuracy', 'top-1 accuracy on all images', better='higher', statistic=Right()
-)
+OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
   'error_ratio',

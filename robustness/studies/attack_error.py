@@ -26,7 +26,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK, EPSILON, Facet
 from robustness.estimates.means import energy_fraction
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_error
 from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
@@ -47,13 +47,11 @@ from robustness.present.maps import spectrum_panels
 from robustness.present.notation import value_text
 from robustness.results import Results, Table
 
-ATTACK_ERROR = Quantity(
+ATTACK_ERROR = declare_error(
   'attack_error',
   'top-1 error under the worst attack on each image',
-  better='lower',
   headline=True,
-  reference='clean_error',
-  statistic=Wrong(),
+  reference=CLEAN_ERROR.name,
 )
 ERROR_AFTER = Quantity(
   'error_after',

@@ -8,6 +8,7 @@ drawn along the half diagonal k = (j, j), j = 0 .. J − 1 with J = ⌈min(H, W)
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import ClassVar
@@ -28,18 +29,12 @@ from robustness.evaluation.study import Study
 
 OUTPUT = 'output/'
 FLOOR = 1e-6
-RELATIVE = Quantity(
-  'relative_log_amplitude',
-  'log-amplitude minus that of zero frequency',
-  AMOUNT,
-  drawn=True,
-  statistic=np.subtract,
+_relative = functools.partial(Quantity, kind=AMOUNT, statistic=np.subtract)
+RELATIVE = _relative(
+  'relative_log_amplitude', 'log-amplitude minus that of zero frequency', drawn=True
 )
-HIGHEST = Quantity(
-  'high_frequency_log_amplitude',
-  'log-amplitude of the highest frequency, relative',
-  AMOUNT,
-  statistic=np.subtract,
+HIGHEST = _relative(
+  'high_frequency_log_amplitude', 'log-amplitude of the highest frequency, relative'
 )
 FREQUENCY = Facet('frequency', 'frequency along the diagonal', 'π', True, '', 'frequencies')
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pandas as pd
 
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity, Right
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Figures
 from robustness.evaluation.views import Arrays
@@ -21,12 +21,10 @@ from robustness.fourier.filters import filtered_by_half
 from robustness.present import charts
 from robustness.results import Results
 
-TRAINED = Quantity(
+TRAINED = declare_accuracy(
   'trained_accuracy',
   'top-1 accuracy of a network behind a filter, on images through it',
-  better='higher',
   drawn=True,
-  statistic=Right(),
 )
 
 

@@ -17,7 +17,7 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
 from robustness.estimates.facets import Facet
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, Wrong
+from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_error
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded, image_numbers
@@ -30,9 +30,7 @@ from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts
 from robustness.results import Results
 
-WAVE_ERROR = Quantity(
-  'wave_error', 'top-1 error under the wave of one query alone', better='lower', statistic=Wrong()
-)
+WAVE_ERROR = declare_error('wave_error', 'top-1 error under the wave of one query alone')
 QUERIES = Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries')
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}

@@ -20,7 +20,7 @@ from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity, Wrong, errors_at
+from robustness.estimates.quantity import Quantity, declare_error, errors_at
 from robustness.estimates.simultaneous import significant
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
@@ -51,15 +51,9 @@ LAYER_CHANGE = Quantity(
   low=0,
   drawn=True,
 )
-CLASS_ERROR = Quantity(
-  'class_error', 'top-1 error on a class {waves}', better='lower', drawn=True, statistic=Wrong()
-)
-IN_BAND = Quantity(
-  'class_error_in_band',
-  'top-1 error on a class {waves}, mean over a band',
-  better='lower',
-  drawn=True,
-  statistic=Wrong(),
+CLASS_ERROR = declare_error('class_error', 'top-1 error on a class {waves}', drawn=True)
+IN_BAND = declare_error(
+  'class_error_in_band', 'top-1 error on a class {waves}, mean over a band', drawn=True
 )
 SIGNIFICANT = Quantity(
   'significant_frequencies',

@@ -17,7 +17,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity, Right
+from robustness.estimates.quantity import Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import BASE, ONE_VIEW, Recorded, image_numbers
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
@@ -42,9 +42,7 @@ THROUGH = Quantity(
   statistic=Right(),
 )
 """A shortcut is a set through which a class is recognised and others are not taken for it."""
-WHOLE = Quantity(
-  'accuracy_when_whole', 'accuracy on whole images', better='higher', drawn=True, statistic=Right()
-)
+WHOLE = declare_accuracy('accuracy_when_whole', 'accuracy on whole images', drawn=True)
 SMALLEST = 1e-12  # of a probability, in a loss
 
 

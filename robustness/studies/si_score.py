@@ -30,7 +30,7 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.means import Row, known_mean, part, row
 from robustness.estimates.of_means import bootstrap, units
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import Quantity, Right
+from robustness.estimates.quantity import Quantity, declare_accuracy
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
@@ -49,10 +49,9 @@ CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 AMONG_PLACES = 0.9
 """Share of the pairs that a place must have to be on the balanced and the normalised map; few have
 corners."""
-_accuracy = functools.partial(Quantity, better='higher', statistic=Right())
-_drawn = functools.partial(_accuracy, drawn=True)
+_drawn = functools.partial(declare_accuracy, drawn=True)
 _normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
-SCENE_ACCURACY = _accuracy('accuracy', 'accuracy on scenes', headline=True)
+SCENE_ACCURACY = declare_accuracy('accuracy', 'accuracy on scenes', headline=True)
 BALANCED_ACCURACY = _drawn(
   'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
 )

@@ -71,22 +71,16 @@ def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = Tr
   return anchor & ~of_worst if include_anchor else anchor.astype(float) - of_worst
 
 
-_headline = functools.partial(Quantity, headline=True)
 _drawn = functools.partial(Quantity, drawn=True, better='higher')
 _error = functools.partial(Quantity, drawn=True, better='lower')
-ANCHOR = _headline(
-  'accuracy_anchor',
-  'accuracy on anchor frames',
-  better='higher',
-  statistic=operator.attrgetter('anchor'),
+_accuracy = functools.partial(Quantity, headline=True, better='higher')
+ANCHOR = _accuracy(
+  'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('anchor')
 )
-PM_K = _headline(
-  'accuracy_pm_k',
-  'accuracy on the worst frame within k frames (pm-k)',
-  better='higher',
-  statistic=worst,
+PM_K = _accuracy(
+  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', statistic=worst
 )
-DROP = _headline(
+DROP = _accuracy(
   'drop_pm_k',
   'drop from the anchor to the worst frame within k frames',
   better='lower',
@@ -130,22 +124,21 @@ INTERCEPT = Quantity(
 DISTANCES = np.linspace(0, 1, 101).round(2)
 
 
-def _is_within(distances: np.ndarray) -> np.ndarray:
-  """Returns whether pairs with these distances [P] are at most `DISTANCES` apart, bool [P, D]."""
-  return distances[:, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
+def _is_within(place: int, distances: np.ndarray) -> np.ndarray:
+  """Returns whether pairs are at most `DISTANCES` apart by one of two distances [P, 2], [P, D]."""
+  return distances[:, place, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
 
 
-WITHIN = Quantity(
-  'pairs_within',
-  'share of pairs at most this far apart (ℓ∞)',
-  drawn=True,
-  statistic=lambda distances: _is_within(distances[:, 0]),
-)
-WITHIN_RMS = Quantity(
-  'pairs_within_rms',
-  'share of pairs at most this far apart (root mean square)',
-  drawn=True,
-  statistic=lambda distances: _is_within(distances[:, 1]),
+WITHIN, WITHIN_RMS = (
+  Quantity(
+    name,
+    f'share of pairs at most this far apart ({measure})',
+    drawn=True,
+    statistic=functools.partial(_is_within, place),
+  )
+  for place, (name, measure) in enumerate(
+    {'pairs_within': 'ℓ∞', 'pairs_within_rms': 'root mean square'}.items()
+  )
 )
 
 

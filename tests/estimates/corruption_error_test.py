@@ -39,7 +39,7 @@ def test_severities_are_summed_before_the_ratio_and_relative_mce_subtracts_the_c
   value = relative(np.array([0.1, 0.5, 0.3]), np.array([0.2, 0.6, 0.5]))
   assert value == pytest.approx((0.4 / 0.4 + 0.2 / 0.3) / 2)
   assert math.isnan(relative(np.array([0.1, 0.5]), np.array([0.2, 0.2])))
-  counts = 'errors of 1 corruptions against a baseline of 2'
+  counts = r'have shape \(1,\) and those of the baseline \(2,\)'
   refused(counts, mean_corruption_error, [0.1], [0.1, 0.2])
   refused('no error under corruption 1', mean_corruption_error, [0.1, 0.2], [0.1, 0])
   refused('have shape', mean_corruption_error, [], [])
