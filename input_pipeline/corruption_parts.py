@@ -70,15 +70,15 @@ def part_of_config(config: str) -> StoredPart | None:
 
 
 def check_names(
-  named: Collection[str], where: Path, names: Sequence[str] = NAMES, kind: str = 'corruption'
+  named: Collection[str], folder: Path, names: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
   """Refuses names of files or folders in a folder that are no corruption, or none of `names`."""
   for name in named:
     if name not in names:
-      release = looks_like(where)
+      release = looks_like(folder)
       fix = f': {nearest(name, names)}. Rename it or move it elsewhere'
-      own = '' if f"with '{name}" in release else fix
-      raise InputError(f'{where} holds {name!r}, which is no {kind}{own}{release}.')
+      advice = '' if f"with '{name}" in release else fix
+      raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
   if not named:
     expected = f'expected some of: {", ".join(names)}.'
-    raise InputError(f'{where} holds no {kind}{looks_like(where)}; {expected}')
+    raise InputError(f'{folder} holds no {kind}{looks_like(folder)}; {expected}')

@@ -69,16 +69,16 @@ def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
   """
   with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
-  known = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
-  if not known:
+  name_of_label = {label: name.lower() for label, name in lines if name.lower() in IMAGENET_INDEX}
+  if not name_of_label:
     raise InputError(
       f'{path}: none of its {len(lines)} lines names a class of SI-Score; expected '
       "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
     )
   for name in only:
-    if name not in known.values():
-      raise InputError(f'no class {name!r}: {nearest(name, known.values())}.')
-  return {label: name for label, name in known.items() if not only or name in only}
+    if name not in name_of_label.values():
+      raise InputError(f'no class {name!r}: {nearest(name, name_of_label.values())}.')
+  return {label: name for label, name in name_of_label.items() if not only or name in only}
 
 
 def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:
@@ -89,16 +89,16 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
     names: {identifier: class}.
   """
-  found = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
-  there = {'LabelName': [*names], 'ImageID': [*found.ImageID]}
-  pairs = found.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), there), on=[*_OBJECT])
+  table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
+  wanted = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
+  pairs = table.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), wanted), on=[*_OBJECT])
   distance = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy()).max(1)
   near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
   nearest_first = near.sort_values('distance', kind='stable').drop_duplicates('index')
   flags = nearest_first.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
   return [
     Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags.get(row.Index, {}))
-    for row in found.itertuples()
+    for row in table.itertuples()
   ]
 
 
@@ -117,28 +117,29 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def _read(
-  path: Path, words: Sequence[str], numbers: Sequence[str], wanted: Mapping[str, Collection[str]]
+  path: Path, words: Sequence[str], numbers: Sequence[str], values: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-  """Returns columns of words and of numbers of the lines that have a wanted word in each column."""
-  columns, how = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
+  """Returns columns of words and of numbers of the lines with one of some words in each of some
+  columns, `values`."""
+  columns, options = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
   with _refusals(path):
-    there = [*pd.read_csv(path, nrows=0, **how)]
-    if missing := [name for name in columns if name not in there]:
+    header = [*pd.read_csv(path, nrows=0, **options)]
+    if missing := [name for name in columns if name not in header]:
       raise InputError(
-        f'{path} has no column {missing[0]!r}; its columns: {", ".join(there)}. '
+        f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
         f'Needed: {", ".join(columns)}.'
       )
-    parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **how)
-    table = pd.concat([part[part[[*wanted]].isin(wanted).all(axis=1)] for part in parts])
+    parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options)
+    table = pd.concat([part[part[[*values]].isin(values).all(axis=1)] for part in parts])
   for name in numbers:
-    values = pd.to_numeric(table[name], errors='coerce')
-    if values.isna().any():
-      line = values.index[values.isna()][0]
+    column = pd.to_numeric(table[name], errors='coerce')
+    if column.isna().any():
+      line = column.index[column.isna()][0]
       raise InputError(
         f'{path}, line {line + 2}: {name} is {table[name][line]!r}; a number is expected. Is the '
         'table cut short? Fetch it again.'
       )
-    table[name] = values
+    table[name] = column
   return table
 
 
@@ -195,13 +196,14 @@ def extract(
   Returns:
     How many segments were kept ('kept') and left out, by reason.
   """
-  for there, what in ((LIST, 'with lines deleted by hand'), (FOREGROUNDS, 'of an interrupted run')):
-    if (out / there).exists():
+  origins = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
+  for name, origin in origins.items():
+    if (out / name).exists():
       raise InputError(
-        f'{out / there} exists already, perhaps {what}; choose another folder with --out=DIR, or '
+        f'{out / name} exists already, perhaps {origin}; choose another folder with --out=DIR, or '
         'remove it.'
       )
-  kept: list[Line] = []
+  entries: list[Line] = []
   rejected: list[Line] = []
   ordered = sorted(segments, key=lambda s: (s.class_name, s.image_id, s.mask))
   for segment in tqdm(ordered, desc='cutouts', disable=None):
@@ -215,20 +217,20 @@ def extract(
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
     index, size = imagenet_index(segment.class_name), (pixels.shape[1], pixels.shape[0])
-    about = len(kept) + 1, str(file), segment.class_name, index, segment.image_id
+    about = len(entries) + 1, str(file), segment.class_name, index, segment.image_id
     facts = zip(_ABOUT, (*about, *size, round(fill, 4)), strict=True)
-    kept.append({**dict(facts), **segment.flags})
+    entries.append({**dict(facts), **segment.flags})
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
-  if not kept:
+  if not entries:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
     raise InputError(
       f'none of {len(segments)} segments became a cutout ({listed}); '
       f'{out / REJECTED} has a line each.'
     )
-  _write_sheets(out, kept)
-  _write(out / LIST, (*_ABOUT, *FLAGS), kept)
-  return Counter({'kept': len(kept), **reasons})
+  _write_sheets(out, entries)
+  _write(out / LIST, (*_ABOUT, *FLAGS), entries)
+  return Counter({'kept': len(entries), **reasons})
 
 
 def _cut_segment(
@@ -240,12 +242,12 @@ def _cut_segment(
   if tagged := [flag for flag in filters.absent if segment.flags[flag] == 1]:
     raise InputError(', '.join(tagged))
   files = [images / f'{segment.image_id}{suffix}' for suffix in SUFFIXES]
-  there = [file for file in files if os.path.isfile(file)]
-  if not there:
+  photos = [file for file in files if os.path.isfile(file)]
+  if not photos:
     raise InputError(f'no image {images / segment.image_id} ({", ".join(SUFFIXES)})')
   if not os.path.isfile(masks / segment.mask):
     raise InputError(f'no mask {masks / segment.mask}')
-  image, mask = (read_image(str(file), channels=3) for file in (there[0], masks / segment.mask))
+  image, mask = (read_image(str(file), channels=3) for file in (photos[0], masks / segment.mask))
   pixels = cut(image, mask.max(-1) > 0)
   (height, width), fill = pixels.shape[:2], float((pixels[..., 3] > 0).mean())
   if min(height, width) < filters.min_side:
@@ -258,8 +260,8 @@ def _cut_segment(
 def _kind(reason: str) -> str:
   """Returns a reason without what differs from file to file."""
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
-  own = 'too small' if ', below' in reason else reason
-  return next((kind for kind in kinds if reason.startswith(kind)), own)
+  default = 'too small' if ', below' in reason else reason
+  return next((kind for kind in kinds if reason.startswith(kind)), default)
 
 
 def _write_sheets(out: Path, entries: Sequence[Line]) -> None:

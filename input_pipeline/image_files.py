@@ -49,11 +49,11 @@ _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 
 
-def existing_folder(path: str, advice: str, where: str) -> Path:
-  """Returns the folder at a path, which the key `where` names; `advice` ends the message."""
+def existing_folder(path: str, advice: str, key: str) -> Path:
+  """Returns the folder at a path, the value of `key`; `advice` ends the message without one."""
   if not path or not expanded(path).is_dir():
     fix = advice[0].upper() + advice[1:]
-    raise SettingError(where, path, fix=fix, problem='which is not a folder')
+    raise SettingError(key, path, fix=fix, problem='which is not a folder')
   return expanded(path)
 
 
@@ -62,9 +62,9 @@ def looks_like(folder: Path) -> str:
   '' if none is known by its names."""
   names = sorted(path.name for path in folder.iterdir())
   for release, (source, pattern) in _RELEASES.items():
-    if own := [name for name in names if re.fullmatch(pattern, name)]:
+    if matching := [name for name in names if re.fullmatch(pattern, name)]:
       read_by = f' ({KEYS.data.source}={source!r})' if source else ''
-      return f'; with {own[0]!r} in it, it looks like {release}{read_by}'
+      return f'; with {matching[0]!r} in it, it looks like {release}{read_by}'
   return ''
 
 

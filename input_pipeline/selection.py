@@ -48,8 +48,8 @@ def read_names(path: str) -> list[str]:
   if not names:
     raise InputError(f'{path} lists no images; expected one <class>/<file> a line.')
   if len(set(names)) < len(names):
-    twice = next(name for name in names if names.count(name) > 1)
-    raise InputError(f'{path} lists {twice!r} twice; each image counts once.')
+    repeated = next(name for name in names if names.count(name) > 1)
+    raise InputError(f'{path} lists {repeated!r} twice; each image counts once.')
   return names
 
 
@@ -174,25 +174,25 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
       fix=f"It chooses among those of {KEYS.data.source}='folder', 'imagenet_c' and "
       "'tiny_imagenet_c'.",
     )
-  each = images.num_examples // images.parts
-  bases = np.arange(each, dtype=np.int64)
+  part_size = images.num_examples // images.parts
+  bases = np.arange(part_size, dtype=np.int64)
   if settings.image_list:
     listed = [*map(composed, read_names(settings.image_list))]
     names = [*map(composed, images.names)]
-    known, number = {name: index for index, name in enumerate(names)}, Counter(names)
+    index_of, number = {name: index for index, name in enumerate(names)}, Counter(names)
     for name in listed:
       advice = 'a name that one image alone has: rename the files'
       require(number[name] < 2, f'a line of {settings.image_list}', name, advice)
-    missing = [name for name in listed if name not in known]
+    missing = [name for name in listed if name not in index_of]
     if missing:
       raise InputError(
         f'{settings.image_list} lists {len(missing)} of {len(listed)} images that {images.title} '
-        f'lacks, first {missing[0]!r}: {nearest(missing[0], known)}.'
+        f'lacks, first {missing[0]!r}: {nearest(missing[0], index_of)}.'
       )
-    bases = np.sort(np.array([known[name] for name in listed], np.int64))
+    bases = np.sort(np.array([index_of[name] for name in listed], np.int64))
   what = 'base images' if images.parts > 1 else 'images'
-  some = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, what)
-  return (np.arange(images.parts)[:, None] * each + bases[some][None]).ravel()
+  subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, what)
+  return (np.arange(images.parts)[:, None] * part_size + bases[subset][None]).ravel()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,8 +221,8 @@ class Selection:
     settings, arrays = self.settings, self.images.arrays
     if arrays is None or settings.resize or settings.crop or settings.random_crop_area:
       return None
-    whole = len(self.indices) == len(arrays[0])
-    images, labels = arrays if whole else (array[self.indices] for array in arrays)
+    are_all = len(self.indices) == len(arrays[0])
+    images, labels = arrays if are_all else (array[self.indices] for array in arrays)
     return ArrayRows(
       images,
       labels,

@@ -136,13 +136,13 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
   Files that all say no split are those of 'test' too, and '' takes files that all say the same.
   """
-  own = [_split_of(file, root, split) for file in files]
-  if (not split and len(set(own)) == 1) or (split == 'test' and not any(own)):
+  splits = [_split_of(file, root, split) for file in files]
+  if (not split and len(set(splits)) == 1) or (split == 'test' and not any(splits)):
     return files
-  chosen = [file for file, name in zip(files, own, strict=True) if split and name == split]
+  chosen = [file for file, name in zip(files, splits, strict=True) if split and name == split]
   if not chosen:
-    known = sorted({name for name in own if name})
-    fix = nearest(split, known) if known else "its files say no split: set it to ''"
+    named = sorted({name for name in splits if name})
+    fix = nearest(split, named) if named else "its files say no split: set it to ''"
     raise SettingError(
       KEYS.data.split, split, problem=f'of which {title} has no file', fix=f'{fix}.'
     )
@@ -152,8 +152,8 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 def _split_of(file: Path, root: Path, wanted: str) -> str:
   """Returns the split that a word of the name of a file, or its folder, says; '' for none."""
   folder = file.parent.name if file.parent != root else ''
-  known = {*SPLITS, wanted} - {''}
-  return next((word for word in (*re.split('[-_.]', file.name), folder) if word in known), '')
+  splits = {*SPLITS, wanted} - {''}
+  return next((word for word in (*re.split('[-_.]', file.name), folder) if word in splits), '')
 
 
 def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
@@ -232,10 +232,10 @@ def _read_parquet(file: Path) -> pd.DataFrame:
   import pyarrow.parquet as pq
 
   with open_regular(file) as opened:
-    whole = pq.ParquetFile(opened)
-    refuse_repeated_columns(whole.schema_arrow.names, 'it')
-    check_num_rows(whole.metadata.num_rows, str(file))
-    return whole.read().to_pandas()
+    table = pq.ParquetFile(opened)
+    refuse_repeated_columns(table.schema_arrow.names, 'it')
+    check_num_rows(table.metadata.num_rows, str(file))
+    return table.read().to_pandas()
 
 
 def check_num_rows(number: int, title: str) -> None:
@@ -266,38 +266,38 @@ def labels_of(
   """
   if not len(table):
     raise InputError(f'{title} has no row.')
-  chosen = label_column(table, column)
-  if chosen not in table:
+  label = label_column(table, column)
+  if label not in table:
     wanted = f'{key} is {column!r}' if column else 'no column is called label or class'
     columns = ', '.join(table)
     give = f'give one of {columns} as {key}.' if columns else 'there is no other column.'
     raise InputError(f'{title}: {wanted}; {give}')
-  values = table[chosen]
+  values = table[label]
   if values.isna().any():
-    raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {chosen}.')
+    raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
   if values.dtype.kind in 'iu':
     numbers = values.to_numpy(np.int64)
     if numbers.min() < 0 or (class_names and numbers.max() >= len(class_names)):
       row = int(((numbers < 0) | (numbers >= (len(class_names) or np.inf))).argmax())
       valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
-      raise InputError(f'{title}: row {row} has {chosen} {numbers[row]}; labels are {valid}.')
-    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {chosen}')
+      raise InputError(f'{title}: row {row} has {label} {numbers[row]}; labels are {valid}.')
+    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {label}')
     return numbers.astype(np.int32), names
   if not all(isinstance(value, str) for value in values):
     raise InputError(
-      f'{title}: {chosen} is of {values.dtype}; labels are integers from 0 or names of classes.'
+      f'{title}: {label} is of {values.dtype}; labels are integers from 0 or names of classes.'
     )
   words = [composed(value) for value in values]
-  known = in_class_order({*words})
-  trimmed = Counter(name.strip() for name in known)
-  spaced = [name for name in known if name != name.strip() and trimmed[name.strip()] > 1]
+  classes = in_class_order({*words})
+  trimmed = Counter(name.strip() for name in classes)
+  spaced = [name for name in classes if name != name.strip() and trimmed[name.strip()] > 1]
   if spaced:
     raise InputError(
-      f'{title}: row {words.index(spaced[0])} has {chosen} {spaced[0]!r}, and others have '
+      f'{title}: row {words.index(spaced[0])} has {label} {spaced[0]!r}, and others have '
       f'{spaced[0].strip()!r}: write one class in one way, without spaces around it.'
     )
-  number = {name: label for label, name in enumerate(known)}
-  return np.array([number[word] for word in words], np.int32), tuple(known)
+  number = {name: place for place, name in enumerate(classes)}
+  return np.array([number[word] for word in words], np.int32), tuple(classes)
 
 
 def columns_of(

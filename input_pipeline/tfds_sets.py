@@ -73,8 +73,8 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
   try:
     return tfds.builder(name, data_dir=os.path.expanduser(data_dir) or None)
   except tfds.core.DatasetNotFoundError as error:
-    known = {*tfds.list_builders(with_community_datasets=False), *OWN}
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    names = {*tfds.list_builders(with_community_datasets=False), *OWN}
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
     raise SettingError(
       key,
@@ -384,12 +384,12 @@ class SplitsStore(StreamedStore):
     if len(self.splits) == 1 and not self.kept:
       return elements
     first, end = self._first[number : number + 2]
-    known, index = tf.constant(self._places[number]), tf.constant(first)
+    places, index = tf.constant(self._places[number]), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      place = tf.searchsorted(known, [element['example_id']], out_type=tf.int64)[0]
-      own = {} if labels is None else {'label': tf.gather(labels, place)}
-      return {**element, **own, 'example_id': index + place}
+      place = tf.searchsorted(places, [element['example_id']], out_type=tf.int64)[0]
+      label = {} if labels is None else {'label': tf.gather(labels, place)}
+      return {**element, **label, 'example_id': index + place}
 
     return elements.map(renamed)

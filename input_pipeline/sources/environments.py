@@ -189,13 +189,13 @@ class Environments(Source):
     others = [] if splits is trained else trained
     scanned = list(_first_of_each(splits, {d for s in others for d in s.labels_and_digests()[1]}))
     groups = from_settings(settings, classes)
-    present = np.array([np.isin(range(len(classes)), own[new]) for own, new in scanned])
+    present = np.array([np.isin(range(len(classes)), labels[new]) for labels, new in scanned])
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    kept = [
-      np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[own]))
-      for number, (own, is_first) in enumerate(scanned)
+    places = [
+      np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
+      for number, (labels, is_first) in enumerate(scanned)
     ]
-    counts = [len(places) for places in kept]
+    counts = [*map(len, places)]
     description = {
       'path': self.path,
       'data_sets': [builder.info.full_name for builder in builders],
@@ -206,8 +206,8 @@ class Environments(Source):
       **missing,
     }
     return dataclasses.replace(
-      SplitsStore(splits, kept).images(classes, f'environments {self.path!r}', description),
-      columns={'environment': np.repeat(np.arange(len(kept), dtype=np.int32), counts)},
+      SplitsStore(splits, places).images(classes, f'environments {self.path!r}', description),
+      columns={'environment': np.repeat(np.arange(len(places), dtype=np.int32), counts)},
       sizes=lambda indices: None,
     )
 
@@ -218,27 +218,27 @@ class Environments(Source):
     from input_pipeline import tfds_sets
 
     dataset, _, listed = self.path.removeprefix(PREFIX).partition('/')
-    known = tfds_sets.prepared_configs(dataset, self.data_dir)
+    configs = tfds_sets.prepared_configs(dataset, self.data_dir)
     try:
       tfds_sets.register_own(dataset)
-      known = [*tfds.builder_cls(dataset).builder_configs] or known
+      configs = [*tfds.builder_cls(dataset).builder_configs] or configs
     except tfds.core.DatasetNotFoundError:
       pass
-    if not known:
+    if not configs:
       tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))  # raises an error
-    names = tuple(listed.split(',')) if listed else tuple(known)
+    names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
-      if name not in known:
+      if name not in configs:
         raise SettingError(
           self.key('path'),
           self.path,
           problem=f'which names the config {name!r}',
-          fix=f'{nearest(name, known)}.',
+          fix=f'{nearest(name, configs)}.',
         )
     if len(names) < 2 or len(set(names)) < len(names):
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
-        f'data set or more, {dataset!r} has: {", ".join(known) or "none"}.'
+        f'data set or more, {dataset!r} has: {", ".join(configs) or "none"}.'
       )
     return dataset, names
 
@@ -261,12 +261,12 @@ class Environments(Source):
 
 def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   """Reads the lists of a folder as DomainNet is released."""
-  found = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
-  names = sorted({match[1] for match in found if match})
+  matches = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
+  names = sorted({match[1] for match in matches if match})
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
   numbers: dict[str, str] = {}
   for split, name in itertools.product(splits, names):
-    file, own = path / f'{name}_{split}.txt', dict[str, list[str]]()
+    file, files_of_class = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
       raise InputError(f'{file} is missing beside the other list of {name}: fetch this one too.')
     if not (path / name).is_dir():
@@ -274,17 +274,17 @@ def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     for place, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
       listed, _, number = line.rpartition(' ')
       image = pathlib.PurePosixPath(listed)
-      known = numbers.setdefault(image.parent.name, number)
+      expected = numbers.setdefault(image.parent.name, number)
       if len(image.parts) != 3 or image.parts[0] != name or not number.isdecimal():
         must = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
         raise InputError(f'{file}, line {place} is {line!r}; {must}')
-      if number != known:
-        other = f'lists before have {known}: it looks like one of another release than DomainNet.'
-        raise InputError(f'{file}, line {place} is {line!r}; {other}')
-      own.setdefault(image.parts[1], []).append(str(image))
-    if not own:
+      if number != expected:
+        reason = f'lists before have {expected}: is it of another release than DomainNet?'
+        raise InputError(f'{file}, line {place} is {line!r}; {reason}')
+      files_of_class.setdefault(image.parts[1], []).append(str(image))
+    if not files_of_class:
       raise InputError(f'{file} lists no images: fetch the list again.')
-    splits[split] |= _of_document({name: own}, file)
+    splits[split] |= _of_document({name: files_of_class}, file)
   if unlisted := [name for name in folders_in(path) if name not in names]:
     lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
     raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
@@ -298,41 +298,41 @@ def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
   cells = {
     environment: {
       name: sorted(str(path.parent / expanded(file)) for file in files)
-      for name, files in own.items()
+      for name, files in classes.items()
     }
-    for environment, own in document.items()
+    for environment, classes in document.items()
   }
-  every = (file for own in cells.values() for files in own.values() for file in files)
-  missing = [file for file in every if not os.path.isfile(file)]
+  listed = (f for classes in cells.values() for files in classes.values() for f in files)
+  missing = [file for file in listed if not os.path.isfile(file)]
   if missing:
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    of = '' if path.suffix == '.json' else released
+    advice = '' if path.suffix == '.json' else released
     raise InputError(
-      f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{of}.'
+      f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{advice}.'
     )
   return cells
 
 
 def _listed(missing: Sequence[str]) -> str:
-  more = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
-  return ', '.join(missing[:_LISTED]) + more
+  rest = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
+  return ', '.join(missing[:_LISTED]) + rest
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
   """Refuses a file that is listed twice, by whatever paths and links."""
   places: dict[str, list[str]] = {}
   for split, cells in splits.items():
-    for environment, own in cells.items():
-      for name, files in own.items():
+    for environment, classes in cells.items():
+      for name, files in classes.items():
         place = '/'.join(filter(None, (split, environment, name)))
         for file in files:
           places.setdefault(os.path.realpath(file), []).append(place)
-  twice = {file: where for file, where in places.items() if len(where) > 1}
-  if twice:
-    file, where = next(iter(twice.items()))
-    more = f' (and {len(twice) - 1} more files twice)' if len(twice) > 1 else ''
+  repeated = {file: listed for file, listed in places.items() if len(listed) > 1}
+  if repeated:
+    file, (first, second, *_) = next(iter(repeated.items()))
+    rest = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
     raise InputError(
-      f'{path} lists {file} in {where[0]} and {where[1]}{more}: an image is of one class in one '
+      f'{path} lists {file} in {first} and {second}{rest}: an image is of one class in one '
       'environment, for training or for the test.'
     )
 
@@ -340,12 +340,12 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   """Draws the test images of every cell; at least one of two or more stays on either side."""
   parts: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
-  for environment, own in cells.items():
-    for name, files in own.items():
+  for environment, classes in cells.items():
+    for name, files in classes.items():
       order = np.random.default_rng(_SPLIT_STREAM).permutation(len(files))
       count = min(max(round(share * len(files)), 1), max(len(files) - 1, 0))
-      for split, chosen in ((TEST, order[:count]), (TRAIN, order[count:])):
-        parts[split][environment][name] = [files[index] for index in sorted(chosen.tolist())]
+      for split, indices in ((TEST, order[:count]), (TRAIN, order[count:])):
+        parts[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
   return parts
 
 

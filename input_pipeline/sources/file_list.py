@@ -59,11 +59,11 @@ class FileList(Source):
     title = f'{listing}'
     table = shards.read_table(listing, words=(*FILES, 'split'))
     if 'split' in table and settings.split:
-      known = sorted(set(table['split'].astype(str)))
+      splits = sorted(set(table['split'].astype(str)))
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
       if table.empty:
         raise InputError(
-          f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, known)}.'
+          f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, splits)}.'
         )
     valid = "'' or 'test': the table has no column split"
     has = 'split' in table or settings.split in ('', 'test')
@@ -74,7 +74,7 @@ class FileList(Source):
         f'{title} has no column of files ({", ".join(FILES)}), only {", ".join(table)}.'
       )
     root = expanded(self.path) if self.path else listing.parent
-    paths = _found(table[column], root, title)
+    paths = _existing(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=[Path(path).parent.name for path in paths])
     numbered = label_space.get(self.label_space).class_names if self.label_space else ()
@@ -104,14 +104,14 @@ class FileList(Source):
       return expanded(self.table)
     advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
     root = self.folder(advice)
-    found = [root / name for name in TABLES if (root / name).is_file()]
-    if len(found) != 1:
-      have = ' and '.join(file.name for file in found) or f'none of {", ".join(TABLES)}'
+    tables = [root / name for name in TABLES if (root / name).is_file()]
+    if len(tables) != 1:
+      have = ' and '.join(file.name for file in tables) or f'none of {", ".join(TABLES)}'
       raise InputError(f'{root} holds {have}: name the table with {self.key("table")}.')
-    return found[0]
+    return tables[0]
 
 
-def _found(names: pd.Series, root: Path, title: str) -> list[str]:
+def _existing(names: pd.Series, root: Path, title: str) -> list[str]:
   """Returns the path of every file: as listed below the root, in whichever form of Unicode, or the
   only one of a bare name."""
   if not all(isinstance(name, str) for name in names):

@@ -75,26 +75,27 @@ class ImagenetC(Source):
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
-    others = [folder for part, folder in folders.items() if part[0] != NUMBERS['frost']]
-    classes = set(folders_in(others[0])) if self.has_more_frost and others else None
+    without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
+    limited = self.has_more_frost and without_frost
+    classes = set(folders_in(without_frost[0])) if limited else None
     left_out = Counter[str]()
-    several = same_files(
+    files_of_part = same_files(
       list(folders.values()), classes, base_name=self.base_name, left_out=left_out
     )
-    files = several[0]
+    files = files_of_part[0]
     names, labels = labels_of_folders(files)
-    more = set().union(*map(folders_in, folders.values())) - classes if classes else ()
-    facts = {'class_folders_left_out': len(more)} if more else {}
+    unread = set().union(*map(folders_in, folders.values())) - classes if classes else ()
+    facts = {'class_folders_left_out': len(unread)} if unread else {}
     paths = [str(folder) for folder in folders.values()]
-    distinct = {id(own): own for own in several}.values()
+    distinct = {id(part_files): part_files for part_files in files_of_part}.values()
     ''.join(itertools.chain(paths, *distinct)).encode()  # refuses what is no text
     size, _ = read_header(os.path.join(paths[0], files[0]))
     if size[:2] == (64, 64) and not self.has_more_frost:
-      where, fix = os.path.join(paths[0], files[0]), f'set {KEYS.data.source}=tiny_imagenet_c.'
-      raise InputError(f'{where} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
+      file, fix = os.path.join(paths[0], files[0]), f'set {KEYS.data.source}=tiny_imagenet_c.'
+      raise InputError(f'{file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
-      return os.path.join(paths[part], several[part][index])
+      return os.path.join(paths[part], files_of_part[part][index])
 
     return of_parts(
       [*folders],
@@ -120,14 +121,16 @@ class ImagenetC(Source):
     parts = {CLEAN_PART: clean} if clean else {}
     for name in (name for name in self.corruptions if name in folders):
       severities = folders_in(folders[name])
-      known = {self.severity_folder.format(s): s for s in SEVERITIES}
-      unknown = sorted(set(severities) - set(known))
+      severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}
+      unknown = sorted(set(severities) - set(severity_of))
       if unknown or not severities:
         raise InputError(
           f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
-          f'named after severities: {", ".join(known)} (ImageNet-P has none).'
+          f'named after severities: {", ".join(severity_of)} (ImageNet-P has none).'
         )
-      parts.update({StoredPart(NUMBERS[name], known[s]): path for s, path in severities.items()})
+      parts.update(
+        {StoredPart(NUMBERS[name], severity_of[s]): path for s, path in severities.items()}
+      )
     return parts
 
 
@@ -180,7 +183,7 @@ def same_files(
   of other kinds."""
   left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
-  bases, found = list(map(base_name, first)), [first]
+  bases, listed = list(map(base_name, first)), [first]
   if not first:
     raise InputError(
       f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
@@ -195,8 +198,8 @@ def same_files(
         f'{lacking} lacks {name}, which {having} has: every corruption and severity '
         'must hold the same images. Unpack the archive again.'
       )
-    found.append(first if files == first else files)
-  return found
+    listed.append(first if files == first else files)
+  return listed
 
 
 def _listed(

@@ -56,25 +56,25 @@ class Parquet(shards.Shards):
     opened = [_opened(file) for file in files]
     schema = opened[0].schema_arrow
     shards.refuse_repeated_columns(schema.names, str(files[0]))
-    shards.check_num_rows(sum(each.metadata.num_rows for each in opened), self.path)
-    for file, each in zip(files, opened, strict=True):
-      if each.schema_arrow.names != schema.names:
+    shards.check_num_rows(sum(shard.metadata.num_rows for shard in opened), self.path)
+    for file, shard in zip(files, opened, strict=True):
+      if shard.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])
     beside = [name for name in schema.names if name != column]
     label = shards.label_column(beside, self.label_column)
     names = _class_names(schema, label, files[0])
-    for file, each in zip(files, opened, strict=True):
-      if _class_names(each.schema_arrow, label, file) != names:
+    for file, shard in zip(files, opened, strict=True):
+      if _class_names(shard.schema_arrow, label, file) != names:
         raise InputError(
           f'{file} has other names of classes than {files[0]}: give the folder of one config.'
         )
     title = f'parquet {self.path!r}, split {settings.split!r}'
     names = self.names_of_space(names, title)
     parts = []
-    for file, each in zip(files, opened, strict=True):
+    for file, shard in zip(files, opened, strict=True):
       with _naming(file):
-        parts.append(each.read(beside).to_pandas())
+        parts.append(shard.read(beside).to_pandas())
     table = pd.concat(parts, ignore_index=True)
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
@@ -121,25 +121,25 @@ class ParquetStore(StreamedStore):
 
   def read_group(self, group: int) -> list[bytes]:
     """Returns the encoded images of a row group."""
-    number, own = self._places[group]
-    file = Path(self.files[number])
+    file_number, number = self._places[group]
+    file = Path(self.files[file_number])
     images, size = list[bytes](), 0
     with _naming(file):
-      for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[own], columns=[self.column]):
+      for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
         column = batch.column(0)
         if hasattr(column.type, 'get_field_index') and column.type.num_fields:
           column = column.field('bytes')
         if column.null_count:
           row = len(images) + column.is_null().to_pylist().index(True)
           raise InputError(
-            f'{file}: row {row} of row group {own} has no bytes of an image; files that '
+            f'{file}: row {row} of row group {number} has no bytes of an image; files that '
             f"lie beside are read with {KEYS.data.source}='file_list'."
           )
         images += column.to_pylist()
         size += sum(map(len, images[-len(column) :])) if len(column) else 0
         if size > MAX_BYTES_PER_ARRAY:  # equal images are stored once, however many rows they have
           raise InputError(
-            f'{file}: the images of row group {own} are above the limit of '
+            f'{file}: the images of row group {number} are above the limit of '
             f'{MAX_BYTES_PER_ARRAY / 2**30:.0f} GiB: store it again in smaller row groups.'
           )
     return images
@@ -185,10 +185,10 @@ class ParquetStore(StreamedStore):
   def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """Yields the indices of an epoch in windows."""
     rng = np.random.default_rng((seed, epoch))
-    own = np.searchsorted(self._first, indices, side='right') - 1
-    order = rng.permutation(np.unique(own))
+    groups = np.searchsorted(self._first, indices, side='right') - 1
+    order = rng.permutation(np.unique(groups))
     for begin in range(0, len(order), WINDOW):
-      yield rng.permutation(indices[np.isin(own, order[begin : begin + WINDOW])])
+      yield rng.permutation(indices[np.isin(groups, order[begin : begin + WINDOW])])
 
   def _read(self, windows: Any) -> tf.data.Dataset:
     import tensorflow as tf
@@ -248,5 +248,5 @@ def _class_names(schema: pa.Schema, column: str, file: Path) -> Sequence[str]:
   """Returns the names of a column's classes that the hub's features say; () if they say none."""
   stated = (schema.metadata or {}).get(b'huggingface') or b'{}'
   form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}
-  whole = json_files.parse(stated, f"the metadata 'huggingface' of {file}", form)
-  return tuple(whole.get('info', {}).get('features', {}).get(column, {}).get('names', ()))
+  metadata = json_files.parse(stated, f"the metadata 'huggingface' of {file}", form)
+  return tuple(metadata.get('info', {}).get('features', {}).get(column, {}).get('names', ()))

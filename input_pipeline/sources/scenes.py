@@ -61,19 +61,19 @@ class CutoutFile:
 
 
 def find_cutouts(
-  folder: str, where: str = 'config.data.scenes.foregrounds', left_out: Counter[str] | None = None
+  folder: str, key: str = 'config.data.scenes.foregrounds', left_out: Counter[str] | None = None
 ) -> tuple[CutoutFile, ...]:
   """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
-  Classes are those of `robustness.scenes.classes`; `where` is the key that names the folder.
+  The classes are listed in `robustness.scenes.classes`; `key` names the folder.
   """
-  root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', where)
+  root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', key)
   if not image_files.folders_in(root):
     fix = f'Expected {root}/<class>/<object>.png.'
-    raise SettingError(where, folder, fix=fix, problem='which holds no class folders')
+    raise SettingError(key, folder, fix=fix, problem='which holds no class folders')
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
-    label = imagenet_index(name, f'{where}: folder')
+    label = imagenet_index(name, f'{key}: folder')
     files = image_files.images_in(path, ('.png', '.webp'), False, left_out)
     if not files:
       raise InputError(
@@ -85,14 +85,14 @@ def find_cutouts(
 
 
 def find_backgrounds(
-  folder: str, where: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
+  folder: str, key: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
   """Returns the image files of a folder."""
-  root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', where)
+  root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', key)
   files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:
     fix = f'Expected files ending in {", ".join(SUFFIXES)}.'
-    raise SettingError(where, folder, fix=fix, problem='which holds no image')
+    raise SettingError(key, folder, fix=fix, problem='which holds no image')
   return tuple(files)
 
 

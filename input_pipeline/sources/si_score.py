@@ -97,8 +97,8 @@ class SiScore(Source):
     count = int(pairs.max()) + 1
 
     def choose(num_images: int, seed: int) -> np.ndarray:
-      chosen = choose_subset(count, num_images, seed, what='pairs of object and background')
-      return np.flatnonzero(np.isin(pairs, chosen))
+      subset = choose_subset(count, num_images, seed, what='pairs of object and background')
+      return np.flatnonzero(np.isin(pairs, subset))
 
     facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
     if self.allow_missing and metadata:
@@ -157,13 +157,13 @@ class SiScore(Source):
     if not numbers:
       raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
     places = [root / 'metadata.csv', root.parent / 'metadata.csv']
-    found = [place for place in places if place.is_file()]
-    if not self.metadata and not found:
+    tables = [place for place in places if place.is_file()]
+    if not self.metadata and not tables:
       raise InputError(
         f'{self.key("metadata")} is empty, and {places[0]} is not there: give the metadata.csv of '
         'the set, of the folder object_size, object_location or object_rotation.'
       )
-    metadata = self.metadata or str(found[0])
+    metadata = self.metadata or str(tables[0])
     ids = np.array(sorted(numbers))
     labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
     named = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
@@ -197,11 +197,11 @@ def _joined(
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
   met = np.unique(np.stack([classes, labels]), axis=1)
-  several = met[0, 1:][met[0, 1:] == met[0, :-1]]
-  if len(several):
-    labels_met = met[1, met[0] == several[0]].tolist()
+  repeated = met[0, 1:][met[0, 1:] == met[0, :-1]]
+  if len(repeated):
+    labels_met = met[1, met[0] == repeated[0]].tolist()
     raise InputError(
-      f'{path}: images of foreground_class {int(several[0])} have the labels '
+      f'{path}: images of foreground_class {int(repeated[0])} have the labels '
       f'{labels_met}. Is it the table of another factor?'
     )
   folder_of = dict(zip(classes.tolist(), folders, strict=False))
@@ -253,21 +253,21 @@ def join_metadata(
   """Returns the columns of `read_metadata` for some images, in their order, and how many others it
   names; refuses a table that names any, unless these may be missing."""
   table = read_metadata(path)
-  known = table['image_id']
-  places = np.minimum(np.searchsorted(known, image_ids), len(known) - 1)
-  unknown = known[places] != image_ids
+  listed = table['image_id']
+  places = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
+  unknown = listed[places] != image_ids
   if unknown.any():
     raise InputError(
       f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
       f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
     )
-  lacking = np.setdiff1d(known, image_ids)
+  lacking = np.setdiff1d(listed, image_ids)
   if len(lacking) and not allow_missing:
     raise InputError(
-      f'{path} names {len(lacking)} of {len(known)} images of SI-Score that are not here, first '
+      f'{path} names {len(lacking)} of {len(listed)} images of SI-Score that are not here, first '
       f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
-  return {name: values[places] for name, values in table.items()}, len(known) - len(image_ids)
+  return {name: values[places] for name, values in table.items()}, len(listed) - len(image_ids)
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:

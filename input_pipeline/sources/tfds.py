@@ -103,8 +103,8 @@ class TfdsCorrupted(Source):
     labels = np.tile(_same_labels(splits), len(splits))
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)
     fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
-    given = {name: vars(images)[name] for name in fields}
-    return of_parts([*parts], first.num_examples, title, description, **given)
+    shared = {name: vars(images)[name] for name in fields}
+    return of_parts([*parts], first.num_examples, title, description, **shared)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
@@ -134,16 +134,16 @@ class TfdsCorrupted(Source):
       return [self.pattern]
     dataset, _, pattern = self.pattern.partition('/')
     prepared = prepared_configs(dataset, self.data_dir)
-    chosen = fnmatch.filter(prepared, pattern)
-    if not chosen:
-      known = nearest(pattern, prepared) if prepared else 'none is prepared there'
+    configs = fnmatch.filter(prepared, pattern)
+    if not configs:
+      advice = nearest(pattern, prepared) if prepared else 'none is prepared there'
       raise SettingError(
         self.key('pattern'),
         self.pattern,
         problem=f'which no prepared config of {dataset} is called after',
-        fix=f'{known}. Prepare them with tfds.load first.',
+        fix=f'{advice}. Prepare them with tfds.load first.',
       )
-    return [f'{dataset}/{config}' for config in chosen]
+    return [f'{dataset}/{config}' for config in configs]
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
@@ -166,14 +166,15 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
   """Returns the labels of a part's images, int64 [n]; refuses parts of other images or settings."""
-  first, *others = splits
+  first, *rest = splits
   labels = first.numbers(['label'])['label']
   begin = np.arange(min(len(labels), COMPARED))
-  for split in others:
+  for split in rest:
     read = split.elements(begin).map(lambda element: element['label']).batch(COMPARED)
-    (own,) = read.as_numpy_iterator()
+    (compared,) = read.as_numpy_iterator()
     differ = differing_keys(_made_of(first), _made_of(split)) or [
-      f'label of example {k}: {labels[k]} → {own[k]}' for k in np.flatnonzero(own != labels[begin])
+      f'label of example {k}: {labels[k]} → {compared[k]}'
+      for k in np.flatnonzero(compared != labels[begin])
     ]
     if differ:
       raise InputError(
@@ -186,8 +187,8 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns what a part of our own notes beside its corruption and severity."""
+  """Returns what a data set made here notes, except its corruption and severity."""
   noted = split.builder.info.metadata or {}
   settings, inputs = noted.get('settings', {}), noted.get('inputs_sha256', {})
-  own = {name: v for name, v in settings.items() if name not in ('corruption', 'severity')}
-  return {**own, 'base_sha256': inputs.get('base')}
+  shared = {k: v for k, v in settings.items() if k not in ('corruption', 'severity')}
+  return {**shared, 'base_sha256': inputs.get('base')}

@@ -217,8 +217,8 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
     key = KEYS.data.video_neighbors.label_space
     sets.check_labels(names or SPACES[0], len(space), f'{key} (of {SPACES})')
     return space
-  own = label_space.coarse_space(sets.class_names)
-  return own.class_names if own else sets.class_names
+  coarse = label_space.coarse_space(sets.class_names)
+  return coarse.class_names if coarse else sets.class_names
 
 
 def _assemble(
@@ -226,15 +226,15 @@ def _assemble(
 ) -> NeighborFrames:
   """Returns the frames that are present and members of a set whose anchor is."""
   columns = to_columns(sets)
-  whole = present[sets.anchors]
-  member = (columns[GROUP] >= 0) & present[:, None] & whole[np.maximum(columns[GROUP], 0)]
+  has_anchor = present[sets.anchors]
+  member = (columns[GROUP] >= 0) & present[:, None] & has_anchor[np.maximum(columns[GROUP], 0)]
   rows = np.flatnonzero(member.any(1))
   first = np.argsort(~member, axis=1, kind='stable')[:, : member.sum(1).max()]
   group_id, offset = (
     np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
     for name, padding in ((GROUP, -1), (OFFSET, 0))
   )
-  labels = padded_labels([np.unique(own[own >= 0]) for own in sets.labels[rows]])
+  labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])
   paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
   fps = columns.get(FPS, np.full(len(present), np.nan))
@@ -250,9 +250,9 @@ def _assemble(
       FPS: fps[rows].astype(np.float32),
       PATH: np.array(paths),
     },
-    num_anchors=int(whole.sum()),
+    num_anchors=int(has_anchor.sum()),
     missing=missing,
-    missing_anchors=int((~whole).sum()),
+    missing_anchors=int((~has_anchor).sum()),
     title=sets.title,
     digest=sets.digest,
   )
