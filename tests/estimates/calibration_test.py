@@ -17,7 +17,7 @@ def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
-  """torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins, classes folded to p ≥ .5) gives
+  """torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins, classes folded to p ≥ .5) returns
   .09241; uncertainty-calibration 0.1.4 of Kumar et al. .065656 with 5 bins of equal width and
   .08154 with 15 of equal mass, cut between equal confidences too. Its `normal_debiased_ce` draws
   200,000 normal values where the closed form stands here; the root of `unbiased_l2_ce` is exact."""
@@ -34,7 +34,7 @@ def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
     (calibration.debiased_calibration_error, [0.0638244, 0.0641771], 1e-4),
   ):
     assert list(map(function, bins)) == pytest.approx(expected, abs=tolerance)
-  squared = [calibration.squared_calibration_error(own) for own in bins]
+  squared = [calibration.squared_calibration_error(bin_set) for bin_set in bins]
   np.testing.assert_allclose(np.sqrt(squared), [0.06029617, 0.08038925], rtol=1e-6)
 
 
@@ -55,15 +55,15 @@ def test_the_order_of_examples_changes_nothing():
   orders = np.arange(500), np.argsort(correct, kind='stable')
   first, second = (
     calibration.scores(
-      Predictions.sort(confidence[own], correct[own]), Draws.generate(500, 2, 0)
+      Predictions.sort(confidence[order], correct[order]), Draws.generate(500, 2, 0)
     ).values
-    for own in orders
+    for order in orders
   )
   assert second == pytest.approx(first)
 
 
 def test_a_constant_confidence_has_closed_forms():
-  """One bin: ECE is |ȳ - p|, Brier (p - 1)² ȳ + p² (1 - ȳ), and every order is alike, so that AURC
+  """One bin: ECE is |ȳ - p|, Brier (p - 1)² ȳ + p² (1 - ȳ), and every order is equal, so that AURC
   is the error."""
   correct = np.arange(40) < 25
   scores = calibration.scores(
@@ -109,7 +109,7 @@ def test_resampling_is_the_same_as_repeating_rows():
 
 @pytest.mark.parametrize('power', [1.0, 1.2])
 def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power):
-  """Confidence lies in the middle of 15 bins, so that the truth is known."""
+  """Confidence is in the middle of 15 bins, so that the truth is known."""
   middles = (np.arange(15) + 0.5) / 15
   truth = np.abs(middles - middles**power).mean()
   values, biased, inside = [], [], []
@@ -129,19 +129,22 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
 @pytest.mark.slow
 def test_calibrated_classifiers_of_unlike_accuracy_are_seldom_called_different():
   """Accuracies .95 and .57: of 80 runs .16 to .28 were called different where the interval did not
-  heed what calibrated outcomes give; the difference of one that is overconfident is still found."""
-  shown = {power: dict.fromkeys(calibration.BIASED, 0) for power in (1.0, 2.0)}
-  for power, found in shown.items():
+  include the differences of calibrated outcomes; an overconfident one is still found."""
+  counts_by_power = {power: dict.fromkeys(calibration.BIASED, 0) for power in (1.0, 2.0)}
+  for power, counts in counts_by_power.items():
     for seed in range(80):
       generator, draws = np.random.default_rng(seed), Draws.generate(200, 200, 0)
       first, second = (
         calibration.scores(Predictions.sort(p, generator.random(200) < p**exponent), draws)
         for p, exponent in ((generator.beta(19, 1, 200), 1), (generator.beta(5.7, 4.3, 200), power))
       )
-      for quantity in found:
+      for quantity in counts:
         difference = second.minus(first, quantity)
-        found[quantity] += not difference.low <= 0 <= difference.high
-  assert max(shown[1.0].values()) / 80 <= 0.08 and min(shown[2.0].values()) / 80 >= 0.95
+        counts[quantity] += not difference.low <= 0 <= difference.high
+  assert (
+    max(counts_by_power[1.0].values()) / 80 <= 0.08
+    and min(counts_by_power[2.0].values()) / 80 >= 0.95
+  )
 
 
 def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it():
@@ -161,7 +164,7 @@ def test_intervals_stay_in_the_range_of_their_quantities():
   draws = Draws.generate(5, 100, 0)
   cases = (0.99, False), (0.01, True)
   predictions = [Predictions.sort(np.full(5, p), np.full(5, y)) for p, y in cases]
-  wrong, right = (calibration.scores(own, draws) for own in predictions)
+  wrong, right = (calibration.scores(single_case, draws) for single_case in predictions)
   single = calibration.scores(Predictions.sort([0.9], [True]), Draws.generate(1, 20, 0))
   for name in calibration.QUANTITIES:
     estimate, difference = wrong.estimate(name), wrong.minus(right, name)

@@ -28,8 +28,8 @@ def scenes(pairs: int = 40) -> Outcomes:
   rates, right = np.linspace(0.2, 0.9, 6), {}
   for seed, label in enumerate(('first', 'second')):
     right[label] = np.random.default_rng(seed).random((pairs, 6)) < rates
-  shown = np.random.default_rng(9).random((pairs, 6)) < 0.8
-  return Outcomes(right, SIX, dict.fromkeys(right, shown), np.arange(pairs) // 2)
+  is_shown = np.random.default_rng(9).random((pairs, 6)) < 0.8
+  return Outcomes(right, SIX, dict.fromkeys(right, is_shown), np.arange(pairs) // 2)
 
 
 def alone(right: dict[str, np.ndarray], copies: int = 1) -> Outcomes:
@@ -41,14 +41,14 @@ def alone(right: dict[str, np.ndarray], copies: int = 1) -> Outcomes:
 
 def test_only_scenes_that_count_are_counted_pooled_by_group():
   outcomes = scenes()
-  shown, right = outcomes.shown['first'], outcomes.values['first']
+  is_shown, right = outcomes.shown['first'], outcomes.values['first']
   table = means(ACCURACY, outcomes, ('group',), paired=False).iloc[:3]
   for group, row in enumerate(table.itertuples()):
     part = SIX.group == group
-    some, counted = (right & shown)[:, part], shown[:, part]
+    right_scenes, counted = (right & is_shown)[:, part], is_shown[:, part]
     assert (row.n, row.clusters) == (counted.sum(), 20)
-    assert row.value == pytest.approx(some.sum() / counted.sum())
-    sums, weight = (of.reshape(20, -1).sum(1) for of in (some, counted))
+    assert row.value == pytest.approx(right_scenes.sum() / counted.sum())
+    sums, weight = (columns.reshape(20, -1).sum(1) for columns in (right_scenes, counted))
     spread = ((sums - row.value * weight) ** 2).sum() * 20 / 19
     std = np.sqrt(20 * spread) / weight.sum()
     low, high = korn_graubard(row.value, std, 20, weight.sum() / 20)
@@ -78,7 +78,7 @@ def test_intervals_of_clusters_of_unequal_size_hold_the_truth(sizes, truth):
   n, held = int(weight.sum()), np.zeros(2)
   for drawn in chance:
     right, gained, lost = (
-      Sums(of * weight, weight, n, n) for of in (drawn < truth, drawn < 0.2, drawn > 0.9)
+      Sums(right * weight, weight, n, n) for right in (drawn < truth, drawn < 0.2, drawn > 0.9)
     )
     for place, true, row in ((0, truth, share(right)), (1, 0.1, share_difference(gained, lost))):
       held[place] += row.low <= true <= row.high
@@ -93,8 +93,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
   objects = np.repeat(np.arange(60), 2)
   outcomes = Outcomes({'first': first, 'second': second}, views, clusters=objects)
   table = means(ACCURACY, outcomes, ('level',), test=True)
-  own, pairs = table[table.versus == ''], table[table.versus != '']
-  assert 0.92 <= np.mean((own.low <= truth) & (truth <= own.high)) <= 1
+  accuracies, pairs = table[table.versus == ''], table[table.versus != '']
+  assert 0.92 <= np.mean((accuracies.low <= truth) & (truth <= accuracies.high)) <= 1
   assert 0.92 <= np.mean((pairs.low <= 0) & (pairs.high >= 0)) <= 0.99
   assert np.mean(pairs.p <= 0.05) <= 0.07
 
@@ -111,25 +111,28 @@ def test_a_mean_over_uneven_clusters_has_the_quantile_of_their_effective_number(
 
 def test_differences_are_paired_and_their_signs_flipped_by_object():
   outcomes = scenes()
-  shown = outcomes.shown['first']
+  is_shown = outcomes.shown['first']
   pairs = means(ACCURACY, outcomes, ('group',), test=True).iloc[6:]
   for group, row in enumerate(pairs.itertuples()):
     part = SIX.group == group
     changed = outcomes.values['second'][:, part].astype(int) - outcomes.values['first'][:, part]
-    changed = changed * shown[:, part]
-    assert row.value == pytest.approx(changed.sum() / shown[:, part].sum())
+    changed = changed * is_shown[:, part]
+    assert row.value == pytest.approx(changed.sum() / is_shown[:, part].sum())
     assert row.p == pytest.approx(sign_flip(changed.reshape(20, -1).sum(1)))
     assert row.low <= row.value <= row.high
 
 
 def test_levels_without_a_scene_have_no_value_and_other_scenes_are_not_compared():
   outcomes = scenes()
-  values, shown, clusters = outcomes.values, outcomes.shown, outcomes.clusters
-  hidden = dict.fromkeys(values, shown['first'] & (np.arange(6) != 2))
+  values, is_shown, clusters = outcomes.values, outcomes.shown, outcomes.clusters
+  hidden = dict.fromkeys(values, is_shown['first'] & (np.arange(6) != 2))
   table = means(ACCURACY, Outcomes(values, SIX, hidden, clusters), ('level',), test=True)
-  none = table[table.level == 2]
-  assert none[['value', 'low', 'high', 'p']].isna().all(axis=None) and (none.n == 0).all()
-  other = {**shown, 'second': ~shown['second']}
+  without_scenes = table[table.level == 2]
+  assert (
+    without_scenes[['value', 'low', 'high', 'p']].isna().all(axis=None)
+    and (without_scenes.n == 0).all()
+  )
+  other = {**is_shown, 'second': ~is_shown['second']}
   refused('different rows', means, ACCURACY, Outcomes(values, SIX, other, clusters))
 
 
@@ -137,16 +140,16 @@ def test_a_normalised_difference_takes_each_maximum_anew():
   outcomes = scenes(pairs=120)
 
   def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
-    of = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
-    found = of_means(NORMALISED, of, ('level',), each=True)
-    return found[found.versus != '']
+    shown_outcomes = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
+    differences = of_means(NORMALISED, shown_outcomes, ('level',), each=True)
+    return differences[differences.versus != '']
 
-  found = table(outcomes.values)
+  differences = table(outcomes.values)
   rates = means(ACCURACY, outcomes, ('level',), paired=False).value.to_numpy().reshape(2, 6)
-  np.testing.assert_allclose(found.value, normalised(rates[1]) - normalised(rates[0]))
-  assert ((found.low <= found.value) & (found.value <= found.high)).all()
-  assert (found.low < found.high).any()
+  np.testing.assert_allclose(differences.value, normalised(rates[1]) - normalised(rates[0]))
+  assert ((differences.low <= differences.value) & (differences.value <= differences.high)).all()
+  assert (differences.low < differences.high).any()
   first = outcomes.values['first']
-  same = table({'first': first, 'second': first})
-  assert (same[['value', 'low', 'high']] == 0).all(axis=None)
+  equal = table({'first': first, 'second': first})
+  assert (equal[['value', 'low', 'high']] == 0).all(axis=None)
   assert table({'first': first, 'second': np.zeros_like(first)}).value.isna().all(), 'no maximum'

@@ -46,9 +46,9 @@ def test_benjamini_hochberg_has_the_papers_example_keeps_shape_and_forgets_order
   assert benjamini_hochberg(PAPER, 0.05).tolist() == [True] * 4 + [False] * 11
   p, rate = PAPER[:12], 0.02
   shuffled = np.random.default_rng(0).permutation(12)
-  whole = benjamini_hochberg(p.reshape(3, 4), rate)
-  assert whole.shape == (3, 4) and 0 < whole.sum() < 12
-  np.testing.assert_array_equal(whole.ravel()[shuffled], benjamini_hochberg(p[shuffled], rate))
+  as_table = benjamini_hochberg(p.reshape(3, 4), rate)
+  assert as_table.shape == (3, 4) and 0 < as_table.sum() < 12
+  np.testing.assert_array_equal(as_table.ravel()[shuffled], benjamini_hochberg(p[shuffled], rate))
 
 
 def test_paired_differences_by_hand():
@@ -80,10 +80,10 @@ def test_models_on_a_line_of_logits_have_none_and_one_above_it_its_height():
 
 
 def test_bootstrap_samples_are_fitted_one_by_one_and_equal_models_have_no_line():
-  several = np.stack([SHIFTED, SHIFTED + [0.1, 0, 0, 0]])
-  values = effective_robustness(np.stack([CLEAN, CLEAN]), several, 10**6)
-  np.testing.assert_allclose(values[0], effective_robustness(CLEAN, several[0], 10**6), atol=1e-12)
-  np.testing.assert_allclose(values[1], effective_robustness(CLEAN, several[1], 10**6))
+  samples = np.stack([SHIFTED, SHIFTED + [0.1, 0, 0, 0]])
+  values = effective_robustness(np.stack([CLEAN, CLEAN]), samples, 10**6)
+  np.testing.assert_allclose(values[0], effective_robustness(CLEAN, samples[0], 10**6), atol=1e-12)
+  np.testing.assert_allclose(values[1], effective_robustness(CLEAN, samples[1], 10**6))
   equal = np.array([[0.5], [0.5], [0.5], [0.9]])
   assert np.isnan(effective_robustness(equal, SHIFTED, 100)).tolist() == [False] * 3 + [True]
   accuracy = np.array([0.5, 0.8, 0.9, 1.0])

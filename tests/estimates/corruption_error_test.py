@@ -46,12 +46,12 @@ def test_severities_are_summed_before_the_ratio_and_relative_mce_subtracts_the_c
 
 
 def test_published_tables_have_the_corruptions_gains_and_losses_that_the_paper_tells():
-  shown = set(TABLE_3.corrupted['natural'])
-  assert shown - {*SETS['official']} == {'gaussian_blur', 'speckle_noise'}
-  assert {*SETS['official']} - shown == {'gaussian_noise', 'frost'}
+  names = set(TABLE_3.corrupted['natural'])
+  assert names - {*SETS['official']} == {'gaussian_blur', 'speckle_noise'}
+  assert {*SETS['official']} - names == {'gaussian_noise', 'frost'}
   assert set(TABLE_4.corrupted['natural']) < {*SETS['official']}
-  for label, own in TABLE_4.corrupted.items():
-    assert np.mean([*own.values()]) == pytest.approx(TABLE_4.average[label], abs=6e-5), label
+  for label, accuracies in TABLE_4.corrupted.items():
+    assert np.mean([*accuracies.values()]) == pytest.approx(TABLE_4.average[label], abs=6e-5), label
   gains = [
     {name for name, value in table.corrupted['high_pass'].items() if value > natural[name]}
     for table in (TABLE_3, TABLE_4)
@@ -76,8 +76,8 @@ def test_failures_by_hand():
   ):
     assert failure_severity(np.array(accuracy), 1.0, SEVERITIES, 0.5) == pytest.approx(expected)
   table = np.array([[0.9, 0.6, 0.2], [0.9, 0.9, 0.9]])
-  found = failure_severity(table, np.array([1, 1]), (1, 2.5, 3), 0.5)
-  np.testing.assert_allclose(found, [2.625, np.inf])
+  severities = failure_severity(table, np.array([1, 1]), (1, 2.5, 3), 0.5)
+  np.testing.assert_allclose(severities, [2.625, np.inf])
   refused('ascending', failure_severity, np.ones(2), 1.0, (2, 1), 0.5)
   refused('for 3 accuracies', failure_severity, np.ones(3), 1.0, (1, 2), 0.5)
 
@@ -88,7 +88,7 @@ def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:
 
 
 def of_images(right: np.ndarray, versions: int = 1) -> Units:
-  """Outcomes by image, of which so many rows are versions."""
+  """Returns units of images that have this number of rows, their versions."""
   images = None if versions == 1 else np.arange(len(right)) // versions
   outcomes = Outcomes({'net': right}, pd.DataFrame(index=range(6)), clusters=images)
   return units(outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)])

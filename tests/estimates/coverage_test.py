@@ -15,16 +15,18 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('quantity', 'level', 'n'), [(q, *of) for q in CASES for of in CASES[q]])
+@pytest.mark.parametrize(
+  ('quantity', 'level', 'n'), [(q, *case) for q in CASES for case in CASES[q]]
+)
 def test_coverage_is_near_its_confidence_for_few_images(quantity, level, n):
-  """In 1000 samples a coverage of .95 is seen above .93, three standard errors below it."""
-  whole = interval_coverage.population(interval_coverage.LEVELS[level], size=4000)
+  """The bound of .93 is three standard errors of 1000 samples below a coverage of .95."""
+  images = interval_coverage.population(interval_coverage.LEVELS[level], size=4000)
   function = interval_coverage.QUANTITIES[quantity]
-  covered = interval_coverage.coverage(function, whole, n, samples=1000).held
+  covered = interval_coverage.coverage(function, images, n, samples=1000).held
   assert covered >= 0.93
 
 
 def test_false_discoveries_of_views_of_the_same_images_stay_at_the_rate():
-  whole = interval_coverage.population(-1.0, size=4000, shift=0.8)
-  rate, discoveries = interval_coverage.false_discoveries(whole, 200, samples=60)
+  images = interval_coverage.population(-1.0, size=4000, shift=0.8)
+  rate, discoveries = interval_coverage.false_discoveries(images, 200, samples=60)
   assert discoveries > 5 and rate <= 0.05

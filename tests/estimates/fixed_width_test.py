@@ -31,8 +31,8 @@ def by_hand(design: FixedWidth, p: float) -> tuple[float, float]:
       if finished or look == design.looks:
         return float(held), float(n)
     parts = [
-      (stats.binom.pmf(more, design.trials, p), *follow(look + 1, successes + more, held))
-      for more in range(design.trials + 1)
+      (stats.binom.pmf(gained, design.trials, p), *follow(look + 1, successes + gained, held))
+      for gained in range(design.trials + 1)
     ]
     return sum(q * c for q, c, _ in parts), sum(q * t for q, _, t in parts)
 

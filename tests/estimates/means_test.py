@@ -94,32 +94,32 @@ def test_weights_count_views_several_times_but_trials_once_and_only_whole_ones_a
   weight = np.array([1, 2, 2, 1, 1, 1, 1])
   weighted = Outcomes(outcomes.values, views, weight=weight)
   row = means(ERROR, weighted, ('radius',), paired=False).iloc[1]
-  own = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
-  expected = korn_graubard(own.mean(), own.std(ddof=1), 40, 25 / 9)
-  assert ends(row) == pytest.approx((own.mean(), *expected), abs=1e-12)
-  for weight, known in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
+  shares = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
+  expected = korn_graubard(shares.mean(), shares.std(ddof=1), 40, 25 / 9)
+  assert ends(row) == pytest.approx((shares.mean(), *expected), abs=1e-12)
+  for weight, has_test in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
     weighted = Outcomes(outcomes.values, VIEWS, weight=weight)
     row = means(ERROR, weighted, ('corruption',), test=True).iloc[-1]
     assert row.versus == 'first' and row.low < row.value < row.high
-    assert np.isfinite(row.p) == known
+    assert np.isfinite(row.p) == has_test
   for weight, trials in (([1] * 7, 7), ([2] * 7, 7), ([1, 2, 2], 25 / 9)):
     group = Group({}, np.arange(len(weight)), np.array(weight, float))
     assert group.trials == pytest.approx(trials)
 
 
 def of_images(*shares: np.ndarray, views: int) -> list[Sums]:
-  return [Sums(own, np.ones(len(own)), len(own), len(own) * views) for own in shares]
+  return [Sums(share, np.ones(len(share)), len(share), len(share) * views) for share in shares]
 
 
 def test_images_that_are_all_right_have_an_interval_of_so_many_images():
-  none = share(*of_images(np.zeros(20), views=75))
-  assert none.value == none.low == 0
-  assert none.high == pytest.approx(clopper_pearson(0, 20)[1])
-  own = np.zeros(20)
-  own[3] = 0.2
-  one = share(*of_images(own, views=5))
-  assert one.value == pytest.approx(0.01)
-  assert 0 < one.low < 0.01 < one.high < clopper_pearson(1, 20)[1]
+  all_wrong = share(*of_images(np.zeros(20), views=75))
+  assert all_wrong.value == all_wrong.low == 0
+  assert all_wrong.high == pytest.approx(clopper_pearson(0, 20)[1])
+  shares = np.zeros(20)
+  shares[3] = 0.2
+  one_wrong = share(*of_images(shares, views=5))
+  assert one_wrong.value == pytest.approx(0.01)
+  assert 0 < one_wrong.low < 0.01 < one_wrong.high < clopper_pearson(1, 20)[1]
   single = share(*of_images(np.zeros(10), views=1))
   assert single.high == pytest.approx(0.3085, abs=5e-5) and single.method == CLOPPER_PEARSON
 
@@ -127,11 +127,11 @@ def test_images_that_are_all_right_have_an_interval_of_so_many_images():
 def test_a_difference_of_views_that_agree_counts_images_and_not_views():
   gained, lost = np.zeros(40), np.zeros(40)
   gained[:7], lost[20:22] = 1, 1
-  single, several = (share_difference(*of_images(gained, lost, views=n)) for n in (1, 75))
+  single, many_views = (share_difference(*of_images(gained, lost, views=n)) for n in (1, 75))
   assert ends(single) == pytest.approx(paired_difference(7, 2, 40))
-  assert ends(several) == pytest.approx(paired_difference(7, 2, 40), abs=0.01)
-  none = share_difference(*of_images(np.zeros(20), np.zeros(20), views=75))
-  assert ends(none) == pytest.approx(paired_difference(0, 0, 20))
+  assert ends(many_views) == pytest.approx(paired_difference(7, 2, 40), abs=0.01)
+  all_equal = share_difference(*of_images(np.zeros(20), np.zeros(20), views=75))
+  assert ends(all_equal) == pytest.approx(paired_difference(0, 0, 20))
   extreme = share_difference(*of_images(np.ones(3), np.zeros(3), views=5))
   assert extreme.value == extreme.high == 1 and extreme.low > -1
 

@@ -18,16 +18,16 @@ GAP = Quantity('gap', 'gap', low=-1, function=lambda means, _: means[..., 0] - m
 mean_ratio, excess_ratio = MCE.function, RELATIVE_MCE.function
 
 
-def of_parts(own: np.ndarray, base: np.ndarray) -> tuple[Units, Units]:
-  names = tuple(f'part {k}' for k in range(own.shape[1]))
-  return tuple(Units(x.astype(float), np.ones(x.shape), len(x), names) for x in (own, base))
+def of_parts(measured: np.ndarray, base: np.ndarray) -> tuple[Units, Units]:
+  names = tuple(f'part {k}' for k in range(measured.shape[1]))
+  return tuple(Units(x.astype(float), np.ones(x.shape), len(x), names) for x in (measured, base))
 
 
 def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
   n, parts = a.shape
   value = (a.mean(0) / b.mean(0)).mean()
-  one, zero, half = np.ones((1, parts)), np.zeros((1, parts)), np.array([*np.ones(n), 0.5, 0.5])
-  a, b = np.concatenate([a, one, zero]), np.concatenate([b, zero, one])
+  ones, zeros, half = np.ones((1, parts)), np.zeros((1, parts)), np.array([*np.ones(n), 0.5, 0.5])
+  a, b = np.concatenate([a, ones, zeros]), np.concatenate([b, zeros, ones])
   means = half @ b / (n + 1)
   ratio = half @ a / (n + 1) / means
   error = np.sqrt(half @ ((a - ratio * b) / means).mean(1) ** 2 / (n * (n + 1)))
@@ -37,12 +37,12 @@ def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
 
 def test_mce_against_a_classifier_is_the_linearised_ratio_and_without_its_errors_undefined():
   outcomes = made(n=60)
-  where = outcomes.views.corruption != 'clean'
-  table = of_means(MCE, outcomes, where=where)
+  is_corrupted = outcomes.views.corruption != 'clean'
+  table = of_means(MCE, outcomes, where=is_corrupted)
   second, first = outcomes.values['second'], outcomes.values['first']
-  own, base = (wrong[:, 1:].reshape(60, 2, 3).mean(2) for wrong in (second, first))
+  measured, base = (wrong[:, 1:].reshape(60, 2, 3).mean(2) for wrong in (second, first))
   row = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
-  expected = linearised(own, base)
+  expected = linearised(measured, base)
   assert (row.value, row.low, row.high) == pytest.approx(expected, abs=1e-12)
   pair = table[table.versus == 'first'].iloc[0]
   assert (pair.value, pair.low) == pytest.approx((expected[0] - 1, expected[1] - 1))
@@ -56,12 +56,12 @@ def test_mce_against_a_classifier_is_the_linearised_ratio_and_without_its_errors
 
 
 def test_a_ratio_of_equal_errors_has_an_interval_and_of_many_images_the_delta_methods():
-  own = np.random.default_rng(0).random((20, 3))
-  equal = log_ratio(mean_ratio, *of_parts(own, own))
+  errors = np.random.default_rng(0).random((20, 3))
+  equal = log_ratio(mean_ratio, *of_parts(errors, errors))
   assert equal.value == pytest.approx(1) and equal.low < 0.95 and equal.high > 1.05
-  none = log_ratio(mean_ratio, *of_parts(np.zeros((20, 3)), own))
-  assert none.value == none.low == 0 and none.high > 0.05
-  single = log_ratio(mean_ratio, *of_parts(own[:1], own[:1]))
+  no_error = log_ratio(mean_ratio, *of_parts(np.zeros((20, 3)), errors))
+  assert no_error.value == no_error.low == 0 and no_error.high > 0.05
+  single = log_ratio(mean_ratio, *of_parts(errors[:1], errors[:1]))
   assert np.isnan(single.low) and 'too few clusters' in single.note
   generator = np.random.default_rng(1)
   denominator = generator.random((5000, 2)) < 0.4
@@ -86,13 +86,13 @@ def test_a_ratio_over_clusters_adds_half_an_image_and_counts_their_effective_num
   ends = ['value', 'low', 'high']
   assert rows['singles'][ends].tolist() == pytest.approx(rows['images'][ends].tolist())
   wrong = right * 1.0
-  own = wrong - (wrong[:, :1].mean(), wrong[:, 1].mean())
-  by_site = np.add.reduceat(own, np.cumsum([0, *sizes[:-1]])) / wrong.sum(0)
+  deviation = wrong - (wrong[:, :1].mean(), wrong[:, 1].mean())
+  by_site = np.add.reduceat(deviation, np.cumsum([0, *sizes[:-1]])) / wrong.sum(0)
   error = np.sqrt(((by_site[:, 1] - by_site[:, 0]) ** 2).sum() * 6 / 5)
   effective = 100**2 / (sizes**2).sum()
   half = stats.t.ppf(0.975, effective - 1) * error
-  found = np.log(rows['sites'].high / rows['sites'].low) / 2
-  assert found == pytest.approx(half, rel=0.15)
+  measured = np.log(rows['sites'].high / rows['sites'].low) / 2
+  assert measured == pytest.approx(half, rel=0.15)
 
 
 def test_relative_mce_has_the_bootstrap_of_all_parts_together():
@@ -138,14 +138,14 @@ def test_units_are_clusters():
 def test_what_counts_in_no_view_of_the_groups_is_no_unit(clusters):
   generator = np.random.default_rng(0)
   right = {label: generator.random((12, 3)) < 0.5 for label in 'ab'}
-  shown = np.ones((12, 3), bool)
-  shown[8:, 1:] = False
+  is_shown = np.ones((12, 3), bool)
+  is_shown[8:, 1:] = False
   views = pd.DataFrame({'x': [0, 1, 2]})
-  outcomes = Outcomes(right, views, dict.fromkeys(right, shown), clusters)
+  outcomes = Outcomes(right, views, dict.fromkeys(right, is_shown), clusters)
   of_some = {k: v[:8] for k, v in right.items()}
   alone = Outcomes(of_some, views, clusters=None if clusters is None else clusters[:8])
-  where = np.array([False, True, True])
-  tables = [of_means(GAP, of, ('x',), where=where) for of in (outcomes, alone)]
+  is_grouped = np.array([False, True, True])
+  tables = [of_means(GAP, measured, ('x',), where=is_grouped) for measured in (outcomes, alone)]
   pd.testing.assert_frame_equal(*tables)
   assert set(tables[0].n) == {8 if clusters is None else 16}
   assert set(tables[0].clusters) == {8 if clusters is None else 4}

@@ -33,18 +33,18 @@ def test_nearest_neighbours_are_of_unit_length():
 @pytest.mark.parametrize('positives', ood.POSITIVES)
 def test_separation_is_that_of_counting(positives):
   counts = GENERATOR.integers(0, 3, 100)
-  own, other = np.repeat(KNOWN, counts[:60]), np.repeat(OTHER, counts[60:])
-  area = ((own[:, None] > other) + 0.5 * (own[:, None] == other)).mean()
+  id_scores, ood_scores = np.repeat(KNOWN, counts[:60]), np.repeat(OTHER, counts[60:])
+  area = ((id_scores[:, None] > ood_scores) + 0.5 * (id_scores[:, None] == ood_scores)).mean()
   if positives == 'ood':
-    threshold = np.sort(other)[int(np.ceil(0.95 * len(other) - 1e-9)) - 1]
-    rate = (own <= threshold).mean()
+    threshold = np.sort(ood_scores)[int(np.ceil(0.95 * len(ood_scores) - 1e-9)) - 1]
+    rate = (id_scores <= threshold).mean()
   else:
-    threshold = np.sort(own)[::-1][int(np.ceil(0.95 * len(own) - 1e-9)) - 1]
-    rate = (other >= threshold).mean()
+    threshold = np.sort(id_scores)[::-1][int(np.ceil(0.95 * len(id_scores) - 1e-9)) - 1]
+    rate = (ood_scores >= threshold).mean()
   sums = np.repeat([counts[:60].sum(), counts[60:].sum()], [60, 40])
   shares = counts / sums * np.repeat([60, 40], [60, 40])
-  found = ood.Separation(KNOWN, OTHER, positives)(counts[None] / counts.sum())
-  np.testing.assert_allclose(found[:, [0, 2]], [[area, rate]])
+  measured = ood.Separation(KNOWN, OTHER, positives)(counts[None] / counts.sum())
+  np.testing.assert_allclose(measured[:, [0, 2]], [[area, rate]])
   is_positive, scores = np.arange(100) >= 60, -np.concatenate([KNOWN, OTHER])
   if positives == 'id':
     is_positive, scores = ~is_positive, -scores
@@ -55,7 +55,7 @@ def test_separation_is_that_of_counting(positives):
     if shares[flagged].sum():
       average += (caught - recall) * shares[flagged & is_positive].sum() / shares[flagged].sum()
     recall = caught
-  assert found[0, 1] == pytest.approx(average)
+  assert measured[0, 1] == pytest.approx(average)
 
 
 def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
@@ -64,15 +64,15 @@ def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
   assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
   assert precision.value == precision.high == 1 and precision.low < 0.97
   assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
-  once, known, other = (
+  once, known_twice, other_often = (
     ood.separation(
       np.repeat(KNOWN, n), np.repeat(OTHER, m), np.repeat(np.arange(60), n), np.arange(40 * m) // m
     )[0]
     for n, m in ((1, 1), (2, 1), (1, 20))
   )
-  assert (known.n, other.n) == (160, 860)
-  assert known.clusters == other.clusters == once.clusters == 100
-  for twice in (known, other):
+  assert (known_twice.n, other_often.n) == (160, 860)
+  assert known_twice.clusters == other_often.clusters == once.clusters == 100
+  for twice in (known_twice, other_often):
     assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
 
 
@@ -84,7 +84,9 @@ def test_few_units_of_several_images_have_no_interval():
   uneven = np.minimum(np.arange(60) // 2, 5)
   assert np.isnan(ood.separation(KNOWN, OTHER, uneven, alone)[0].low), '50 of 60 images are in one'
   images = np.arange(60)
-  areas = [ood.separation(KNOWN, OTHER, of, alone)[0] for of in (images, images // 10)]
+  areas = [
+    ood.separation(KNOWN, OTHER, image_units, alone)[0] for image_units in (images, images // 10)
+  ]
   single, even = (area.high - area.low for area in areas)
   assert single < even
 

@@ -30,9 +30,11 @@ QUANTITIES = (SLOPE, RHO, GAP, ECE, MCE)
 
 def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = '') -> Results:
   rows = []
-  for of, v in values.items():
-    own = Estimate(v, v - 0.1, v + 0.1, 50, 50, 'made', note=notes.get(of, ''))
-    rows.append(row('net', versus, of, {}, own, 0.95))
+  for quantity, value in values.items():
+    one_estimate = Estimate(
+      value, value - 0.1, value + 0.1, 50, 50, 'made', note=notes.get(quantity, '')
+    )
+    rows.append(row('net', versus, quantity, {}, one_estimate, 0.95))
   table = assemble([part(rows)])
   return Results('made', [{'label': 'net'}], {}, {'k': 1}, table=table, quantities=QUANTITIES)
 
@@ -44,28 +46,31 @@ def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> An
 
 def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   values = [0.91, 0.93, 0.9, 0.95]
-  own = mean_of(SLOPE, values)
+  mean = mean_of(SLOPE, values)
   low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-  assert (own.value, own.low, own.high) == pytest.approx((np.mean(values), low, high))
-  assert (own.n, own.clusters, own.method, own.confidence) == (4, 4, 'student over seeds', 0.95)
+  assert (mean.value, mean.low, mean.high) == pytest.approx((np.mean(values), low, high))
+  assert (mean.n, mean.clusters, mean.method, mean.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
   refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
   stated = made({SLOPE: 0.5})
   stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
-  own = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
-  assert (own.value, own.n, own.method, own.note) == (0.5, 50, '', ''), 'as printed, no mean'
-  told, other = Table(('what',), [['same']]), Table(('what',), [['other']])
-  facts = [dataclasses.replace(stated, tables={'a': told, 'b': of}) for of in (told, other)]
-  assert over_seeds(dict(enumerate(facts))).tables == {'a': told}, 'what all seeds say'
+  mean = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
+  assert (mean.value, mean.n, mean.method, mean.note) == (0.5, 50, '', ''), 'as printed, no mean'
+  equal_table, other = Table(('what',), [['same']]), Table(('what',), [['other']])
+  facts = [
+    dataclasses.replace(stated, tables={'a': equal_table, 'b': results})
+    for results in (equal_table, other)
+  ]
+  assert over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}, 'what all seeds say'
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
-  for of in narrow.values():
-    of.table['confidence'] = 0.8
-  own = estimate(over_seeds(narrow).over_seeds.table, 'net', 'slope')
+  for results in narrow.values():
+    results.table['confidence'] = 0.8
+  mean = estimate(over_seeds(narrow).over_seeds.table, 'net', 'slope')
   low, high = stats.t.interval(0.8, 3, np.mean(values), stats.sem(values))
-  assert (own.low, own.high, own.confidence) == pytest.approx((low, high, 0.8))
-  own = mean_of(RHO, [1.0, 1.0])
-  assert own.value == 1 and math.isnan(own.low) and math.isnan(own.high)
-  assert own.note == NO_SPREAD
+  assert (mean.low, mean.high, mean.confidence) == pytest.approx((low, high, 0.8))
+  mean = mean_of(RHO, [1.0, 1.0])
+  assert mean.value == 1 and math.isnan(mean.low) and math.isnan(mean.high)
+  assert mean.note == NO_SPREAD
 
 
 def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_none():
@@ -76,20 +81,20 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   }
   table = over_seeds(by_seed).over_seeds.table
   assert estimate(table, 'net', 'ece').note == 'few'
-  own = estimate(table, 'net', 'rho')
-  assert (own.value, own.n) == (pytest.approx(0.6), 2)
-  assert own.note == 'seed 2: undefined in 3; without seed 1, which has no such number'
+  mean = estimate(table, 'net', 'rho')
+  assert (mean.value, mean.n) == (pytest.approx(0.6), 2)
+  assert mean.note == 'seed 2: undefined in 3; without seed 1, which has no such number'
   assert 'slope' not in set(table['quantity']), 'one seed alone has no mean'
   by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
   by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
   first = by_seed[0].table.loc[0]
   over = over_seeds(by_seed).over_seeds.table
-  own = estimate(over, first.classifier, 'error', corruption=first.corruption)
-  assert np.isnan(own.value) and np.isnan(own.low)
+  mean = estimate(over, first.classifier, 'error', corruption=first.corruption)
+  assert np.isnan(mean.value) and np.isnan(mean.low)
 
 
 @cases(
-  'quantity, versus, least, most',
+  'quantity, versus, lowest, highest',
   (RHO, '', 0, 1),
   (RHO, 'first', -1, 1),
   (GAP, '', -1, 1),
@@ -100,13 +105,13 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   (MCE, 'first', -math.inf, math.inf),
   (Quantity('new', 'not declared'), '', -math.inf, math.inf),
 )
-def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, least, most):
+def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, lowest, highest):
   """Two seeds at 3 and 53 % have Student's −290 to 346 %."""
   values = (0.03, 0.53)
   low, high = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
-  own = mean_of(quantity, values, versus)
+  mean = mean_of(quantity, values, versus)
   assert low < -1 and high > 1
-  assert (own.low, own.high) == pytest.approx((max(low, least), min(high, most)))
+  assert (mean.low, mean.high) == pytest.approx((max(low, lowest), min(high, highest)))
 
 
 def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', 'snow')) -> Results:
@@ -124,20 +129,24 @@ def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', '
 def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   by_seed = {0: with_views(0, 0.05), 3: with_views(3, 0.9, ('fog',)), 7: with_views(7, 0.4)}
   joined = over_seeds(by_seed)
-  for seed, of in by_seed.items():
-    own = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
-    pd.testing.assert_frame_equal(own[list(of.table.columns)], of.table, check_dtype=False)
+  for seed, results in by_seed.items():
+    selected = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+      selected[list(results.table.columns)], results.table, check_dtype=False
+    )
   over = joined.over_seeds.table
   assert 'seed' not in over.columns and len(over) == 9
-  for own in over.itertuples():
-    facets = {} if pd.isna(own.corruption) else {'corruption': own.corruption}
+  for selected in over.itertuples():
+    facets = {} if pd.isna(selected.corruption) else {'corruption': selected.corruption}
     values = [
-      estimate(of.table, own.classifier, own.quantity, own.versus, **facets).value
-      for seed, of in by_seed.items()
-      if own.corruption is pd.NA or own.corruption != 'snow' or seed != 3
+      estimate(
+        results.table, selected.classifier, selected.quantity, selected.versus, **facets
+      ).value
+      for seed, results in by_seed.items()
+      if selected.corruption is pd.NA or selected.corruption != 'snow' or seed != 3
     ]
-    assert own.value == pytest.approx(np.mean(values)) and own.n == len(values)
-    assert own.family == 1 and np.isnan(own.p)
+    assert selected.value == pytest.approx(np.mean(values)) and selected.n == len(values)
+    assert selected.family == 1 and np.isnan(selected.p)
   error = estimate(over, 'a', 'error', corruption='fog')
   assert (error.low, error.high) == (0, 1)
   snow = estimate(over, 'b', 'error', 'a', corruption='snow')

@@ -17,9 +17,9 @@ def test_values_far_apart_have_their_ranks_and_equal_ones_share_all():
 def test_two_values_differ_beyond_the_normal_quantile():
   errors = np.array([0.01, 0.02])
   error = np.hypot(*errors)
-  for factor, told in ((1.90, False), (2.02, True)):
-    found = ranks(np.array([0.5, 0.5 + factor * error]), errors)
-    assert (found.low.tolist() == [2, 1]) == told
+  for factor, differs in ((1.90, False), (2.02, True)):
+    ends = ranks(np.array([0.5, 0.5 + factor * error]), errors)
+    assert (ends.low.tolist() == [2, 1]) == differs
 
 
 def test_a_difference_without_error_is_for_sure():
@@ -40,10 +40,10 @@ def test_all_true_ranks_are_inside_with_the_confidence(monkeypatch, spread):
   errors = np.linspace(0.5, 1, 6)
   inside = 0
   for draw in range(300):
-    found = ranks(truth + errors * rng.standard_normal(6), errors, 0.9, seed=draw)
+    ends = ranks(truth + errors * rng.standard_normal(6), errors, 0.9, seed=draw)
     low = 1 + (truth > truth[:, None]).sum(1)
     high = 6 - (truth < truth[:, None]).sum(1)
-    inside += bool((found.low <= low).all() and (high <= found.high).all())
+    inside += bool((ends.low <= low).all() and (high <= ends.high).all())
   assert inside / 300 > 0.9 - 3 * np.sqrt(0.9 * 0.1 / 300)
 
 

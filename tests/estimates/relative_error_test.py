@@ -19,10 +19,10 @@ def units(site, group, *wrong):
   return [Units(total, weight, len(site)) for total in totals]
 
 
-def sites(seed=0, count=60, images=800, rest=20):
+def sites(seed=0, count=60, images=800, num_outside=20):
   generator = np.random.default_rng(seed)
   site = np.append(np.arange(count), generator.integers(0, count, images - count))
-  group = np.arange(images) < images - rest
+  group = np.arange(images) < images - num_outside
   generator.shuffle(group)
   return site, group, generator.random((2, images)) < generator.beta(2, 8, count)[site]
 
@@ -30,43 +30,48 @@ def sites(seed=0, count=60, images=800, rest=20):
 def test_a_group_of_nearly_all_images_has_the_width_of_a_bootstrap_of_its_sites():
   """Half a mean site of pseudo-images made the interval ten times as wide above the ratio."""
   site, group, (wrong, _) = sites()
-  of = units(site, group, wrong)
-  (found,) = relative_errors(of)
+  by_site = units(site, group, wrong)
+  (estimate,) = relative_errors(by_site)
   counts = np.random.default_rng(1).multinomial(60, np.full(60, 1 / 60), 2000)
-  inside, everywhere = of[0].means(counts).T
+  inside, everywhere = by_site[0].means(counts).T
   low, high = np.quantile(inside / everywhere, (0.025, 0.975))
-  assert found.value == pytest.approx(wrong[group].mean() / wrong.mean())
-  assert found.low <= found.value <= found.high < 1.04
-  assert 0.8 * (high - low) < found.high - found.low < 2.5 * (high - low), 'percentiles miss more'
-  assert (found.n, found.clusters, found.note) == (800, 60, '')
+  assert estimate.value == pytest.approx(wrong[group].mean() / wrong.mean())
+  assert estimate.low <= estimate.value <= estimate.high < 1.04
+  assert 0.8 * (high - low) < estimate.high - estimate.low < 2.5 * (high - low), (
+    'percentiles miss more'
+  )
+  assert (estimate.n, estimate.clusters, estimate.note) == (800, 60, '')
 
 
 def test_a_group_of_few_clusters_has_a_value_without_an_interval():
   site = np.repeat(np.arange(8), 10)
   wrong = np.random.default_rng(0).random(80) < 0.4
   for group in (site < 2, site >= 2):
-    (found,) = relative_errors(units(site, group, wrong))
-    assert found.value == pytest.approx(wrong[group].mean() / wrong.mean())
-    assert np.isnan([found.low, found.high]).all() and found.note == f'{TOO_FEW}, effectively 2.0'
-  (found,) = relative_errors(units(site, site < 3, wrong))
-  assert np.isnan(found.low) and found.note == f'{TOO_FEW}, effectively 3.0'
-  (found,) = relative_errors(units(site, site < 4, wrong))
-  assert found.low < found.value < found.high
+    (estimate,) = relative_errors(units(site, group, wrong))
+    assert estimate.value == pytest.approx(wrong[group].mean() / wrong.mean())
+    assert (
+      np.isnan([estimate.low, estimate.high]).all()
+      and estimate.note == f'{TOO_FEW}, effectively 2.0'
+    )
+  (estimate,) = relative_errors(units(site, site < 3, wrong))
+  assert np.isnan(estimate.low) and estimate.note == f'{TOO_FEW}, effectively 3.0'
+  (estimate,) = relative_errors(units(site, site < 4, wrong))
+  assert estimate.low < estimate.value < estimate.high
   alone = np.arange(80)
-  (found,) = relative_errors(units(alone, alone < 2, wrong))
-  assert found.low < found.high, 'images that are their own units are no clusters'
+  (estimate,) = relative_errors(units(alone, alone < 2, wrong))
+  assert estimate.low < estimate.high, 'images that are their own units are no clusters'
 
 
 def test_differences_are_paired_and_of_equal_classifiers_narrow_but_no_point():
-  site, group, (wrong, other) = sites(rest=400)
-  (same,) = relative_errors(units(site, group, wrong, wrong))
-  assert same.low < same.value == 0 < same.high < 0.03
+  site, group, (wrong, other) = sites(num_outside=400)
+  (equal,) = relative_errors(units(site, group, wrong, wrong))
+  assert equal.low < equal.value == 0 < equal.high < 0.03
   (apart,) = relative_errors(units(site, group, wrong, other))
-  alone = [relative_errors(units(site, group, each))[0] for each in (wrong, other)]
+  alone = [relative_errors(units(site, group, answers))[0] for answers in (wrong, other)]
   assert apart.value == pytest.approx(alone[1].value - alone[0].value)
-  assert apart.high - apart.low > 4 * (same.high - same.low)
-  (none,) = relative_errors(units(site, group, wrong & False))
-  assert np.isnan([none.value, none.low]).all() and none.note.startswith('undefined')
+  assert apart.high - apart.low > 4 * (equal.high - equal.low)
+  (undefined,) = relative_errors(units(site, group, wrong & False))
+  assert np.isnan([undefined.value, undefined.low]).all() and undefined.note.startswith('undefined')
 
 
 def test_the_jackknife_of_a_mean_has_its_variance_and_degrees_of_freedom():
@@ -92,9 +97,9 @@ def test_the_jackknife_of_a_mean_has_its_variance_and_degrees_of_freedom():
 )
 def test_intervals_over_sites_hold_as_often_as_they_say(sites, correlation, share):
   """Coverage is .93 to .98 with at most .04 on one side, each two standard errors aside."""
-  found = interval_coverage.site_coverage(sites, correlation, share, 2000)
-  error = 2 * np.sqrt(0.04 * 0.96 / (2000 * (1 - found.undefined)))
-  assert 0.93 <= found.held <= 0.98 + error and found.one_side <= 0.04 + error
+  coverage = interval_coverage.site_coverage(sites, correlation, share, 2000)
+  error = 2 * np.sqrt(0.04 * 0.96 / (2000 * (1 - coverage.undefined)))
+  assert 0.93 <= coverage.held <= 0.98 + error and coverage.one_side <= 0.04 + error
 
 
 @pytest.mark.slow
@@ -105,6 +110,6 @@ def test_intervals_of_independent_images_hold_as_often_as_they_say(inside, image
   generator, held, group = np.random.default_rng(0), 0, np.arange(images) < inside
   for _ in range(500):
     wrong = generator.random(images) < error
-    (found,) = relative_errors(units(np.arange(images), group, wrong))
-    held += found.low <= 1 <= found.high
+    (estimate,) = relative_errors(units(np.arange(images), group, wrong))
+    held += estimate.low <= 1 <= estimate.high
   assert held >= 465

@@ -52,8 +52,8 @@ def test_each_kind_has_the_gradient_zero_and_is_no_worse_than_the_one_before():
 
 
 def test_likelihood_is_the_logarithm_of_the_softmax():
-  own = -np.log(special.softmax(TRUE, 1)[np.arange(400), LABELS])
-  np.testing.assert_allclose(scaling.negative_log_likelihood(TRUE, LABELS), own)
+  expected = -np.log(special.softmax(TRUE, 1)[np.arange(400), LABELS])
+  np.testing.assert_allclose(scaling.negative_log_likelihood(TRUE, LABELS), expected)
   separable = scaling.fit('temperature', np.eye(3), np.arange(3))
   assert 10 < separable.weight <= scaling.LARGEST, 'no number is the best'
 
@@ -76,14 +76,16 @@ def test_nearly_separable_logits_are_scaled_no_worse_than_left_alone(kind):
   generator = np.random.default_rng(0)
   labels = generator.integers(0, 10, 2125)
   logits = 3 * (generator.normal(size=(2125, 10)) + 3 * np.eye(10)[labels])
-  few, rest = slice(125), slice(125, None)
+  few, held_out = slice(125), slice(125, None)
 
   def measured(scaled: scaling.Scaling) -> float:
-    return float(scaling.negative_log_likelihood(scaled(logits[rest]), labels[rest]).mean())
+    return float(scaling.negative_log_likelihood(scaled(logits[held_out]), labels[held_out]).mean())
 
-  chosen = measured(scaling.fit(kind, logits[few], labels[few]))
+  selected = measured(scaling.fit(kind, logits[few], labels[few]))
   free = measured(scaling.fit(kind, logits[few], labels[few], penalty=1e-12))
-  assert chosen <= 1.05 * measured(scaling.Scaling()) < 0.6 * free, 'sampling moves it by a little'
+  assert selected <= 1.05 * measured(scaling.Scaling()) < 0.6 * free, (
+    'sampling moves it by a little'
+  )
 
 
 @pytest.mark.parametrize('kind', ['vector', 'matrix'])
@@ -95,10 +97,12 @@ def test_calibrated_logits_are_left_alone_and_miscalibrated_ones_are_mended(kind
     logits = 8 * generator.normal(size=(2250, 10))
     chances = special.softmax(logits, 1).cumsum(1)
     labels = (chances > generator.random((2250, 1))).argmax(1)
-    few, rest = slice(250), slice(250, None)
+    few, held_out = slice(250), slice(250, None)
 
-    def mean_loss(scaled: np.ndarray, rest: slice = rest, labels: np.ndarray = labels) -> float:
-      return float(scaling.negative_log_likelihood(scaled[rest], labels[rest]).mean())
+    def mean_loss(
+      scaled: np.ndarray, held_out: slice = held_out, labels: np.ndarray = labels
+    ) -> float:
+      return float(scaling.negative_log_likelihood(scaled[held_out], labels[held_out]).mean())
 
     fitted = scaling.fit(kind, logits[few], labels[few])
     ratios.append(mean_loss(fitted(logits)) / mean_loss(logits))

@@ -25,8 +25,8 @@ def stated(estimate: Estimate, versus: str = '', confidence: float = 0.95) -> pd
   return pd.Series(row('net', versus, ERROR, {}, estimate, confidence))
 
 
-def made(value: float, low: float, high: float, n: int, method: str, **given: Any) -> pd.Series:
-  return stated(Estimate(value, low, high, n, n, method), **given)
+def made(value: float, low: float, high: float, n: int, method: str, **stated_as: Any) -> pd.Series:
+  return stated(Estimate(value, low, high, n, n, method), **stated_as)
 
 
 def shared(shares: np.ndarray, views: float, confidence: float = 0.95) -> pd.Series:
@@ -46,8 +46,8 @@ def test_each_kind_is_what_its_own_method_gives_at_the_joint_confidence():
   assert (exact.family, exact.value) == (20, 7 / 40)
   values = random.normal(3, 1, 30)
   moments = values.mean(), values.std(ddof=1), 30
-  own = made(moments[0], *student_interval(*moments, 0.9), 30, 'student', confidence=0.9)
-  assert ends(for_all(own, 5, SIZE)) == pytest.approx(student_interval(*moments, 1 - 0.1 / 5))
+  amount = made(moments[0], *student_interval(*moments, 0.9), 30, 'student', confidence=0.9)
+  assert ends(for_all(amount, 5, SIZE)) == pytest.approx(student_interval(*moments, 1 - 0.1 / 5))
   difference, low, high = paired_difference(900, 2000, 10_000)
   paired = made(difference, low, high, 10_000, 'bonett-price', versus='first')
   expected = paired_difference(900, 2000, 10_000, 1 - 0.05 / 8)[1:]
@@ -74,8 +74,8 @@ def test_the_largest_of_many_is_covered_with_few_clusters(clusters, trials, spre
   random, levels, held = np.random.default_rng(0), 64, 0
   for _ in range(runs):
     right = random.binomial(trials, random.beta(spread, spread, (clusters, levels)))
-    own = shared(right[:, right.sum(0).argmax()] / trials, trials)
-    low, high = ends(for_all(own, levels, ERROR))
+    largest = shared(right[:, right.sum(0).argmax()] / trials, trials)
+    low, high = ends(for_all(largest, levels, ERROR))
     held += low <= 0.5 <= high
   assert held / runs >= 0.95
 
@@ -102,21 +102,21 @@ def test_of_clusters_without_spread_it_is_exact(value):
 
 def test_the_largest_of_many_is_covered_where_its_own_interval_is_not():
   random, views, n = np.random.default_rng(1), 64, 100
-  held, own = 0, 0
+  held, held_alone = 0, 0
   for _ in range(200):
-    most = int(random.binomial(n, 0.5, views).max())
-    largest = made(most / n, *clopper_pearson(most, n), n, 'clopper-pearson')
+    largest_count = int(random.binomial(n, 0.5, views).max())
+    largest = made(largest_count / n, *clopper_pearson(largest_count, n), n, 'clopper-pearson')
     low, high = ends(for_all(largest, views, ERROR))
-    own += largest.low <= 0.5 <= largest.high
+    held_alone += largest.low <= 0.5 <= largest.high
     held += low <= 0.5 <= high
-  assert held >= 190 > 100 > own
+  assert held >= 190 > 100 > held_alone
 
 
 @pytest.mark.parametrize('clusters', [5, 10**6])
 def test_a_difference_is_widened_by_students_quantile_of_its_clusters(clusters):
-  own = made(0.1, 0.0, 0.2, clusters, 'bonett-price', versus='first')
+  difference = made(0.1, 0.0, 0.2, clusters, 'bonett-price', versus='first')
   half = 0.1 * t_value(clusters, 1 - 0.05 / 8) / t_value(clusters)
-  assert ends(for_all(own, 8, ERROR)) == pytest.approx((0.1 - half, 0.1 + half))
+  assert ends(for_all(difference, 8, ERROR)) == pytest.approx((0.1 - half, 0.1 + half))
 
 
 def test_an_interval_keeps_to_the_range_of_its_quantity_and_of_one_is_the_estimates_own():

@@ -9,38 +9,41 @@ from tests.refusals import refused
 GENERATOR = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize('shares, each', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
-def test_intervals_cover_and_are_no_wider_than_planned(shares, each):
+@pytest.mark.parametrize('shares, per_stratum', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
+def test_intervals_cover_and_are_no_wider_than_planned(shares, per_stratum):
   weights = GENERATOR.uniform(0.5, 2, 40) / 40
   p = GENERATOR.uniform(*shares, (2, 40))
-  trials = stratified.allocated(weights, 40 * each)
-  assert trials.sum() == 40 * each and (abs(trials - 40 * each * weights / weights.sum()) < 1).all()
+  trials = stratified.allocated(weights, 40 * per_stratum)
+  assert (
+    trials.sum() == 40 * per_stratum
+    and (abs(trials - 40 * per_stratum * weights / weights.sum()) < 1).all()
+  )
   strata = np.repeat(np.arange(40), trials)
   covered, widths = [], []
   for _ in range(400):
     first, second = GENERATOR.random((2, len(strata))) < p[:, strata]
-    own = stratified.estimate(first, strata, weights)
-    both = stratified.difference(first, second, strata, weights)
+    mean = stratified.estimate(first, strata, weights)
+    change = stratified.difference(first, second, strata, weights)
     truth = weights @ p[0], weights @ (p[1] - p[0])
-    covered.append([e.low <= t <= e.high for e, t in zip((own, both), truth, strict=True)])
-    widths.append((own.high - own.low) / 2)
+    covered.append([e.low <= t <= e.high for e, t in zip((mean, change), truth, strict=True)])
+    widths.append((mean.high - mean.low) / 2)
   assert (np.mean(covered, 0) > 0.92).all()
   half_width = 1.96 * np.sqrt(0.25 * (weights**2 / trials).sum())
   assert max(widths) <= half_width
-  assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * each)
+  assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * per_stratum)
   fewest = stratified.trials_needed(weights, half_width + 1e-5)
-  assert 40 * each - 3 <= fewest <= 40 * each
-  own, fewer = (
+  assert 40 * per_stratum - 3 <= fewest <= 40 * per_stratum
+  enough, fewer = (
     1.96 * np.sqrt(0.25 * (weights**2 / stratified.allocated(weights, n)).sum())
     for n in (fewest, fewest - 1)
   )
-  assert own <= half_width + 1e-5 < fewer
+  assert enough <= half_width + 1e-5 < fewer
 
 
 def test_values_are_weighted_sums():
   strata, wrong = np.array([0, 0, 1, 1, 1, 7]), np.array([1, 0, 1, 1, 0, 1], bool)
-  found = stratified.estimate(wrong, strata, np.array([2.0, 3.0]))
-  assert (found.value, found.n) == (pytest.approx(2 * 0.5 + 3 * 2 / 3), 5)
+  mean = stratified.estimate(wrong, strata, np.array([2.0, 3.0]))
+  assert (mean.value, mean.n) == (pytest.approx(2 * 0.5 + 3 * 2 / 3), 5)
   other = np.array([0, 0, 1, 1, 1, 0], bool)
   lost = stratified.difference(wrong, other, strata, np.array([2.0, 3.0]))
   assert lost.value == pytest.approx(-2 * 0.5 + 3 / 3)

@@ -72,7 +72,7 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
   cells = dataclasses.replace(cells, trained=(0, 1, 2, 2))
   alone = [cells.rho([e]) for e in (1, 2, 3)]
-  assert [each.value for each in alone] == [0.5, 1, 0] and alone[1].note == DEGENERATE
+  assert [single.value for single in alone] == [0.5, 1, 0] and alone[1].note == DEGENERATE
   mean = cells.rho([1, 2, 3])
   assert mean.value == pytest.approx(0.25) and mean.low <= 0.25 <= mean.high
   assert mean.note.startswith('degenerate in 1 of 3 environments; mean over 2 of them')
@@ -80,8 +80,11 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
   assert paper.value == pytest.approx(0.5) and 'mean over' not in paper.note
   few = cells.rho([1, 2, 2])
   assert few.value == 0.5 and few.note.startswith('says little: degenerate in 2 of 3 environments')
-  none = cells.rho([2, 2])
-  assert np.isnan([none.value, none.low, none.high]).all() and 'degenerate in 2 of 2' in none.note
+  undefined = cells.rho([2, 2])
+  assert (
+    np.isnan([undefined.value, undefined.low, undefined.high]).all()
+    and 'degenerate in 2 of 2' in undefined.note
+  )
   assert cells.rho([2, 2], degenerate='one').value == 1
   refused('degenerate', cells.rho, [1], degenerate='two')
 
@@ -89,23 +92,25 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
 def _cells(share, label, group, **settings):
   share = np.asarray(share, float)
   environments = share.shape[1]
-  own, trials = tuple(range(environments)), (1,) * environments
-  return Cells(share, np.asarray(label), np.asarray(group), own, trials, **settings)
+  trained, trials = tuple(range(environments)), (1,) * environments
+  return Cells(share, np.asarray(label), np.asarray(group), trained, trials, **settings)
 
 
 def test_classes_are_balanced_or_images_counted_but_not_those_that_are_not_shown():
-  own = [[1, 1], [1, 1], [1, 1], [1, 0]], [0, 0, 0, 1], [1, 1, 1, 1]
-  assert _cells(*own).accuracy([1], SEEN).value == pytest.approx(0.5)
-  assert _cells(*own, balance='image').accuracy([1], SEEN).value == pytest.approx(0.75)
+  unbalanced = [[1, 1], [1, 1], [1, 1], [1, 0]], [0, 0, 0, 1], [1, 1, 1, 1]
+  assert _cells(*unbalanced).accuracy([1], SEEN).value == pytest.approx(0.5)
+  assert _cells(*unbalanced, balance='image').accuracy([1], SEEN).value == pytest.approx(0.75)
   share = [[1, np.nan], [np.nan, 0], [np.nan, 1], [0, np.nan]]
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 0, 0])
   assert cells.accuracy([0]).value == pytest.approx(0.5)
   seen, unseen = (cells.accuracy([1], part) for part in (SEEN, UNSEEN))
   assert (seen.value, unseen.value) == (0, 1) and seen.n == unseen.n == 1
-  own = [[cells.select(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(2)]
-  np.testing.assert_array_equal(own, [[0, 1], [1, 0]])
-  none = cells.select(cells.label == 2).accuracy([0])
-  assert none.n == 0 and np.isnan([none.value, none.low, none.high]).all()
+  by_group = [
+    [cells.select(cells.group == g).accuracy([e]).value for e in (0, 1)] for g in range(2)
+  ]
+  np.testing.assert_array_equal(by_group, [[0, 1], [1, 0]])
+  empty = cells.select(cells.label == 2).accuracy([0])
+  assert empty.n == 0 and np.isnan([empty.value, empty.low, empty.high]).all()
 
 
 def _simulated(rng, seen, unseen, base, per_class=30, classes=6):
@@ -144,8 +149,8 @@ def _few(rng, per_class, seen, unseen, views=5):
   image, view = rng.normal(size=(len(label), 1, 1)), rng.normal(size=(len(label), 4, views))
   right = np.sqrt(0.3) * image + np.sqrt(0.3) * rng.normal(size=(len(label), 4, 1))
   right = right + np.sqrt(0.4) * view
-  own = group[:, None] == np.arange(1, 5)
-  share = (right < stats.norm.ppf(np.where(own, seen, unseen))[..., None]).mean(2)
+  is_seen = group[:, None] == np.arange(1, 5)
+  share = (right < stats.norm.ppf(np.where(is_seen, seen, unseen))[..., None]).mean(2)
   share = np.concatenate([np.ones((len(label), 1)), share], 1)
   return Cells(share, label, group, (0, 1, 2, 3, 4), (1, *[views] * 4))
 
@@ -200,8 +205,8 @@ def test_the_baseline_is_that_of_all_classes_and_accuracies_are_of_images_with_o
   label, group = [0, 0, 1, 1], [1, 1, 0, 0]
   baseline = _cells(before, label, group)
   assert baseline.accuracy([1]).value == pytest.approx(0.5)
-  found = _cells(share, label, group).rho([1], baseline, by_cell=True)
-  assert found.note == DEGENERATE, 's − b of seen classes is 0'
+  equal_accuracies = _cells(share, label, group).rho([1], baseline, by_cell=True)
+  assert equal_accuracies.note == DEGENERATE, 's − b of seen classes is 0'
   cells, baseline = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
   number = cells.rho([1], baseline)
   s, u = (cells.accuracy([1], part).value for part in (SEEN, UNSEEN))
@@ -236,7 +241,7 @@ def test_a_stratified_share_of_equal_strata_is_the_mean_over_images():
 def test_intervals_cover_with_unequal_classes_and_of_one_image_each(
   images, views, rate, runs, least
 ):
-  """Of one image a class, without a spread within it, all views counted: it held in .61 to .82."""
+  """Intervals of one image a class that counted all views as independent held in .61 to .82."""
   rng, covered, stratum = np.random.default_rng(3), 0, np.repeat(np.arange(len(images)), images)
   for _ in range(runs):
     number = stratified_share(rng.random(len(stratum)) < rate, stratum, views)
@@ -245,11 +250,13 @@ def test_intervals_cover_with_unequal_classes_and_of_one_image_each(
 
 
 def test_classes_right_or_wrong_throughout_one_stratum_and_no_image_at_all():
-  """As many trials as images; Korn and Graubard's interval; none."""
+  """Classes without spread count images as trials; one stratum has Korn and Graubard's interval."""
   number = stratified_share(np.repeat([0.0, 1.0], 6), np.repeat([0, 1], 6), 5)
   assert (number.low, number.high) == pytest.approx(clopper_pearson(6, 12))
   share = np.random.default_rng(5).binomial(5, 0.7, 300) / 5
-  one = stratified_share(share, np.zeros(300, int), 5)
+  single_stratum = stratified_share(share, np.zeros(300, int), 5)
   expected = share.mean(), *korn_graubard(share.mean(), share.std(ddof=1), 300, 5)
-  assert (one.value, one.low, one.high) == pytest.approx(expected, abs=1e-3)
+  assert (single_stratum.value, single_stratum.low, single_stratum.high) == pytest.approx(
+    expected, abs=1e-3
+  )
   assert np.isnan(stratified_share(np.zeros(0), np.zeros(0, int), 5).value)

@@ -22,19 +22,19 @@ def table() -> pd.DataFrame:
 
 
 def test_facets_stand_between_the_other_columns_and_a_way_through_csv_changes_nothing(tmp_path):
-  whole = table()
+  results = table()
   facets = ['corruption', 'severity', 'layer']
-  assert list(whole.columns) == [*tables.SUBJECT, *facets, *tables.ESTIMATE]
-  assert tables.facets_of(whole) == facets
-  assert whole.severity.dtype == 'Int64' and whole.n.dtype == 'Int64'
-  assert whole.severity.isna().sum() == 3 * 3 + 3 * 2
-  assert (whole.family == 1).all() and (whole.confidence == 0.95).all()
+  assert list(results.columns) == [*tables.SUBJECT, *facets, *tables.ESTIMATE]
+  assert tables.facets_of(results) == facets
+  assert results.severity.dtype == 'Int64' and results.n.dtype == 'Int64'
+  assert results.severity.isna().sum() == 3 * 3 + 3 * 2
+  assert (results.family == 1).all() and (results.confidence == 0.95).all()
   file = tmp_path / 'results.csv'
-  file.write_bytes(tables.to_csv(whole))
-  read = tables.from_csv(file, tables.facet_types(whole))
-  pd.testing.assert_frame_equal(read, whole)
-  assert tables.to_csv(read) == tables.to_csv(whole)
-  assert np.array_equal(read.value.to_numpy(), whole.value.to_numpy())
+  file.write_bytes(tables.to_csv(results))
+  read = tables.from_csv(file, tables.facet_types(results))
+  pd.testing.assert_frame_equal(read, results)
+  assert tables.to_csv(read) == tables.to_csv(results)
+  assert np.array_equal(read.value.to_numpy(), results.value.to_numpy())
 
 
 def test_two_rows_of_one_estimate_infinite_values_and_files_of_no_table_are_refused(tmp_path):
@@ -57,13 +57,15 @@ def test_two_rows_of_one_estimate_infinite_values_and_files_of_no_table_are_refu
 
 
 def test_a_facet_is_left_out_again_and_names_in_a_log_say_what_a_value_is():
-  whole = table()
-  each = tables.assemble([whole, *(tables.with_facet(whole, 'seed', seed) for seed in (0, 7))])
+  results = table()
+  by_seed = tables.assemble(
+    [results, *(tables.with_facet(results, 'seed', seed) for seed in (0, 7))]
+  )
   for seed in (None, 7):
-    own = tables.assemble([tables.without_facet(each, 'seed', seed)])
-    pd.testing.assert_frame_equal(own[list(whole.columns)], whole)
-  assert tables.without_facet(whole, 'seed') is whole
-  assert tables.without_facet(whole, 'seed', 7).empty
+    of_seed = tables.assemble([tables.without_facet(by_seed, 'seed', seed)])
+    pd.testing.assert_frame_equal(of_seed[list(results.columns)], results)
+  assert tables.without_facet(results, 'seed') is results
+  assert tables.without_facet(results, 'seed', 7).empty
   named = tables.named_values(tables.with_facet(table(), 'task', 'far'), 'results')
   assert 'results/first/top5_error/task=far/layer=007' in named
   assert 'results/second minus first/error/task=far/corruption=clean' in named

@@ -60,15 +60,15 @@ def made(generator: np.random.Generator, count: int, change: np.ndarray) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize('bend', [0.0, 0.04])
 def test_intervals_over_images_cover_the_line(bend):
-  """Of 95 % intervals in 60 samples of 80 images: at least 51 is what chance allows (p > .001)."""
+  """At least 51 of 60 intervals of 95 % hold the truth, a bound that chance crosses in .001."""
   change = 0.4 * SHARE - 0.1 + bend * np.array([1, -1, 0, 1, 0, -1])
   true, covered = fit_lines(SHARE, change), {'slope': 0, 'residual': 0}
   generator = np.random.default_rng(1)
   for _ in range(60):
     rows = trade_off('net', 'base', *made(generator, 80, change))
     for name in covered:
-      own = estimate(assemble([rows]), 'net', name, 'base')
-      covered[name] += own.low <= getattr(true, name) + 1e-9 <= own.high + 2e-9
+      number = estimate(assemble([rows]), 'net', name, 'base')
+      covered[name] += number.low <= getattr(true, name) + 1e-9 <= number.high + 2e-9
   assert min(covered.values()) >= 51, covered
 
 
@@ -88,16 +88,16 @@ def test_what_a_trade_off_holds_with_and_without_a_corruption_that_changes_nothi
   rng = np.random.default_rng(0)
   share, before, after = (rng.random((40, 5)) for _ in range(3))
   share[:, 2] = np.nan
-  others = [0, 1, 3, 4]
+  changing = [0, 1, 3, 4]
   with_it = trade_off('net', 'base', share, before, after)
-  without = trade_off('net', 'base', share[:, others], before[:, others], after[:, others])
+  without = trade_off('net', 'base', share[:, changing], before[:, changing], after[:, changing])
   np.testing.assert_array_equal(with_it.value, without.value)
   assert with_it.note[:4].str.startswith('1 of 5 corruptions change no image').all()
   share[:, 3:] = np.nan
-  none = trade_off('net', 'base', share, before, after)
-  assert none.value.isna().all() and none.note.str.startswith('3 of 5').all()
-  assert none.method.tolist() == without.method[:4].tolist()
-  single = trade_off('net', 'base', *(of[:1] for of in (rng.random((1, 5)), before, after)))
+  undefined = trade_off('net', 'base', share, before, after)
+  assert undefined.value.isna().all() and undefined.note.str.startswith('3 of 5').all()
+  assert undefined.method.tolist() == without.method[:4].tolist()
+  single = trade_off('net', 'base', *(column[:1] for column in (rng.random((1, 5)), before, after)))
   assert single.low[[0, 2, 3]].isna().all() and single.high[[0, 2, 3]].isna().all()
   rare = rng.random((40, 5))
   rare[2:, 0] = np.nan  # a corruption that changes two images
@@ -111,8 +111,8 @@ def test_intervals_are_those_of_a_bootstrap_by_hand():
   generator, drawn = np.random.default_rng(0), []
   for _ in range(10):
     for counts in generator.multinomial(30, np.full(30, 1 / 30), size=100):
-      known = ~np.isnan(shares)
-      x = (counts @ np.where(known, shares, 0)) / (counts @ known)
+      is_changed = ~np.isnan(shares)
+      x = (counts @ np.where(is_changed, shares, 0)) / (counts @ is_changed)
       y = counts @ (first - second) / 30
       slope, intercept = np.polyfit(x, y, 1)
       drawn.append([slope, intercept, ((y - slope * x - intercept) ** 2).mean()])
