@@ -103,10 +103,6 @@ class Predictions:
     size = np.maximum(total, 1)
     return Bins(total, p / size, y / size)
 
-  def calibrated(self, uniform: np.ndarray) -> Predictions:
-    """Returns outcomes that are right as often as confidences say, by uniform [..., N]."""
-    return dataclasses.replace(self, correct=uniform < self.confidence)
-
   @functools.cached_property
   def _ties(self) -> np.ndarray:
     """The start of each run of equal confidences, and N."""
@@ -318,7 +314,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     counts, uniform = (table[begin : begin + step, predictions.order] for table in draws)
     samples = (predictions.binned(start, counts) for start in starts)
     drawn.append({**_with_chance(*samples), **_unbinned(predictions, counts)})
-    chance = predictions.calibrated(uniform)
+    chance = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
     calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
   of_samples, by_chance = (
     {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -11,14 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from robustness.estimates import jackknife
 from robustness.estimates.intervals import JACKKNIFE, z_value
-from robustness.estimates.jackknife import (
-  FEWEST,
-  degrees_of_freedom,
-  deviations,
-  effective_units,
-  too_few,
-)
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
@@ -123,9 +117,9 @@ def _interval(
   count = cells.shape[1]
   sizes = cells.sum(0)
   is_clustered = (sizes > 1).any()
-  units = float(effective_units(sizes @ weight)) if is_clustered else float(count)
-  if units < (FEWEST if is_clustered else 2):
-    return np.nan, np.nan, too_few(units)
+  units = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
+  if units < (jackknife.FEWEST if is_clustered else 2):
+    return np.nan, np.nan, jackknife.too_few(units)
   n = sizes.sum(0)
   total = cells.sum(1)
   share = total / n
@@ -137,7 +131,7 @@ def _interval(
   filled = total + effect / 2
   kappa = _of_cells(filled)
   centre = _z(kappa @ weight)
-  deviation = deviations(_z(_of_cells(filled[:, None] - cells) @ weight))
+  deviation = jackknife.deviations(_z(_of_cells(filled[:, None] - cells) @ weight))
   step = np.eye(4)[:, :, None] / 2
   changed = _of_cells(np.moveaxis(filled - step, 1, 0)) - kappa
   slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
@@ -147,7 +141,7 @@ def _interval(
   by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint
   variance = PRIOR * joint * independent_variance + by_chance * float((deviation**2).sum())
   excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
-  freedom = np.nan_to_num(degrees_of_freedom(deviation), nan=count - 1)
+  freedom = np.nan_to_num(jackknife.degrees_of_freedom(deviation), nan=count - 1)
   student = special.stdtrit(freedom, (1 + confidence) / 2)
   half = float(np.sqrt(z_value(confidence) ** 2 * independent_variance + student**2 * excess))
   low, high = float(np.tanh(centre - half)), float(np.tanh(centre + half))

@@ -6,6 +6,7 @@ views. All values of one unit (an image, an object) are resampled together: ever
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -155,6 +156,13 @@ def of_means(
   common = outcomes.common.counting_in(joined_views(groups))
   by_label = {label: units(common, label, groups) for label in outcomes.labels}
   first, *compared = by_label
+
+  def value(measured: Units, base: Units, weights: np.ndarray) -> np.ndarray:
+    return np.asarray(function(measured.means(weights), base.means(weights)))
+
+  def difference(second: Units, reference: Units, weights: np.ndarray) -> np.ndarray:
+    return np.asarray(value(second, second, weights) - value(reference, reference, weights))
+
   estimates: dict[tuple[str, str], list[Estimate]] = {}
   for label, measured in by_label.items():
     base = by_label[first] if ratio else measured
@@ -164,8 +172,7 @@ def of_means(
     elif ratio and not ratio.is_excess:
       estimates[label, ''] = [log_ratio(ratio, measured, base, confidence)]
     else:
-      statistic = _statistic(function, measured, base)
-      estimates[label, ''] = bootstrap(statistic, measured, confidence)
+      estimates[label, ''] = bootstrap(partial(value, measured, base), measured, confidence)
   if ratio and (note := ratio.why_undefined(by_label[first])):
     for label in compared:
       (estimate,) = estimates[label, '']
@@ -177,8 +184,8 @@ def of_means(
       less = {end: getattr(estimate, end) - 1 for end in ('value', 'low', 'high')}
       estimates[label, first] = [dataclasses.replace(estimate, **less)]
     else:
-      pair = [_statistic(function, by_label[name], by_label[name]) for name in (label, first)]
-      estimates[label, first] = bootstrap(_minus(*pair), by_label[label], confidence)
+      change = partial(difference, by_label[label], by_label[first])
+      estimates[label, first] = bootstrap(change, by_label[label], confidence)
   of_groups = [group.facets for group in groups] if each else [{}]
   rows: list[Row] = [
     row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
@@ -327,11 +334,3 @@ def log_ratio(
   factor = np.exp(t_value(measured.clusters, confidence) * error / ratio)
   low, high = ratio / factor, ratio * factor
   return Estimate(value, float(min(low, value)), float(max(high, value)), measured.n, n, LOG_RATIO)
-
-
-def _statistic(function: Function, measured: Units, base: Units) -> Statistic:
-  return lambda weights: function(measured.means(weights), base.means(weights))
-
-
-def _minus(second: Statistic, first: Statistic) -> Statistic:
-  return lambda weights: second(weights) - first(weights)

@@ -62,18 +62,16 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
       f'K = {neighbours} neighbours among {len(bank)} features of length {bank.shape[1:]} for '
       f'features of length {features.shape[1:]}: give K from 1 to their number, and equal lengths.'
     )
-  unit_features, unit_bank = (_unit(x) for x in (features, bank))
+  unit_features, unit_bank = (
+    vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    for vectors in (np.asarray(features, float), np.asarray(bank, float))
+  )
   parts = np.array_split(unit_features, max(1, len(unit_features) * len(unit_bank) // _AT_ONCE + 1))
   similarity = [
     np.partition(part @ unit_bank.T, len(unit_bank) - neighbours, 1)[:, len(unit_bank) - neighbours]
     for part in parts
   ]
   return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(similarity), 0)))
-
-
-def _unit(features: np.ndarray) -> np.ndarray:
-  x = np.asarray(features, float)
-  return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
 
 
 class Separation:

@@ -217,17 +217,18 @@ class Outcomes:
   def sums(self, label: str, group: Group) -> Sums:
     """Returns the sums of a classifier's statistic over a group of views, unit by unit."""
     counts = self._counts(label, group.views)
-    total, weight = self._by_unit(label, group, counts)
+    total, weight = self.columns(label, group, counts)
     is_counted = weight > 0
     n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
     trials = counts.sum() * group.trials / len(group.views)
     return Sums(total[is_counted], weight[is_counted], n, float(trials))
 
-  def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
-    """Returns Σ w x and Σ w of a group over what counts, for every unit, [K] each."""
-    return self._by_unit(label, group, self._counts(label, group.views))
-
-  def _by_unit(self, label: str, group: Group, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def columns(
+    self, label: str, group: Group, counts: np.ndarray | None = None
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns Σ w x and Σ w of a group over the values that count, for every unit, [K] each."""
+    if counts is None:
+      counts = self._counts(label, group.views)
     values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
     step = max(1, _AT_ONCE // len(group.views))

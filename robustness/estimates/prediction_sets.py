@@ -155,7 +155,11 @@ def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: floa
     [...], in [0, 1].
   """
   stratum = np.searchsorted(SIZES, size, side='right')
-  gaps = [_miss(covered, stratum == k, alpha) for k in range(1, len(SIZES) + 1)]
+  gaps = []
+  for k in range(1, len(SIZES) + 1):
+    inside = stratum == k
+    share = (covered & inside).sum(0) / np.maximum(inside.sum(0), 1)
+    gaps.append(np.where(inside.any(0), np.abs(share - (1 - alpha)), 0.0))
   return np.asarray(np.max(gaps, 0))
 
 
@@ -166,10 +170,3 @@ def class_coverage_gap(covered: np.ndarray, labels: np.ndarray, alpha: float) ->
   """
   gaps = [np.abs(covered[labels == c].mean(0) - (1 - alpha)) for c in np.unique(labels)]
   return np.asarray(np.mean(gaps, 0))
-
-
-def _miss(covered: np.ndarray, inside: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns |coverage − (1 − α)| of the images that are inside, 0 of none, [...]."""
-  count = inside.sum(0)
-  share = (covered & inside).sum(0) / np.maximum(count, 1)
-  return np.where(count > 0, np.abs(share - (1 - alpha)), 0.0)

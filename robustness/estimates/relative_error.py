@@ -12,14 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
+from robustness.estimates import jackknife
 from robustness.estimates.intervals import JACKKNIFE, z_value
-from robustness.estimates.jackknife import (
-  FEWEST,
-  degrees_of_freedom,
-  deviations,
-  effective_units,
-  too_few,
-)
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
@@ -61,8 +55,14 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
     images = np.column_stack([*[sides] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
     is_clustered = bool((weight[:, -1] > 1).any())
-    effective = float(effective_units(sides).min()) if is_clustered else np.inf
-    note = NO_ERROR if np.isnan(value) else too_few(effective) if effective < FEWEST else ''
+    effective = float(jackknife.effective_units(sides).min()) if is_clustered else np.inf
+    note = (
+      NO_ERROR
+      if np.isnan(value)
+      else jackknife.too_few(effective)
+      if effective < jackknife.FEWEST
+      else ''
+    )
     low, high = np.nan, np.nan
     if not note:
       low, high = _interval(total, images, is_clustered, confidence)
@@ -91,7 +91,7 @@ def _interval(
     added = np.full(total.shape[1], 0.5)
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
   without = np.log((yes - total) / (no - images + total))
-  deviation = deviations(without)
+  deviation = jackknife.deviations(without)
   variance = (deviation**2).sum(0)
   correlated = np.sqrt(1 - 2 / (yes + no + 1))
   scale = np.divide(correlated, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
@@ -101,7 +101,7 @@ def _interval(
   normal = np.random.default_rng(0).standard_normal((DRAWS, len(yes)))
   normal = normal @ (axes * np.sqrt(np.maximum(size, 0))).T
   if is_clustered:
-    freedom = degrees_of_freedom(deviations(_ratio(special.expit(without))))
+    freedom = jackknife.degrees_of_freedom(jackknife.deviations(_ratio(special.expit(without))))
     student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
     error = np.sqrt(np.maximum(variance, 1 / yes + 1 / no)) * student / z_value(confidence)
     shares = special.expit(np.log(yes / no) + normal * error)

@@ -12,39 +12,23 @@ import pandas as pd
 from scipy import optimize, special
 
 from robustness.core.errors import InputError
+from robustness.estimates import intervals
 from robustness.estimates.comparison import benjamini_hochberg
 from robustness.estimates.fixed_width import MOST_LOOKS
-from robustness.estimates.intervals import (
-  BAYESIAN,
-  BONETT_PRICE,
-  BOOTSTRAP,
-  CLOPPER_PEARSON,
-  JACKKNIFE,
-  KORN_GRAUBARD,
-  LOG_RATIO,
-  NEWCOMBE,
-  SEQUENTIAL,
-  STUDENT,
-  THRESHOLD,
-  clopper_pearson,
-  proportion_interval,
-  t_value,
-  z_value,
-)
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 
 RATE = 0.05
-"""The false-discovery rate where a study has no setting of that name."""
+"""The false-discovery rate of studies without the setting `false_discovery_rate`."""
 _AROUND_THE_VALUE = (
-  THRESHOLD,
-  STUDENT,
+  intervals.THRESHOLD,
+  intervals.STUDENT,
   STRATIFIED,
-  BOOTSTRAP,
-  BAYESIAN,
-  JACKKNIFE,
-  NEWCOMBE,
+  intervals.BOOTSTRAP,
+  intervals.BAYESIAN,
+  intervals.JACKKNIFE,
+  intervals.NEWCOMBE,
   'joint draws',
 )
 """Methods of intervals with ends at a multiple of a quantile from the value."""
@@ -73,7 +57,9 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   """
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
-  if quantity.kind != SHARE and row.method.startswith((CLOPPER_PEARSON, KORN_GRAUBARD, SEQUENTIAL)):
+  if quantity.kind != SHARE and row.method.startswith(
+    (intervals.CLOPPER_PEARSON, intervals.KORN_GRAUBARD, intervals.SEQUENTIAL)
+  ):
     return None
   ends = _ends(row, 1 - (1 - row.confidence) / family)
   if ends is None:
@@ -87,22 +73,24 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan
-  if row.method.startswith(CLOPPER_PEARSON):
-    return clopper_pearson(round(value * n), n, joint)
-  if row.method.startswith(SEQUENTIAL):
-    return clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
+  if row.method.startswith(intervals.CLOPPER_PEARSON):
+    return intervals.clopper_pearson(round(value * n), n, joint)
+  if row.method.startswith(intervals.SEQUENTIAL):
+    return intervals.clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
   ratio = _quantile(n, joint) / _quantile(n, row.confidence)
-  if row.method.startswith(KORN_GRAUBARD):
+  if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
     least = min(trials, n) if n > 1 else trials
-    trials = max(trials * (z_value(joint) / z_value(row.confidence) / ratio) ** 2, least)
-    return proportion_interval(value * trials, trials, joint)
-  if row.method.startswith(LOG_RATIO):
+    trials = max(
+      trials * (intervals.z_value(joint) / intervals.z_value(row.confidence) / ratio) ** 2, least
+    )
+    return intervals.proportion_interval(value * trials, trials, joint)
+  if row.method.startswith(intervals.LOG_RATIO):
     baseline = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
     middle = np.sqrt((low + baseline) * (high + baseline))
     factor = ((high + baseline) / middle) ** ratio
     return min(middle / factor - baseline, value), max(middle * factor - baseline, value)
-  if BONETT_PRICE in row.method:
+  if intervals.BONETT_PRICE in row.method:
     value = (low + high) / 2
   elif not row.method.startswith(_AROUND_THE_VALUE):
     return None
@@ -136,9 +124,9 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   """
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
-  of_ratio = method.str.startswith(LOG_RATIO).to_numpy()
+  of_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
   low, high = (np.log1p(end, out=end.copy(), where=of_ratio) for end in (low, high))
-  is_symmetric = of_ratio | method.str.contains(BONETT_PRICE, regex=False).to_numpy()
+  is_symmetric = of_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   value = np.where(is_symmetric, (low + high) / 2, value)
   reach = np.where(value > 0, value - low, high - value)
   degrees = np.where(clusters > 1, clusters - 1, np.inf)
@@ -152,7 +140,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
 
 def _quantile(n: int, confidence: float) -> float:
   """Returns Student's quantile of n ≥ 2 clusters, else the normal one."""
-  return z_value(confidence) if n < 2 else float(t_value(n, confidence))
+  return intervals.z_value(confidence) if n < 2 else float(intervals.t_value(n, confidence))
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:

@@ -106,12 +106,10 @@ def trade_off(
   left_out = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
   note = '' if changing.all() else left_out
   if changing.sum() < 3:
-    rows = []
-    for quantity in QUANTITIES[:-1]:
-      method = REGRESSION if quantity is SLOPE_OVER_CORRUPTIONS else BOOTSTRAP
-      undefined = Estimate(np.nan, np.nan, np.nan, n, n, method, note=note)
-      rows.append(row(label, versus, quantity, {}, undefined, confidence))
-    return part(rows)
+    methods = BOOTSTRAP, REGRESSION, BOOTSTRAP, BOOTSTRAP
+    estimates = [Estimate(np.nan, np.nan, np.nan, n, n, method, note=note) for method in methods]
+    pairs = zip(QUANTITIES[:-1], estimates, strict=True)
+    return part([row(label, versus, name, {}, undefined, confidence) for name, undefined in pairs])
   total = np.concatenate([np.where(is_changed, shares, 0)[:, changing], changes[:, changing]], 1)
   weight = np.concatenate([is_changed[:, changing], np.ones((n, changing.sum()))], 1)
   units = Units(total, weight, n)
@@ -125,7 +123,7 @@ def trade_off(
 
   slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
   over_corruptions = linear_fit(x, y, [], confidence).slope
-  estimates = slope, over_corruptions, intercept, _basic_of_squares(residual)
+  estimates = [slope, over_corruptions, intercept, _basic_of_squares(residual)]
   rows = []
   for quantity, estimate in zip(QUANTITIES[:-1], estimates, strict=True):
     noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
