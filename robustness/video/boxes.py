@@ -15,7 +15,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -38,7 +38,9 @@ COCO: json_files.Form = {
   'categories': [{'id': int, 'name': str}],
 }
 TOLERANCE = 1.0
-"""Pixels by which a box may extend beyond its image without being counted as clipped."""
+"""Pixels that a box may extend beyond its image without being counted as clipped."""
+Entries = Sequence[Mapping[str, Any]]
+"""Boxes in COCO's JSON, checked by the forms above."""
 
 
 class Box(NamedTuple):
@@ -212,16 +214,6 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
 
-class CocoBox(TypedDict):
-  """A box in COCO's JSON; detections have a score, and ground truth may have `iscrowd`."""
-
-  image_id: int | str
-  category_id: int
-  bbox: list[float]
-  score: float
-  iscrowd: NotRequired[int]
-
-
 class Clipped(NamedTuple):
   """The number of boxes that extended beyond their images by more than `TOLERANCE`.
 
@@ -305,9 +297,9 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
 
 
 def _check_entries(
-  entries: Sequence[CocoBox], images: Collection[int | str], names: Mapping[int, str], path: Path
+  entries: Entries, images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Raises InputError for an entry whose image or class is unknown; `names` {} admits any class."""
+  """Raises InputError for an unknown image or class of an entry; `names` {} admits any class."""
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
     problem = ''
@@ -325,7 +317,7 @@ def _check_entries(
 
 
 def _boxes(
-  entries: Sequence[CocoBox],
+  entries: Entries,
   places: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],

@@ -33,15 +33,9 @@ PAPER = 'shankar2021image'
 KINDS = {'detection': False, 'localisation': True}
 _quantity = functools.partial(Quantity, headline=True)
 ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
-PM_K = _quantity(
-  'mAP_pm_k', 'mean average precision on the worst frame within k frames (pm-k)', better='higher'
-)
-DROP = _quantity(
-  'drop_pm_k',
-  'drop of mean average precision to the worst frame within k frames',
-  better='lower',
-  low=-1,
-)
+WORST = 'the worst frame within k frames'
+PM_K = _quantity('mAP_pm_k', f'mean average precision on {WORST} (pm-k)', better='higher')
+DROP = _quantity('drop_pm_k', f'drop of mean average precision to {WORST}', better='lower', low=-1)
 QUANTITIES = (ANCHOR, PM_K, DROP)
 LABEL = 'detector'
 
