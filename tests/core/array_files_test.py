@@ -15,7 +15,7 @@ ARRAYS = {'a': np.arange(100, dtype=np.float32), 'b': np.array('text')}
 
 @pytest.mark.parametrize('flag', range(8))
 @pytest.mark.parametrize('method', [8, 12, 14, 99])
-def test_flags_and_methods_of_the_archive_are_one_line(tmp_path, flag, method):
+def test_invalid_flags_and_methods_of_an_archive_are_one_line(tmp_path, flag, method):
   """Flag 0 says encrypted, flag 5 patched, flag 6 strongly encrypted; 99 is no method."""
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
@@ -29,7 +29,7 @@ def test_flags_and_methods_of_the_archive_are_one_line(tmp_path, flag, method):
   assert '\n' not in refused(message, read_npz, path, 'Make it anew.')
 
 
-def test_arrays_come_back_and_no_flipped_bit_is_read_as_other_values(tmp_path):
+def test_no_flipped_bit_of_an_archive_changes_values(tmp_path):
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
   for name, value in read_npz(path).items():
@@ -47,7 +47,7 @@ def test_arrays_come_back_and_no_flipped_bit_is_read_as_other_values(tmp_path):
     assert digest_of(arrays) == digest or arrays.keys() != ARRAYS.keys()
 
 
-def test_a_digest_tells_names_types_shapes_and_values_apart():
+def test_a_digest_depends_on_names_types_shapes_and_values():
   first = digest_of({'a': np.zeros(4), 'b': np.ones(2)})
   assert first == digest_of({'b': np.ones(2), 'a': np.zeros(4)})
   for other in (
@@ -67,7 +67,7 @@ def test_an_archive_that_inflates_beyond_the_limit_is_refused_before_it_is_infla
   assert len(read_npz(path, max_bytes=2**25)['a']) == 2**24
 
 
-def test_a_shape_that_the_file_does_not_hold_is_refused(tmp_path):
+def test_a_shape_larger_than_the_file_is_refused(tmp_path):
   path = tmp_path / 'a.npz'
   header = io.BytesIO()
   np.lib.format.write_array_header_1_0(

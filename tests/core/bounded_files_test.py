@@ -9,7 +9,7 @@ from robustness.core.bounded_files import open_regular, read_bounded, refuse_spe
 from tests.refusals import refused
 
 
-def test_what_may_never_end_is_refused(tmp_path):
+def test_endless_files_are_refused(tmp_path):
   (tmp_path / 'zero').symlink_to('/dev/zero')
   os.mkfifo(tmp_path / 'pipe')
   for name in ('zero', 'pipe'):

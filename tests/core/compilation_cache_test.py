@@ -49,7 +49,7 @@ def test_programs_are_kept_in_the_users_cache_folder(monkeypatch):
   np.testing.assert_allclose(first, np.sin(1.0) + 2, rtol=1e-6)
 
 
-def test_the_setting_of_jax_is_left_unless_a_folder_or_none_is_given(monkeypatch, tmp_path):
+def test_the_folder_of_jax_is_used_unless_another_is_given(monkeypatch, tmp_path):
   monkeypatch.setenv('JAX_COMPILATION_CACHE_DIR', str(tmp_path / 'jax'))
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'jax'))
   compilation_cache.use(None)
@@ -73,7 +73,7 @@ def test_a_folder_that_cannot_be_written_is_refused_or_left_out(tmp_path, monkey
 
 
 @pytest.mark.slow
-def test_entries_that_cannot_be_written_are_told_once(tmp_path, monkeypatch, caplog):
+def test_entries_that_cannot_be_written_are_reported_once(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(compilation_cache, 'MIN_SECONDS', 0.0)
   with warnings.catch_warnings():
     warnings.simplefilter('always')
@@ -88,7 +88,7 @@ def test_entries_that_cannot_be_written_are_told_once(tmp_path, monkeypatch, cap
   assert [str(call.args[0]) for call in show.call_args_list] == ['of something else']
 
 
-def test_the_oldest_programs_are_deleted_where_there_are_too_many(tmp_path):
+def test_the_oldest_programs_are_deleted_beyond_the_limit(tmp_path):
   for age, name in enumerate(('new-cache', 'middle-cache', 'old-cache', "a user's own.txt")):
     (tmp_path / name).write_bytes(bytes(100))
     os.utime(tmp_path / name, (1000 - age, 1000 - age))

@@ -27,18 +27,18 @@ def caused(error, cause):
   (FileNotFoundError(errno.ENOENT, 'No such file', 'x'), None),
   (RuntimeError('cudaErrorNotPermitted: operation not permitted'), None),
 )
-def test_faults_of_a_disk_alone_have_advice(error, message):
+def test_only_faults_of_a_disk_have_advice(error, message):
   advice = disk.advice(error, 'work')
   assert advice is None if message is None else message in (advice or '')
 
 
-def test_a_command_without_a_workdir_is_not_told_to_give_one():
+def test_advice_to_a_command_without_workdir_names_a_folder():
   assert disk.advice(OSError(errno.ENOSPC, 'No space'), '').startswith('no space left on disk. ')
   advice = disk.advice(PermissionError(errno.EACCES, 'Permission denied', 'c'), '')
   assert advice.startswith('c: permission denied. Give a folder that can be written to')
 
 
-def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_path):
+def test_files_in_the_way_of_a_workdir_are_named(tmp_path):
   (tmp_path / 'records').write_text('')
   (tmp_path / 'results.json').mkdir()
   for name, at_fault in (('records/net/header.json', 'records'), ('results.json', 'results.json')):
@@ -49,7 +49,7 @@ def test_what_lies_in_a_workdir_under_the_name_of_something_else_is_named(tmp_pa
     assert disk.advice(raised.value, tmp_path / 'elsewhere') is None
 
 
-def test_room_that_is_not_there_is_told_before_writing(tmp_path):
+def test_missing_room_is_reported_before_writing(tmp_path):
   disk.require_space(tmp_path, 0)
   with pytest.raises(OSError, match='No space left') as raised:
     disk.require_space(tmp_path, 2**62)

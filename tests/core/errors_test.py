@@ -80,7 +80,7 @@ def test_sentences_take_names_of_keys_from_the_config():
   assert not written_out, '\n'.join(written_out)
 
 
-def test_an_exit_names_its_line_and_that_of_a_parser_of_words_passes():
+def test_sys_exit_is_refused_with_its_line_except_in_argparse():
   with exits_refused():
     pass
 
@@ -114,7 +114,7 @@ def test_a_study_that_ends_the_process_while_it_runs_does_not_end_it_with_succes
   assert 'own.py, line 9, called sys.exit(0)' in capsys.readouterr().err
 
 
-def test_an_error_of_another_process_is_the_same():
+def test_errors_survive_pickling():
   error = SettingError('config.seed', -1, 'at least 0', 'Set it.', 'which is negative')
   copied = pickle.loads(pickle.dumps(error))
   assert (str(copied), vars(copied)) == (str(error), vars(error))

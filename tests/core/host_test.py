@@ -40,7 +40,7 @@ def test_freed_memory_is_kept():
   assert with_setting < without / 10
 
 
-def test_affinity_counts_where_the_system_has_it_and_elsewhere_all_cores(monkeypatch):
+def test_usable_cores_follow_affinity_if_the_system_has_it(monkeypatch):
   monkeypatch.setattr(os, 'sched_getaffinity', lambda process: {2, 5, 7}, raising=False)
   assert usable_cores() == 3
   monkeypatch.delattr(os, 'sched_getaffinity')

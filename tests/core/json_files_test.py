@@ -25,7 +25,7 @@ GOOD = {'numbers': {'accuracy': {'value': 0.5, 'n': 3}}, 'names': ['a'], 'more':
 
 
 @pytest.mark.parametrize('content', [*DAMAGED.values(), *OTHERS])
-def test_content_that_is_no_object_is_one_line(tmp_path, content):
+def test_errors_about_content_are_one_line(tmp_path, content):
   file, damaged = tmp_path / 'config.json', content in DAMAGED.values()
   file.write_bytes(content)
   problem = r' is truncated or no JSON \(.*\)' if damaged else ' holds .*; expected an object'
@@ -40,7 +40,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
   refused('is no file', json_files.read, tmp_path)
 
 
-def test_a_value_of_its_form_passes_and_further_keys_do():
+def test_valid_values_and_further_keys_pass():
   json_files.check(GOOD, 'results', FORM)
   json_files.check({**GOOD, 'numbers': {}, 'names': ()}, 'results', FORM)
   json_files.check(1, 'x', float)
@@ -63,6 +63,6 @@ def test_a_value_of_its_form_passes_and_further_keys_do():
   ({'names': 'ab'}, "results: names is 'ab'; expected a list."),
   ({'names': 'x' * 10_000}, 'xxx'),
 )
-def test_the_place_of_another_form_is_named(changes, expected):
+def test_the_place_of_an_invalid_value_is_named(changes, expected):
   error = refused(re.escape(expected), json_files.check, {**GOOD, **changes}, 'results', FORM)
   assert len(error) < 100

@@ -10,7 +10,7 @@ from robustness.core.paths import HIDDEN, HIDDEN_FOLDERS, NOT_REGULAR, SYSTEM, e
 from tests.refusals import refused
 
 
-def test_the_home_folder_is_put_in_and_unknown_users_named(monkeypatch):
+def test_home_folders_are_expanded_and_unknown_users_named(monkeypatch):
   monkeypatch.setenv('HOME', '/home/someone')
   assert expanded('~/data') == pathlib.Path('/home/someone/data')
   assert expanded('data/~') == pathlib.Path('data/~')
@@ -18,12 +18,12 @@ def test_the_home_folder_is_put_in_and_unknown_users_named(monkeypatch):
 
 
 @pytest.mark.parametrize('path', ['a\0b', 'caf\udce9', 'x' * 256, 'a/' * 2048])
-def test_what_no_file_can_be_called_is_one_line(path):
+def test_invalid_file_names_are_one_line(path):
   raised = refused('is no path', expanded, path)
   assert path not in raised and raised.isascii()
 
 
-def test_folders_of_systems_and_pipes_are_passed_over_and_counted(tmp_path):
+def test_system_folders_and_pipes_are_ignored_and_counted(tmp_path):
   for name in ('a.png', 'x/b.png', 'x/@eaDir/b.png', '.git/c.png', '$RECYCLE.BIN/d.png', 'x/.e'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()

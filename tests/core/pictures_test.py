@@ -66,7 +66,7 @@ def test_every_format_is_read_by_content_and_suffix(tmp_path, name):
     assert pixels.shape == (6, 9, 3) and np.abs(pixels - [200, 100, 50]).max() < 20
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+def test_special_files_are_refused_immediately(tmp_path):
   os.mkfifo(tmp_path / 'pipe.png')
   (tmp_path / 'zero.png').symlink_to('/dev/zero')
   for name in ('pipe.png', 'zero.png'):
@@ -88,7 +88,7 @@ def test_the_size_is_read_in_the_header_before_pixels_are_decoded(tmp_path):
   (MemoryError(), 'MemoryError'),
   (AttributeError('no tile'), 'no tile'),
 )
-def test_however_a_decoder_fails_it_is_one_error(tmp_path, monkeypatch, fault, reason):
+def test_every_failure_of_a_decoder_is_one_error(tmp_path, monkeypatch, fault, reason):
   Image.new('L', (4, 4)).save(tmp_path / 'a.png')
 
   def fail(*unused, **options):

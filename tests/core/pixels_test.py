@@ -17,7 +17,7 @@ def test_every_level_is_the_nearest_float_to_a_255th(convert):
   np.testing.assert_array_equal(convert(LEVELS), NEAREST)
 
 
-def test_a_fused_multiply_add_gives_the_same_and_the_compilers_own_division_would_not():
+def test_a_fused_multiply_add_has_the_same_result_and_division_has_not():
   """float64 holds the products exactly, so that one rounding is left, as in a fused operation."""
   levels = LEVELS.astype(np.float64)
   for first, second in ((HIGH, LOW), (LOW, HIGH)):

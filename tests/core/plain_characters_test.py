@@ -31,7 +31,7 @@ def streams(monkeypatch, encoding):
 @cases(
   'encoding, printed', ('ascii', b'2 x eps'), ('latin-1', b'2 \xd7 eps'), ('utf-8', b'2 \xc3\x97')
 )
-def test_what_the_encoding_has_is_printed_as_it_is(monkeypatch, encoding, printed):
+def test_characters_of_the_encoding_are_printed_unchanged(monkeypatch, encoding, printed):
   stdout, _ = streams(monkeypatch, encoding)
   print('2 × ε', flush=True)
   assert stdout.buffer.getvalue().startswith(printed)

@@ -21,7 +21,7 @@ def clock(monkeypatch):
   return clock
 
 
-def test_lines_tell_rate_and_time_left(clock, caplog):
+def test_lines_show_rate_and_remaining_time(clock, caplog):
   caplog.set_level(logging.INFO)
   with Progress(1000, 'natural', 'images', initial=200) as work:
     clock.now += 25
@@ -48,7 +48,7 @@ def test_lines_tell_rate_and_time_left(clock, caplog):
   assert caplog.messages[-1] == 'x: 9/10 images in 2.0 s, 0.5 images/s with compilation'
 
 
-def test_nothing_to_do_is_told_and_work_that_stopped_before_it_began(clock, caplog):
+def test_completed_and_interrupted_work_is_reported(clock, caplog):
   caplog.set_level(logging.INFO)
   for total, initial in ((0, 0), (7, 7), (9, 0), (9, 7)):
     with contextlib.suppress(KeyboardInterrupt), Progress(total, 'x', 'images', initial=initial):
@@ -83,7 +83,7 @@ def wait_for(condition):
   assert condition()
 
 
-def test_a_first_step_that_takes_long_and_later_waiting_are_told(fast, caplog):
+def test_a_long_first_step_and_later_waiting_are_reported(fast, caplog):
   caplog.set_level(logging.INFO)
   with Progress(8, 'x', 'images') as work:
     first = 'x: the first step, which compiles, has taken 0 s'
@@ -96,7 +96,7 @@ def test_a_first_step_that_takes_long_and_later_waiting_are_told(fast, caplog):
 
 
 @pytest.mark.parametrize('is_terminal', [False, True])
-def test_a_phase_is_shown_once_it_takes_long(is_terminal, fast, caplog, monkeypatch):
+def test_a_long_phase_is_shown(is_terminal, fast, caplog, monkeypatch):
   caplog.set_level(logging.INFO)
   screen = io.StringIO()
   screen.isatty = lambda: is_terminal

@@ -70,7 +70,7 @@ def test_reference_values():
   assert drawn == [2567673510, 1122332074, 3013890363]
 
 
-def test_copies_of_a_row_in_a_batch_have_keys_of_their_own_and_the_first_keeps_its_own():
+def test_repeated_rows_of_a_batch_have_different_keys():
   ids = np.array([7, 3, 7, 7, 0, 3], np.int32)
   again = random_keys.occurrences(ids)
   assert again.tolist() == [0, 0, 1, 2, 0, 1]

@@ -62,7 +62,7 @@ def test_bad_names_and_keys(file, name, sections, message):
   refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **sections}, WHERE)
 
 
-def test_no_name_is_no_part_and_a_file_that_raises_or_takes_a_name_is_refused(tmp_path):
+def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   assert PARTS.optional({'name': ''}, WHERE) is None and PARTS.optional({}, WHERE) is None
   (tmp_path / 'bad.py').write_text('1 / 0')
   message = 'bad.py:X raised ZeroDivisionError: division by zero'
@@ -111,7 +111,7 @@ def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message)
   refused(message, FILTERS.optional, section, OWN)
 
 
-def test_a_file_that_ends_the_process_is_refused_and_none_is_run_where_names_are_data(tmp_path):
+def test_files_that_exit_and_files_named_by_data_are_refused(tmp_path):
   (tmp_path / 'own.py').write_text('import sys\nsys.exit(0)\n')
   refused('own.py:X raised SystemExit: 0', registry.load, f'{tmp_path}/own.py:X', WHERE)
   (tmp_path / 'own.py').write_text('X = 1\n')

@@ -14,7 +14,7 @@ NAMES = ('a', 'b')
 ROWS = ArrayRows(IMAGES, LABELS, NAMES)
 
 
-def test_every_example_once_in_order_whatever_the_block_and_a_block_alone():
+def test_every_example_occurs_once_in_order_for_any_block_size():
   for size in (1, 3, 7, 10):
     batches = list(ROWS.batches(size))
     assert [b['block'] for b in batches] == list(range(rows.num_blocks(7, size)))
@@ -27,7 +27,7 @@ def test_every_example_once_in_order_whatever_the_block_and_a_block_alone():
   assert not alone['image'][1:].any()
 
 
-def test_dtypes_own_example_ids_and_several_labels():
+def test_dtypes_example_ids_and_lists_of_labels():
   (batch,) = ArrayRows(IMAGES, LABELS, NAMES, np.arange(7) * 10).batches(7)
   dtypes = {'image': 'float32', 'label': 'int32', 'example_id': 'int32', 'mask': 'bool'}
   assert {name: str(batch[name].dtype) for name in dtypes} == dtypes
@@ -90,7 +90,7 @@ def test_bad_example_ids_are_refused(ids, message):
   refused(message, ArrayRows, IMAGES, LABELS, NAMES, ids)
 
 
-def test_further_columns_come_with_their_rows_and_count_where_few_bytes_are_kept():
+def test_further_columns_are_read_and_count_for_the_size():
   columns = {'severity': np.arange(7, dtype=np.int32), 'object': IMAGES[:, :2]}
   rows = ArrayRows(IMAGES, LABELS, NAMES, columns=columns)
   size = sum(x.nbytes for x in (IMAGES, LABELS, *columns.values()))

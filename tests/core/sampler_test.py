@@ -19,7 +19,7 @@ def test_epochs_are_different_permutations_that_depend_on_the_seed():
 
 @cases('create', lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group'))
 @cases('begin, end', (0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007))
-def test_any_part_of_the_sequence_is_reached_at_once(create, begin, end):
+def test_any_part_of_the_sequence_is_computed_directly(create, begin, end):
   reference, part = create(), create()
   np.testing.assert_array_equal(part.positions(begin, end), reference.positions(0, 9999)[begin:end])
   for name, values in reference.columns(0, 9999).items():
@@ -32,7 +32,7 @@ def test_processes_read_contiguous_shares_of_the_batch():
   refused(bad_setting('config.training.batch_size', 12), share_of_batch, 0, 12, (0, 5))
 
 
-def test_held_out_rows_are_the_same_for_all_and_never_trained_on():
+def test_held_out_rows_are_fixed_and_not_trained_on():
   trained, held = held_out(100, 0.2)
   assert len(held) == 20 and sorted([*trained, *held]) == list(range(100))
   assert (np.diff(trained) > 0).all() and (np.diff(held) > 0).all()
@@ -51,7 +51,7 @@ def test_rows_of_a_unit_are_held_out_together():
   refused(message, held_out, 100, 0.2, np.zeros(100, int))
 
 
-def test_each_group_comes_once_in_as_many_positions_as_there_are():
+def test_every_block_has_one_row_of_each_group():
   groups = [np.arange(10), np.array([7, 8, 9]), np.array([3])]
   order = Balanced(groups, 5, 'group')
   rows, group = order.positions(0, 3 * 2000), order.columns(0, 3 * 2000)['group']

@@ -13,7 +13,7 @@ ROWS = jax.tree.map(jnp.asarray, COLUMNS)
 BRANCHES = [lambda x: x, lambda x: x + 10, lambda x: 2 * x, lambda x: -x]
 
 
-def test_it_is_a_mapping_of_its_columns_which_are_located_in_either_kind_of_row():
+def test_sequential_rows_are_mappings_and_located_works_for_both_kinds():
   row = SequentialRow(ROWS, 1)
   assert list(row) == list(COLUMNS) and len(row) == 2 and 'image' in row
   assert row.get('absent') is None
@@ -26,7 +26,7 @@ def test_it_is_a_mapping_of_its_columns_which_are_located_in_either_kind_of_row(
     np.testing.assert_array_equal(stack[index], COLUMNS['image'][2])
 
 
-def test_rows_in_turn_are_rows_at_once():
+def test_sequential_rows_equal_vmapped_rows():
   def function(row, view):
     return {**row, 'sum': row['image'].sum() * view + row['label']}
 
@@ -52,7 +52,7 @@ def test_every_row_has_its_own_result(size, tile, monkeypatch):
     np.testing.assert_array_equal(apply(jnp.int32(branch), x), expected)
 
 
-def test_branches_stay_choices():
+def test_each_tile_computes_one_branch():
   """The compiled loop holds a conditional; under vmap it would be a choice between all results."""
   x, branch = jnp.ones((8, 2)), jnp.arange(8) % 4
   sorted_rows = str(jax.make_jaxpr(lambda b, x: by_branch(switched, 4, b, x))(branch, x))

@@ -25,13 +25,13 @@ def record(path, level, message='said'):
   ('/site-packages/jax/_src/xla_bridge.py', logging.WARNING),
   ('/home/user/mine.py', logging.WARNING),
 )
-def test_who_is_shown_from_which_level_on(path, least):
+def test_the_least_printed_level_depends_on_the_package(path, least):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
   printed = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
   assert printed == [level for level in levels if level >= least]
 
 
-def test_lines_are_bare_and_warnings_say_that_they_are_one():
+def test_lines_are_bare_and_warnings_have_their_level():
   lines = terminal.LineFormatter()
   assert lines.format(record('x.py', logging.INFO)) == 'said'
   assert lines.format(record('x.py', logging.WARNING)) == 'warning: said'

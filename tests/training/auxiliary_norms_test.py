@@ -46,7 +46,7 @@ def trained(task, devices, state):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
-def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
+def test_the_second_set_equals_a_network_with_two_layers(make_task, kind):
   devices = KINDS[kind](jax.devices()[:2])
   settings = {'task': {'pipeline': PIPELINE}, 'bias_rate': 3.0}
   task = make_task(TinyNet(devices.axis_name), auxiliary_norms=1, **settings)
@@ -69,7 +69,9 @@ def test_it_is_the_network_with_two_layers_of_each(make_task, kind):
 @pytest.mark.parametrize(
   'extra', [{'ema_decay': 0.5}, {'lookahead': 2, 'keep': 'best', 'validation': 0.1}]
 )
-def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path, extra):
+def test_the_second_set_is_removed_at_the_end_and_resumed_after_a_stop(
+  make_task, run, tmp_path, extra
+):
   settings = {'auxiliary_norms': 1, 'evaluate_every_epochs': 1.0, **extra}
   seen = []
 
@@ -91,7 +93,7 @@ def test_a_training_ends_without_it_and_goes_on_with_it(make_task, run, tmp_path
   assert_same(load_variables(tmp_path / 'whole')[0], complete)
 
 
-def test_what_it_cannot_be_is_refused(make_task):
+def test_invalid_numbers_of_auxiliary_images_are_refused(make_task):
   row = next(make_task().rows.training_batches(1, 0, 0))
   for copies, images in ((1, '1 image per row'), (2, '2 images per row')):
     policy = Policy.of(repeat={'copies': copies}) if copies > 1 else Policy()

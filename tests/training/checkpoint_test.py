@@ -65,7 +65,7 @@ def test_everything_comes_back_bit_for_bit(saved, state, make_task):
   refused('it was altered', load_variables, saved)
 
 
-def test_an_empty_directory_has_nothing_and_says_what_it_is(tmp_path, make_task):
+def test_an_empty_directory_has_no_checkpoint_and_gets_the_facts(tmp_path, make_task):
   refused('holds no trained classifier', load_variables, tmp_path)
   assert _restored(tmp_path / 'a/b', make_task()) is None
   written = json.loads((tmp_path / 'a/b/classifier.json').read_text())
@@ -73,7 +73,7 @@ def test_an_empty_directory_has_nothing_and_says_what_it_is(tmp_path, make_task)
   refused('no finished checkpoint yet', load_variables, tmp_path / 'a/b')
 
 
-def test_the_newest_of_the_two_that_are_kept_is_restored(tmp_path, state, make_task):
+def test_the_newest_of_two_stored_checkpoints_is_restored(tmp_path, state, make_task):
   _save(tmp_path, _at(state, (2, 4, 6)))
   assert {path.name for path in (tmp_path / 'checkpoints').iterdir()} == {'4', '6'}
   assert _restored(tmp_path, make_task()).step == 6
@@ -109,7 +109,7 @@ def test_a_directory_of_another_training_is_refused_with_the_keys(saved, state):
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 @pytest.mark.parametrize('name', ['state/manifest.ocdbt', 'state/_METADATA', 'position/metadata'])
-def test_a_damaged_checkpoint_is_named_with_the_mend(saved, make_task, name):
+def test_a_damaged_checkpoint_is_named_with_the_fix(saved, make_task, name):
   damaged = saved / 'checkpoints/4' / name
   damaged.write_bytes(damaged.read_bytes()[:10])
   message = r'cannot read the checkpoint .*checkpoints/4.*Delete that folder'
@@ -151,7 +151,7 @@ def test_altered_weights_are_refused(tmp_path, state, make_task, monkeypatch):
 
 
 @pytest.mark.slow
-def test_others_may_look_while_checkpoints_are_saved_and_deleted(tmp_path, state):
+def test_readers_may_list_checkpoints_while_they_are_saved_and_deleted(tmp_path, state):
   steps = []
   with futures.ThreadPoolExecutor(1) as pool:
     saving = pool.submit(_save, tmp_path, _at(state, range(12)))

@@ -35,7 +35,7 @@ def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
   assert len(split_validation(words, 0.2)[1]) == 20
 
 
-def test_versions_that_are_not_known_are_not_split_one_by_one():
+def test_streamed_versions_of_images_are_not_split():
   class Streamed(ArrayRows):
     def without_images(self):
       raise InputError('it is streamed')

@@ -43,7 +43,7 @@ def _opened(task, begin=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
-def test_the_weights_are_the_same_by_every_way(make, run, eight_bit, kind, tmp_path):
+def test_weights_are_equal_for_resident_and_streamed_rows(make, run, eight_bit, kind, tmp_path):
   parallel = kind(jax.devices()[:2])
   model, images = TinyNet(parallel.axis_name), eight_bit.images.astype(np.float32) / np.float32(255)
   resident, read = make(model=model), make(model=model, resident_bytes=0)
@@ -61,7 +61,7 @@ def test_resident_rows_are_checked_once_and_by_name(make, eight_bit):
 
 
 @pytest.mark.parametrize(('settings', 'begin'), [({'resident_bytes': 2 * 96 * 108}, 0), ({}, 4)])
-def test_rows_are_read_where_they_are_too_many_or_less_than_an_epoch_is_left(make, settings, begin):
+def test_many_rows_and_less_than_an_epoch_are_streamed(make, settings, begin):
   """Two host devices hold a copy each of 96 · 108 bytes of images, and of the labels."""
   assert not _opened(make(**settings), begin).is_resident
 
@@ -74,7 +74,7 @@ def test_a_feed_ends_with_the_training_and_begins_anywhere(make, eight_bit, sett
   np.testing.assert_array_equal(rows, [batch['example_id'] for batch in batches])
 
 
-def test_what_a_sampler_says_of_its_rows_comes_with_them_by_every_way(make, eight_bit):
+def test_columns_of_the_sampler_are_in_every_feed(make, eight_bit):
   order = Balanced([np.arange(96), np.array([5, 7])], 0, 'group')
   for resident_bytes in (2**30, 0):
     task = make(resident_bytes=resident_bytes)

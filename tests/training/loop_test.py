@@ -34,7 +34,7 @@ DEVICE_NUMBER = jnp.float32(1)
   ({'learning_rate': 0.01, 'steps': 9}, 0),
   ({'schedule': 'plateau', 'stem_epochs': 1.0, 'lookahead': 2}, 3),
 )
-def test_seeds_rates_lengths_and_data_share_one_program(make_task, rows, settings, seed):
+def test_seeds_rates_lengths_and_data_sizes_share_one_program(make_task, rows, settings, seed):
   """A further seed, rate or data set compiles nothing: the step takes them as arguments."""
   parallel = MeshParallel(jax.devices()[:1])
 
@@ -52,7 +52,7 @@ def test_seeds_rates_lengths_and_data_share_one_program(make_task, rows, setting
   assert program(make_task(None, on_fewer, resident_bytes=2**30, **shared)) == first
 
 
-def test_it_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_path):
+def test_training_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_path):
   settings = {'learning_rate': 0.2, 'log_every_steps': 20, 'evaluate_every_epochs': 10.0}
   task = make_task(epochs=20.0, steps=0, **settings)
 
@@ -95,7 +95,7 @@ def stopped(rows, last, starts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', [MeshParallel, PmapParallel])
-def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_bits(
+def test_sigterm_saves_and_the_same_call_resumes_to_the_same_bits(
   make_task, run, rows, kind, tmp_path
 ):
   parallel, handler, starts = kind(jax.devices()[:2]), signal.getsignal(signal.SIGTERM), []
@@ -110,7 +110,7 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_bits(
 
 
 @pytest.mark.slow
-def test_sigterm_in_the_last_step_stops_what_would_follow_too(make_task, run, rows, tmp_path):
+def test_sigterm_in_the_last_step_also_stops_later_work(make_task, run, rows, tmp_path):
   def evaluate(variables):
     os.kill(os.getpid(), signal.SIGTERM)
     return {'accuracy': 0.5}
@@ -136,7 +136,7 @@ def test_sigterm_during_the_last_save_waits_for_it(make_task, run, tmp_path, mon
 
 
 @pytest.mark.slow
-def test_a_plateau_is_remembered_over_a_stop(make_task, run, rows, recorder, tmp_path):
+def test_the_factor_of_a_plateau_survives_a_stop(make_task, run, rows, recorder, tmp_path):
   settings = {'schedule': 'plateau', 'learning_rate': 1e-12, 'freeze_statistics': True}
   task = make_task(task=stopped(rows, 5, []), steps=9, log_every_steps=1, **settings)
   with pytest.raises(Preempted):
@@ -155,7 +155,7 @@ def test_a_diverging_training_stops_and_saves_no_spoilt_state(make_task, run, tm
   assert set(saved) == {'params', 'batch_stats'}
 
 
-def test_an_undivided_batch_and_a_model_of_another_axis_are_refused(make_task, run, tmp_path):
+def test_indivisible_batches_and_models_of_another_axis_are_refused(make_task, run, tmp_path):
   divisors = '1 micro-batches × 1 processes × 2 devices'
   refused(f'batch_size is 33; .*{divisors}', run, make_task(batch_size=33), tmp_path)
   other = make_task(TinyNet('data'))

@@ -43,7 +43,7 @@ def test_two_steps_equal_the_hand_computed_ones(nesterov):
 
 
 @pytest.mark.slow
-def test_rates_of_parameters_are_those_of_groups_of_pytorch():
+def test_rates_of_parameters_equal_parameter_groups_of_pytorch():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   generator = np.random.default_rng(0)
   params = {
@@ -83,7 +83,7 @@ def test_rates_of_parameters_are_those_of_groups_of_pytorch():
   ('kernels', {'conv/kernel'}),
   ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'}),
 )
-def test_decay_touches_only_what_it_says(decay, touched):
+def test_decay_acts_on_the_selected_parameters(decay, touched):
   settings = TrainingSettings(**PLAIN, weight_decay=0.5, decay=decay)
   optimizer = create(settings, 0.1)
   zeros = jax.tree.map(jnp.zeros_like, PARAMS)
@@ -128,7 +128,7 @@ def test_a_plateau_acts_when_pytorch_acts():
   assert theirs[-1] < 1e-2
 
 
-def test_the_lowered_rate_is_the_one_that_steps():
+def test_the_lowered_rate_scales_the_update():
   settings = TrainingSettings(schedule='plateau', **PLAIN, weight_decay=0.0)
   optimizer = create(settings, 0.2)
   state = optimizer.init(PARAMS)
@@ -139,7 +139,7 @@ def test_the_lowered_rate_is_the_one_that_steps():
   assert float(rate_factor(create(TrainingSettings()).init(PARAMS))) == 1.0
 
 
-def test_adamw_against_steps_written_out_and_lamb_whose_trust_ratio_scales_an_array():
+def test_adamw_and_lamb_equal_explicit_steps():
   settings = TrainingSettings(optimizer='adamw', weight_decay=0.05)
   params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
   for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
@@ -176,7 +176,7 @@ def test_the_backbone_learns_at_its_own_rate(rate):
 
 
 @pytest.mark.parametrize('name', ['small_cnn', 'vgg16', 'squeezenet1_1', 'vit_s32'])
-def test_the_backbone_is_all_but_the_map_to_logits(name):
+def test_only_the_map_to_logits_is_in_the_head(name):
   """The two hidden dense layers of VGG belong to the backbone, although they are in `head`."""
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)

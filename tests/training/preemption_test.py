@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 from robustness.training.preemption import StopRequest, interrupt_deferred
 
 
-def test_an_interrupt_is_raised_when_the_block_is_over_and_nothing_is_left_behind():
+def test_an_interrupt_is_raised_after_the_block_and_the_handler_restored():
   before, steps = signal.getsignal(signal.SIGINT), []
   with interrupt_deferred():
     pass
@@ -41,7 +41,7 @@ def test_processes_that_train_together_stop_at_the_step_that_jax_names(monkeypat
     assert [stop.due(step) for step in (5, 6, 7)] == [False, False, True]
 
 
-def test_a_signal_that_no_step_is_asked_about_any_more_comes_again():
+def test_a_signal_after_the_last_step_is_raised_again():
   received, before = [], signal.getsignal(signal.SIGTERM)
   signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
   try:

@@ -14,7 +14,7 @@ from tests.refusals import bad_setting, refused
 WARM = {'epochs': 10, 'warmup_epochs': 2, 'batch_size': 10, 'learning_rate': 0.4}
 
 
-def test_epochs_become_steps_or_steps_take_their_place_and_evaluations_fall_on_the_last_of_each():
+def test_number_of_steps_and_steps_of_evaluations():
   assert total_steps(TrainingSettings(epochs=10, batch_size=128), 50_000) == 3906
   assert total_steps(TrainingSettings(epochs=0.5, batch_size=10), 100) == 5
   assert total_steps(TrainingSettings(epochs=10, steps=7), 50_000) == 7
@@ -34,7 +34,7 @@ def test_reference_values_with_and_without_a_warm_up():
   assert values == sorted(values, reverse=True) and values[0] == pytest.approx(0.1)
 
 
-def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
+def test_the_schedule_of_a_plateau_is_constant_after_the_warm_up():
   settings = TrainingSettings(**WARM, schedule='plateau')
   rate = learning_rate(settings, 100)
   assert [float(rate(step)) for step in (0, 10, 20, 99)] == pytest.approx([0.0, 0.2, 0.4, 0.4])
@@ -55,12 +55,12 @@ def test_under_plateau_the_schedule_itself_is_constant_after_the_warm_up():
   ),
   ({'lookahead': 101}, bad_setting('config.training.lookahead', 101)),
 )
-def test_spans_that_are_too_long_or_too_short_are_refused(settings, message):
+def test_durations_out_of_range_are_refused(settings, message):
   settings = TrainingSettings(**{**WARM, 'warmup_epochs': 1, **settings})
   refused(message, total_steps if settings.epochs < 1 else learning_rate, settings, 100)
 
 
-def test_steps_and_a_constant_rate_after_a_warm_up_and_a_triangle_as_numpy_interpolates():
+def test_step_constant_and_triangular_schedules():
   warm = {**WARM, 'warmup_epochs': 1}  # 10 steps an epoch
   settings = TrainingSettings(**warm, schedule='step', step_epochs=(4.0, 8.0), step_factor=0.1)
   rate = learning_rate(settings, 100)

@@ -102,7 +102,7 @@ class Brighter(Attack):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('parts', [(Policy.of(gaussian={}), None), (Policy(), Brighter())])
-def test_copies_of_a_row_in_a_batch_draw_for_themselves_in_any_layout(make_task, start, parts):
+def test_repeated_rows_of_a_batch_draw_independently_in_any_layout(make_task, start, parts):
   pipeline, results = Pipeline(*parts, Power()), []
   for kind, devices, micro in ((MeshParallel, 1, 1), (MeshParallel, 8, 2), (PmapParallel, 8, 2)):
     parallel = kind(jax.devices()[:devices])
@@ -157,7 +157,7 @@ def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
   assert alone[0] == pytest.approx(float(step(start(task), batch)[1]['loss']), rel=1e-6)
 
 
-def test_a_training_begins_with_what_is_given(make_task, start):
+def test_a_training_starts_with_the_initial_weights(make_task, start):
   drawn = start(make_task())
   kernel = np.full_like(drawn.params['conv']['kernel'], 0.25)
   state = make_task(task={'initial': {'params': {'conv': {'kernel': kernel}}}}).initial_state()
@@ -169,7 +169,7 @@ def test_a_training_begins_with_what_is_given(make_task, start):
     refused('1 arrays to begin with do not fit.*params/conv', task.initial_state)
 
 
-def test_a_step_equals_one_written_out_in_the_open(make_task, start):
+def test_a_step_equals_its_explicit_computation(make_task, start):
   pipeline = Pipeline(objective=CrossEntropy(0.1))
   model, settings = TinyNet(norm=False), {'learning_rate': 0.3, 'weight_decay': 0.01}
   task = make_task(model, {'pipeline': pipeline}, **settings)

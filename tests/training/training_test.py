@@ -38,7 +38,7 @@ def test_uncounted_groups_are_refused(make_task, kind, settings, message, policy
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
 @cases('kind, key', (IRM, 'environments'), (Coral, 'environments'), (GroupDRO, 'groups'))
-def test_rows_of_groups_that_are_counted_are_not(make_task, kind, key, policy, columns):
+def test_rows_of_counted_groups_pass(make_task, kind, key, policy, columns):
   for count in (4, 9):
     task_of(make_task, kind, policy, column='environment', **{key: count}).check_columns(columns)
 
@@ -49,22 +49,20 @@ def test_classes_are_groups_that_the_network_counts(make_task):
   refused(r'groups is 2, .*has the values 0 to 2.*groups=3', check, {'label': np.array([0])})
 
 
-def test_a_column_by_the_name_of_one_of_the_trainings_own_is_refused(make_task):
+def test_reserved_column_names_are_refused(make_task):
   for name in ('occurrence', 'epoch', 'target', 'key', 'partner'):
     check = task_of(make_task, GroupDRO, Policy(), column=name, groups=2).check_columns
     refused(f"column is '{name}', which is what a training", check, {name: np.array([0, 1])})
 
 
 @pytest.mark.parametrize('values', [[0, -1], [0.5, 1.0], [[0, 1], [1, 0]]])
-def test_a_column_that_numbers_no_groups_is_refused(make_task, values):
+def test_a_column_without_group_numbers_is_refused(make_task, values):
   check = task_of(make_task, IRM, Policy(), column='fold').check_columns
   message = r"irm\.column is 'fold', which numbers no groups"
   refused(message, check, {'fold': np.array(values)})
 
 
-def test_a_network_that_tells_no_features_is_refused_where_the_objective_needs_them(
-  make_task, rows
-):
+def test_a_network_without_features_is_refused_if_the_objective_needs_them(make_task, rows):
   class Silent(nn.Module):
     @nn.compact
     def __call__(self, x, train=False):
@@ -93,7 +91,7 @@ MIXED = Pipeline(Policy.of(mixup={}), attack=PGD(steps=1))
   ({}, MIXED, "has 'mixup', which mixes targets, and 'pgd' raises the loss of a row's own label"),
   ({}, IN_TURN, r"square\.statistics is 'batch'.*a part of the batch.*'running'"),
 )
-def test_layers_that_are_not_there_and_attacks_without_their_statistics_are_refused(
+def test_settings_of_missing_layers_and_unsuitable_attacks_are_refused(
   make_task, rows, settings, pipeline, message
 ):
   network = TinyNet(norm='bias_rate' not in settings)

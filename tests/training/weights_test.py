@@ -97,7 +97,7 @@ def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, 
 
 
 @pytest.mark.slow
-def test_the_best_weights_are_not_those_that_a_training_began_with(make_task, run, tmp_path):
+def test_initial_weights_are_not_best_weights(make_task, run, tmp_path):
   task = make_task(**BEST, evaluate_every_epochs=2.0)
   refused("keep is 'best', and nothing evaluates the weights", run, task, tmp_path)
   assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ def _lines(path):
   return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
 
 
-def test_one_strict_object_a_line_with_plain_numbers(tmp_path):
+def test_every_line_is_one_strict_json_object(tmp_path):
   writer = JsonLinesWriter(tmp_path / 'log.jsonl')
   writer.write_scalars(0, {'rate': 0.1, 'name': 'small_cnn', 'seed': None})
   writer.write_scalars(7, {'loss': np.float32(0.5), 'count': jnp.int32(3), 'bad': float('nan')})
@@ -30,7 +30,7 @@ def test_one_strict_object_a_line_with_plain_numbers(tmp_path):
   assert times == sorted(times)
 
 
-def test_a_line_cut_short_by_a_kill_is_removed_and_the_rest_kept(tmp_path):
+def test_a_line_truncated_by_a_kill_is_removed(tmp_path):
   path = tmp_path / 'log.jsonl'
   path.write_text('{"step": 1}\n{"step": 2, "los')
   JsonLinesWriter(path).write_scalars(2, {'loss': 1.0})
@@ -59,7 +59,7 @@ def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(tmp_path)
 
 
 @pytest.mark.parametrize('absent', ['clu', 'tensorflow'])
-def test_without_clu_or_tensorflow_there_are_lines_alone(tmp_path, monkeypatch, caplog, absent):
+def test_without_clu_or_tensorflow_only_lines_are_written(tmp_path, monkeypatch, caplog, absent):
   actual = builtins.__import__
 
   def blocked(name, *arguments):

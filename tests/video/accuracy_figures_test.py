@@ -38,7 +38,7 @@ def results() -> Results:
   return Results('video_pm_k', described, {}, {}, table=assemble(parts))
 
 
-def test_the_static_set_is_beside_pm_k_in_grey(results):
+def test_the_static_set_is_drawn_with_pm_k_in_grey(results):
   figure, caption = accuracy_figures.draw(results)[STATIC]
   points = [bar.lines[0].get_xydata()[0] for bar in figure.axes[0].containers]
   anchor, worst, static = (np.array(CORRECT[name]) * 100 / N for name in CORRECT)

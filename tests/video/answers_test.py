@@ -20,7 +20,7 @@ PAIR: dict[str, Any] = {**ABOUT, 'neighbor': 'v/2.jpg', 'label': 'correct', 'sim
 ANCHOR: dict[str, Any] = {**ABOUT, 'round': 'joint', 'neighbor': None, 'label': 'incorrect'}
 
 
-def test_a_line_is_read_back_and_says_whether_it_accepts():
+def test_answers_survive_a_round_trip_and_accept_only_similar_pairs():
   for fields in (
     PAIR,
     ANCHOR,
@@ -83,7 +83,7 @@ def file(tmp_path):
   return tmp_path / 'made' / 'answers.jsonl'
 
 
-def test_answers_are_there_again_and_on_the_disk_before_append_returns(file, monkeypatch):
+def test_answers_are_on_disk_when_append_returns(file, monkeypatch):
   assert answer_log.read(file, 'digest') == (ReviewPlan(), [FIRST, SECOND])
   seen: list[int] = []
   with AnswerLog(file, 'digest') as log:
@@ -95,7 +95,7 @@ def test_answers_are_there_again_and_on_the_disk_before_append_returns(file, mon
 
 
 @pytest.mark.parametrize('length', [1, 20, -1])
-def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(file, length):
+def test_a_line_truncated_by_a_kill_is_skipped_and_removed(file, length):
   content = file.read_bytes()
   *complete, last = content.splitlines(keepends=True)
   file.write_bytes(b''.join(complete) + last[:length])
@@ -109,7 +109,7 @@ def test_a_line_that_a_kill_cut_short_is_passed_over_and_removed(file, length):
   assert file.read_bytes() == complete[0]
 
 
-def test_other_files_other_sets_and_a_broken_line_are_refused_and_left_as_they_are(file, tmp_path):
+def test_other_files_other_sets_and_broken_lines_are_refused_unchanged(file, tmp_path):
   for content in (b'{"a/1.jpg": [0]}', b'{}\n', b'hello\n', b'[1]\n', b'\x89'):
     (tmp_path / 'labels.json').write_bytes(content)
     refused('is no file of answers', AnswerLog, tmp_path / 'labels.json', 'digest')

@@ -135,7 +135,7 @@ def test_the_threshold_is_inclusive_and_localisation_ignores_classes():
   assert precisions(matches).tolist() == [1]
 
 
-def test_weights_that_repeat_an_image_are_that_image_repeated():
+def test_weights_equal_repetitions_of_images():
   truth, detections = random_boxes(5)
   frames = np.array([0, 1, 1, 4, 7, 7, 7, 9, 12, 20])
   weights = np.bincount(frames, minlength=25)[None]
@@ -147,7 +147,7 @@ def test_weights_that_repeat_an_image_are_that_image_repeated():
   assert weighted[is_present] == pytest.approx(values, abs=0.05), 'to ties of a repeated image'
 
 
-def test_an_image_alone_is_an_evaluation_of_that_image():
+def test_per_image_precision_equals_the_evaluation_of_one_image():
   truth, detections = random_boxes(6)
   alone = detection.per_image(detection.match(truth, detections, 25))
   for image in range(25):
@@ -164,7 +164,7 @@ MEMBERS = {'a/5.jpg': ['a/3.jpg', 'a/4.jpg', 'a/6.jpg', 'a/9.jpg'], 'b/1.jpg': [
 SETS = metadata.from_mappings(MEMBERS, dict.fromkeys(MEMBERS, [0]))
 
 
-def test_the_worst_frame_is_the_nearest_of_the_least():
+def test_ties_of_the_worst_frame_go_to_the_nearest():
   precision = np.array([0.2, 0.5, 1.0, 0.2, 0.0, np.nan])  # of a/3, a/4, a/5, a/6, a/9, b/1
 
   def worst(k, include_anchor=True):

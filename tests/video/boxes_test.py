@@ -47,7 +47,7 @@ def test_both_forms_give_the_same_box(tmp_path):
 
 
 @cases('bbox', (-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40))
-def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path, bbox):
+def test_boxes_are_clipped_and_counted_beyond_one_pixel(tmp_path, bbox):
   annotated, clipped = read(coco(tmp_path, bbox))
   x, y, width, height = bbox
   low = max(y, 0) / 100, max(x, 0) / 200
@@ -56,7 +56,7 @@ def test_a_box_over_the_edge_is_cut_and_counted_if_by_more_than_a_pixel(tmp_path
   assert clipped.number == (x != -0.5) and ('v/1.jpg' in clipped.first) == (x != -0.5)
 
 
-def test_bad_boxes_and_what_cannot_be_read_are_refused(tmp_path):
+def test_invalid_boxes_and_files_are_refused(tmp_path):
   inverted = (10, 20, 0, 40), (10, 20, 30, -5), (10, 20, np.nan, 40)
   for bbox in (*inverted, (200, 20, 30, 40), (-30, 20, 30, 40), (10, 120, 30, 40)):
     message = '(inverted or empty|no finite number|wholly outside).*, first entry 0 of .*v/1'

@@ -25,7 +25,7 @@ def videos(tmp_path):
   return root
 
 
-def test_a_set_is_every_frame_at_most_k_away(videos):
+def test_a_set_holds_all_frames_within_k(videos):
   built = build(videos, {'val/a': [1], 'b': [0, 2], 'c': [1]}, videos, k=4)
   sets, paths = built.sets, built.sets.frames
   assert [metadata.video_of(paths[anchor]) for anchor in sets.anchors] == ['b', 'c', 'val/a']
@@ -41,7 +41,7 @@ def test_a_set_is_every_frame_at_most_k_away(videos):
   assert built.frames == videos and sets.fps is None
 
 
-def test_numbers_count_not_places(tmp_path):
+def test_distances_are_frame_numbers_not_positions(tmp_path):
   save_frames(tmp_path / 'gaps', [10, 11, 14, 15, 30])
   save_frames(tmp_path / 'gaps/.ipynb_checkpoints', [12])
   for seed in range(12):
@@ -124,7 +124,7 @@ def test_the_command_writes_the_released_format_and_nothing_else(videos, tmp_pat
 
 @pytest.mark.parametrize('name', ['l.csv', 'l.json'])
 @pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig'])
-def test_an_own_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, name, encoding):
+def test_a_users_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, name, encoding):
   content = '{"b": "vehicle"}' if name == 'l.json' else 'video,class\r\nb,vehicle\r\n'
   (tmp_path / name).write_text(content, encoding=encoding)
   (tmp_path / 'classes.txt').write_text('animal\nvehicle\n', encoding=encoding)
@@ -134,7 +134,7 @@ def test_an_own_vocabulary_with_or_without_a_byte_order_mark(videos, tmp_path, n
   assert sets.class_names == ('animal', 'vehicle') and sets.labels.tolist() == [[1]] * 3
 
 
-def test_bad_labels_are_named_an_unknown_class_with_the_nearest_three(videos, tmp_path):
+def test_bad_labels_are_named_with_the_nearest_classes(videos, tmp_path):
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
   message = "the class 'giant pandda'.*did you mean 'giant_panda' or"
   error = refused(message, main, flags(videos, tmp_path / 'l.csv'))

@@ -27,7 +27,7 @@ def test_items_by_name_and_by_paths():
     refused(r'anchor:0 to anchor:1 and pair:0 to pair:5 are', review.item, name)
 
 
-def test_the_digest_is_of_sets_and_labels():
+def test_the_digest_depends_on_sets_and_labels_only():
   built = sets()
   table = {
     built.frames[anchor]: [built.frames[n] for n in members][::-1]
@@ -49,7 +49,7 @@ def folder(tmp_path):
   return save_frames(tmp_path / 'frames', candidates())
 
 
-def test_a_frame_is_the_file_of_its_index_and_its_tag_changes_with_it(folder):
+def test_frames_are_read_by_index_with_a_tag_of_their_content(folder):
   frames = ReviewFrames(folder, PATHS)
   for index, name in enumerate(PATHS):
     frame = frames.read(index)

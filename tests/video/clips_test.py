@@ -18,7 +18,7 @@ OPEN_DML = AVI + b'RIFF' + (20).to_bytes(4, 'little') + b'AVIX' + bytes(16)
 MATROSKA = EBML + b'\x84abcd' + SEGMENT + b'\x01' + (30).to_bytes(7, 'big') + bytes(30)
 
 
-def test_a_file_passes_whole_and_not_cut(tmp_path):
+def test_complete_files_pass_and_truncated_files_are_refused(tmp_path):
   path = tmp_path / 'clip'
   for content in (MP4, LARGE, AVI, OPEN_DML, MATROSKA):
     path.write_bytes(content)
@@ -28,7 +28,7 @@ def test_a_file_passes_whole_and_not_cut(tmp_path):
   refused('cannot be read', require_complete, tmp_path / 'none.mp4')
 
 
-def test_a_file_that_tells_no_size_passes(tmp_path):
+def test_files_without_a_stated_size_pass(tmp_path):
   for content in (
     b'',
     b'no video at all',
@@ -50,7 +50,7 @@ def frame(path: pathlib.Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize('codec', ['mpeg4', 'libx264'])
-def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_named(tmp_path, codec):
+def test_requested_frames_have_their_types_and_damaged_ones_are_named(tmp_path, codec):
   av = pytest.importorskip('av', reason='PyAV is not installed')
   path, frames = encode(tmp_path / 'a/clip.mp4', 30, codec, fps=24), tmp_path / 'frames'
   clip, numbers = VideoFile(tmp_path, path), [0, 11, 12, 29]
@@ -76,7 +76,7 @@ def test_the_frames_asked_for_come_out_with_their_types_and_a_damaged_one_is_nam
   refused(r'clip\.mp4 cannot be opened as a video', VideoFile(tmp_path, path).numbers)
 
 
-def test_a_video_that_players_turn_is_turned(tmp_path):
+def test_the_rotation_in_metadata_is_applied(tmp_path):
   path = encode(tmp_path / 'a.mp4', 5)
   upright = frame(tmp_path / next(iter(VideoFile(tmp_path, path).take([3], tmp_path))))
   content = path.read_bytes()
@@ -97,7 +97,7 @@ def test_a_video_that_players_turn_is_turned(tmp_path):
 @cases(
   'name, codec', ('a.mp4', 'libx264'), ('a.mkv', 'mpeg4'), ('a.webm', 'libvpx'), ('a.avi', 'mpeg4')
 )
-def test_a_video_that_was_cut_off_is_refused(tmp_path, name, codec):
+def test_truncated_videos_are_refused(tmp_path, name, codec):
   path = encode(tmp_path / name, 60, codec)
   assert len(VideoFile(tmp_path, path).numbers()) == 60
   content = path.read_bytes()
@@ -118,9 +118,7 @@ def test_the_rate_of_frames_at_varying_times_is_their_mean(tmp_path, name):
 
 
 @pytest.mark.parametrize('fps', [24, 25, 30, 60])
-def test_a_constant_rate_is_exact_where_times_are_rounded_and_stated_where_there_are_none(
-  tmp_path, fps
-):
+def test_constant_and_stated_frame_rates_are_exact(tmp_path, fps):
   for count in (2, 30):
     clip = VideoFile(tmp_path, encode(tmp_path / f'{count}.mkv', count, fps=fps))
     assert clip.take([0], tmp_path / 'frames')[f'{count}/000000.png']['fps'] == fps

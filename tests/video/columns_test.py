@@ -15,7 +15,7 @@ def pairs_of(sets: NeighborSets) -> set[tuple[int, int, int]]:
   return {(int(sets.anchors[g]), int(f), int(o)) for g, f, o in zip(*sets.pairs, strict=True)}
 
 
-def test_columns_by_hand_there_and_back():
+def test_columns_by_hand_and_a_round_trip():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
   assert columns['group_id'].tolist() == [[0, -1], [0, 1], [0, 1], [2, -1]]
   assert columns['offset'].tolist() == [[-1, 0], [0, -2], [2, 0], [0, 0]]
@@ -29,7 +29,7 @@ def test_columns_by_hand_there_and_back():
   np.testing.assert_array_equal(again.fps, sets.fps)
 
 
-def test_there_and_back_on_the_released_sets(shared_dir):
+def test_round_trip_of_the_released_sets(shared_dir):
   sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
   again = from_columns(to_columns(sets))
   assert pairs_of(again) == pairs_of(sets)
@@ -53,7 +53,7 @@ def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames():
   assert sets.anchors.tolist() == [0] and len(sets.pairs.frame) == 0
 
 
-def test_columns_of_one_axis_and_bad_ones():
+def test_columns_of_one_axis_and_invalid_columns():
   good = {'label': np.array([3, 3]), 'group_id': np.array([5, 5]), 'offset': np.array([0, 1])}
   sets = from_columns(good)
   assert sets.labels.tolist() == [[3], [3]] and sets.pairs.offset.tolist() == [1]

@@ -64,7 +64,7 @@ def test_a_pair_stays_with_a_strict_majority():
   assert strict.pair_accepted.tolist() == [True, False, True, True, False, False]
 
 
-def test_a_bad_anchor_takes_its_pairs_along():
+def test_pairs_of_a_bad_anchor_are_rejected():
   outcome = decided(reviewed(bad=2))
   assert outcome.anchor_accepted.tolist() == [True, False]
   assert outcome.pair_accepted.tolist() == [True] * 3 + [False] * 3
@@ -74,7 +74,7 @@ def test_a_bad_anchor_takes_its_pairs_along():
   assert decided(once, no_objection).anchor_accepted.tolist() == [True, False]
 
 
-def test_what_is_unsettled_is_named_and_not_kept():
+def test_unsettled_items_are_named_and_not_accepted():
   answers = [answer(SETS, *about) for about in ((PAIRS[0],), (PAIRS[0], 'bob'), (PAIRS[1],))]
   outcome = decided(ReviewRounds(SETS, ReviewPlan(), answers))
   assert outcome.unsettled == tuple(PAIRS[1:])
@@ -87,7 +87,7 @@ def test_what_is_unsettled_is_named_and_not_kept():
   assert not decided(densified).pair_reviewed.any(), 'nobody has seen a pair yet'
 
 
-def test_an_anchor_without_neighbors_is_asked_about():
+def test_an_anchor_without_neighbors_is_reviewed_alone():
   single = Candidates(metadata.from_mappings({path(0, 10): []}, {path(0, 10): [0]}), CLASS_NAMES)
   anchor, rounds = Item('anchor', 0), ReviewRounds(single, ReviewPlan(annotators_per_pair=1))
   assert rounds.next('ann') == (anchor, 'individual') and decided(rounds).unsettled == (anchor,)
@@ -116,7 +116,7 @@ def test_added_labels_go_to_the_anchor_and_its_labelled_neighbors():
   assert estimate(table, 'review', 'labels_added_per_anchor').value == 0.5
 
 
-def test_neighbors_that_take_their_anchors_labels_still_do():
+def test_unlabelled_neighbors_gain_the_labels_of_their_anchor():
   ytbb = metadata.from_mappings(
     {'id_0/frame-3.jpg': ['id_0/frame-4.jpg'], 'id_1/frame-3.jpg': ['id_1/frame-2.jpg']},
     {'id_0/frame-3.jpg': [0], 'id_1/frame-3.jpg': [1]},

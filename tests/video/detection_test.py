@@ -127,7 +127,7 @@ def change(path: pathlib.Path, entry: int, **values: object) -> None:
   path.write_text(json.dumps(entries))
 
 
-def test_a_box_over_the_border_is_cut_and_said(tmp_path, capsys, flags):
+def test_a_clipped_box_is_reported(tmp_path, capsys, flags):
   change(tmp_path / 'found.json', 0, bbox=[-2, 5, 27, 20])
   change(tmp_path / 'found.json', 1, category_id=7)
   assert command.main(flags) == 0
@@ -151,7 +151,7 @@ def test_without_ground_truth_nothing_is_scored(tmp_path, flags):
   assert not (tmp_path / 'out').exists()
 
 
-def test_a_detector_that_finds_nothing_scores_zero_by_the_settings_of_the_command(tmp_path, flags):
+def test_a_detector_without_detections_scores_zero(tmp_path, flags):
   (tmp_path / 'found.json').write_text('[]')
   flags += ['--k=1', '--recall_points=101', '--threshold=0.75', '--neighbors_only']
   assert command.main(flags) == 0

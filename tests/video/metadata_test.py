@@ -57,7 +57,7 @@ def test_label_rules():
   assert sets.pair_labels().tolist() == [[1, -1], [1, 2]]
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_sets_survive_a_round_trip(tmp_path):
   facts = {'a/000009.JPEG': {'frame_type': 'p', 'fps': 25}, 'b/frame-3.jpg': {'fps': 30.0}}
   sets = metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z'), facts)
   metadata.write(sets, tmp_path)
@@ -79,7 +79,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 @pytest.mark.parametrize('space', ['imagenet_vid', 'youtube_bb', 'imagenet'])
-def test_a_class_index_is_called_by_the_classes_it_holds(tmp_path, space):
+def test_the_name_of_a_class_index_states_its_label_space(tmp_path, space):
   names = label_space.get(space).class_names
   metadata.write(metadata.from_mappings(SETS, LABELS, names), tmp_path)
   (path,) = (tmp_path / 'misc').iterdir()
@@ -96,7 +96,7 @@ def test_own_sets_that_cannot_be_read_are_not_called_a_release(tmp_path):
   refused(r'labels \[77\]: give a list of distinct classes 0\.\.2\.$', metadata.read, tmp_path)
 
 
-def test_the_digest_tells_facts_apart():
+def test_the_digest_depends_on_frame_properties():
   properties = ({}, {'b/frame-3.jpg': {'frame_type': 'i'}}, {'b/frame-3.jpg': {'fps': 25}})
   sets = [metadata.from_mappings(SETS, LABELS, (), facts) for facts in properties]
   assert len({built.digest for built in sets}) == 3
@@ -140,14 +140,14 @@ def test_bad_sets(sets, labels, message):
   refused(message, metadata.from_mappings, sets, labels, ('x', 'y', 'z'))
 
 
-def test_numbers_of_frames_may_be_long_and_labels_not():
+def test_frame_numbers_may_exceed_int32_and_labels_not():
   times = [f'a/2024010112000000000000{i}.jpg' for i in (1, 4)]
   sets = metadata.from_mappings({times[1]: times[:1]}, {times[1]: [0]})
   assert sets.pairs.offset.tolist() == [-3]
   refused(r'labels \[2147483648\]', metadata.from_mappings, ALONE, {'a/1.jpg': [2**31]})
 
 
-def test_sets_that_are_not_written_whole_are_not_there(tmp_path):
+def test_partly_written_sets_are_not_found(tmp_path):
   (tmp_path / 'metadata/labels.json').mkdir(parents=True)  # where a file cannot take its place
   sets = metadata.from_mappings(SETS, LABELS)
   refused('cannot be written .*: give another', metadata.write, sets, tmp_path)
@@ -168,7 +168,7 @@ def test_bad_facts_and_files(tmp_path):
     refused(message, metadata.read, tmp_path)
 
 
-def test_a_folder_beside_the_sets_is_answered_with_theirs(tmp_path):
+def test_a_neighboring_folder_is_refused_with_the_right_one(tmp_path):
   archive = small_archive.with_annotations(tmp_path)
   sets = archive / small_archive.VID_ROBUST
   for folder in (archive, sets / 'val', sets / 'misc'):
@@ -218,7 +218,7 @@ def class_maps(space: LabelSpace) -> dict[str, Any]:
   }
 
 
-def test_the_archive_has_the_thirty_classes_that_its_labels_are_of(tmp_path):
+def test_the_released_archive_has_the_thirty_classes_of_its_labels(tmp_path):
   home = small_archive.unpacked(tmp_path)
   for folder in (home, home / 'metadata'):
     assert metadata.read(folder).class_names == VID.class_names

@@ -106,7 +106,7 @@ def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
   assert not neighbors_only[0, 8], 'no neighbor within 8 frames: the anchor decides'
 
 
-def test_any_of_several_labels_is_right_and_pairs_may_have_their_own():
+def test_any_label_counts_as_right_and_pairs_may_have_other_labels():
   labels = np.array([[1, -1], [1, 2], [1, 2], [0, -1]])
   assert metrics.is_right(np.array([1, 2, 0, -1]), labels).tolist() == [True, True, False, False]
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0, 1], 'v/2.jpg': [0]})
@@ -117,7 +117,7 @@ def test_any_of_several_labels_is_right_and_pairs_may_have_their_own():
   assert metrics.outcomes(sets, np.array([0, 0])).neighbor.tolist() == [True], "its anchor's"
 
 
-def test_the_static_set_is_what_most_models_get_wrong_and_frames_have_a_place_by_offset():
+def test_static_set_and_table_by_offset_by_hand():
   anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
   first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
   second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
@@ -139,7 +139,7 @@ def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
   return sets, metrics.outcomes(sets, np.zeros(len(FACTS), int))
 
 
-def test_frame_types_leave_anchors_and_neighbors_out_and_rates_are_cut_to_whole_frames_a_second():
+def test_subsets_by_frame_type_and_by_rounded_frame_rate():
   sets, outcomes = facts_and_outcomes()
   subsets = metrics.without_frame_types(outcomes, sets)
   counts = {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()}

@@ -96,7 +96,7 @@ def kind_of(scores: Any, stated: str = 'auto') -> str:
   return score_kind(np.asarray(scores, float), FRAMES, stated, 'model.json')
 
 
-def test_values_tell_and_what_is_stated_is_taken_where_it_can_be():
+def test_the_kind_of_scores_follows_from_values_or_the_setting():
   assert kind_of(LOGITS) == kind_of(LOGITS + 10) == kind_of(SHARES - 1) == 'logits'
   assert kind_of(SHARES) == kind_of(SHARES.round(4)) == kind_of(np.eye(3)) == 'probabilities'
   assert kind_of(SHARES.astype(np.float16)) == 'probabilities'
@@ -104,7 +104,7 @@ def test_values_tell_and_what_is_stated_is_taken_where_it_can_be():
   assert kind_of(SHARES, 'probabilities') == kind_of(SHARES / 2, 'probabilities') == 'probabilities'
 
 
-def test_what_contradicts_itself_is_refused():
+def test_contradictory_scores_are_refused():
   negative, below = np.where(np.eye(3, 50), -0.25, SHARES), np.full((3, 2), -np.inf)
   first, halved = "first 'v/1.jpg', class 0: ", SHARES * [[1], [0.5], [1]]
   for scores, stated, message in (
@@ -157,14 +157,14 @@ def test_answers_are_found_by_path_and_labels_by_name(tmp_path):
   assert sets.class_names == CLASSES
 
 
-def test_labels_go_to_the_class_that_is_spelt_so(tmp_path):
+def test_labels_are_matched_by_exact_spelling_first(tmp_path):
   records = Records(tmp_path, Layout(1, 1, 1, 1), {'classes': ['Cardigan', 'cardigan']})
   records.write(0, 0, {PATH: np.array(['v/1.jpg'])})
   sets = from_mappings({'v/1.jpg': []}, {'v/1.jpg': [0]}, ('Cardigan', 'cardigan'))
   assert transfer_to(records, sets, sets.class_names)[0].labels.tolist() == [[0]]
 
 
-def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers(tmp_path):
+def test_transferred_records_have_the_identity_of_the_sets(tmp_path):
   records = recorded(tmp_path)
   sets, fields, identity = transfer_to(records, made(WHOLE), CLASSES)
   _, _, fewer = transfer_to(records, made({'v/2.jpg': ['v/1.jpg']}), CLASSES)
@@ -178,7 +178,7 @@ def test_the_identity_tells_sets_apart_and_all_sets_give_the_records_own_answers
   refused('row 0 hold NaN', read_predictions, recorded(tmp_path / 'nan', 'prediction', **unusable))
 
 
-def test_sets_that_the_records_do_not_hold_are_refused(tmp_path):
+def test_frames_and_classes_missing_in_the_records_are_refused(tmp_path):
   records, unknown = recorded(tmp_path / 'one'), from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS)
   bare, alone = recorded(tmp_path / 'two', PATH), made({'w/1.jpg': []})
   missing = "1 of 2 frames are not in .*, first 'w/3.jpg'"

@@ -136,7 +136,7 @@ def test_probabilities_in_a_file_are_not_taken_for_logits(tmp_path, merge):
 
 
 @pytest.mark.slow
-def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
+def test_k_is_limited_to_the_largest_distance_in_the_sets(tmp_path, caplog):
   config = config_of(saved(tmp_path), tmp_path)
   config.study.k = 2
   reached = runs.run(config, tmp_path / 'reached', drawn=False)
@@ -149,7 +149,7 @@ def test_a_k_beyond_the_sets_is_called_by_what_they_reach(tmp_path, caplog):
   assert 'k reached' in (tmp_path / 'beyond/report.html').read_text()
 
 
-def test_runs_that_called_theirs_alike_are_scored_together(tmp_path):
+def test_runs_with_equal_labels_are_scored_together(tmp_path):
   paths = []
   for seed, folder in enumerate(('a', 'b=c')):
     (tmp_path / folder).mkdir()
@@ -195,7 +195,7 @@ def test_changed_files_and_records_of_different_frames_are_not_compared(tmp_path
   refused("their column 'path' differs", accuracies, rescoring, tmp_path)
 
 
-def test_records_whose_classes_stand_in_other_orders_are_scored_together(tmp_path):
+def test_records_with_other_orders_of_classes_are_scored_together(tmp_path):
   names, right = [f'class {n}' for n in range(8)], dict.fromkeys(('one', 'two'), 7 / 8)
   turned = {frame: [7 - label] for frame, (label,) in LABELS.items()}
   moved = {frame: [(label + 1) % 8] for frame, (label,) in LABELS.items()}
@@ -264,7 +264,7 @@ def test_bad_input(tmp_path):
 
 
 @pytest.mark.parametrize('width', [30, 1000])
-def test_the_archive_is_taken_as_it_unpacks(tmp_path, width):
+def test_the_released_archive_is_scored_unchanged(tmp_path, width):
   path = saved(tmp_path, width)
   small_archive.save_misc(tmp_path / 'sets/misc')
   numbers = accuracies(of_sets(path, tmp_path), tmp_path)
@@ -312,7 +312,7 @@ def test_a_run_on_reviewed_and_unreviewed_sets(tmp_path):
   assert {quantity.name for quantity in results.quantities} >= set(table.quantity)
 
 
-def test_sets_that_are_their_own_review_are_refused(tmp_path, capsys, monkeypatch):
+def test_equal_reviewed_and_unreviewed_sets_are_refused(tmp_path, capsys, monkeypatch):
   config = saved_review(saved(tmp_path), tmp_path)
   config.unreviewed = config.metadata
   message = runs.refused(config, tmp_path / 'run', capsys, monkeypatch)

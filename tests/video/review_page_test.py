@@ -115,9 +115,7 @@ def test_two_annotators_review_by_keys_in_both_rounds(browser, tmp_path):
   assert votes == [[True, True], [True, True], [False, False]]
 
 
-def test_nothing_is_sent_before_all_is_answered_and_enter_says_what_an_answer_lacks(
-  browser, tmp_path
-):
+def test_incomplete_answers_are_not_sent_and_the_page_says_what_is_missing(browser, tmp_path):
   with opened(browser, tmp_path) as page:
     for keys in (('Enter',), ('1', 'Enter'), ('d', 'Enter')):
       page.keys(*keys)
@@ -158,7 +156,7 @@ def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(browse
   assert pick(answers, 'ann', PAIRS[2]).reasons == ('motion',)
 
 
-def test_a_stale_window_says_that_another_answered(browser, tmp_path):
+def test_a_stale_window_reports_the_other_answer(browser, tmp_path):
   with served(tmp_path, annotator='ann') as server:
     page, stale = (Page(browser, server.url).shows('pair:0') for _ in range(2))
     page.keys('a')
@@ -225,7 +223,7 @@ def test_both_frames_have_one_scale_and_flicker_in_one_place(browser, tmp_path):
     assert page.window.locator('#stage.flicker').count() == 0
 
 
-def test_a_server_that_is_gone_is_said_and_the_answer_is_kept(browser, tmp_path):
+def test_the_page_reports_a_stopped_server_and_keeps_the_answer(browser, tmp_path):
   with served(tmp_path) as server:
     page = Page(browser, server.url, 'ann').shows('pair:0')
     page.keys('1', 'b')

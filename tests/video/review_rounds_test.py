@@ -28,7 +28,7 @@ def ballot(votes: str) -> Ballot:
   return on_pair
 
 
-def test_a_strict_majority_keeps_and_ytbb_wants_no_objection():
+def test_a_strict_majority_accepts_and_ytbb_requires_unanimity():
   for votes in ('y', 'yy', 'yyyy', 'yyn', 'yyyn', 'yyu', 'yyw'):
     assert RULES['strict_majority'](ballot(votes).votes)
     assert RULES['ytbb'](ballot(votes).votes) is (set(votes) == {'y'})
@@ -36,7 +36,7 @@ def test_a_strict_majority_keeps_and_ytbb_wants_no_objection():
     assert not any(rule(ballot(votes).votes) for rule in RULES.values())
 
 
-def test_everything_not_plainly_similar_is_contested_and_later_answers_replace_earlier_ones():
+def test_objections_contest_a_pair_and_later_answers_replace_earlier_ones():
   for votes, contested in (('yy', False), ('yn', True), ('yu', True), ('yw', True), ('', False)):
     assert ballot(votes).is_contested is contested
   on_pair = ballot('yn')
@@ -90,7 +90,7 @@ def settled(rounds: ReviewRounds) -> list[str]:
   return [str(item) for item in SETS.items.values() if rounds.is_settled(item)]
 
 
-def test_everybody_is_shown_every_pair_and_nothing_twice_nor_more_often_than_the_plan_wants(rounds):
+def test_every_pair_is_shown_once_to_the_planned_number_of_annotators(rounds):
   assert work(rounds, 'ann') == work(rounds, 'bob') == ALL_PAIRS
   assert rounds.next('ann') is None
   assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
@@ -98,7 +98,7 @@ def test_everybody_is_shown_every_pair_and_nothing_twice_nor_more_often_than_the
   assert work(rounds, 'ann') == ALL_PAIRS and work(rounds, 'bob') == []
 
 
-def test_a_shown_pair_is_held_for_its_annotator_for_a_while(monkeypatch):
+def test_a_shown_pair_is_reserved_for_its_annotator_for_some_time(monkeypatch):
   start, rounds = time.monotonic(), started(annotators_per_pair=1)
   assert rounds.next('ann') == rounds.next('ann') == (PAIR, 'individual')
   assert rounds.next('bob') == (Item('pair', 1), 'individual')
@@ -106,7 +106,7 @@ def test_a_shown_pair_is_held_for_its_annotator_for_a_while(monkeypatch):
   assert rounds.next('cid') == (PAIR, 'individual')
 
 
-def test_what_is_not_plainly_similar_comes_up_jointly_once_all_have_answered_alone(rounds):
+def test_contested_pairs_are_shown_jointly_after_all_individual_answers(rounds):
   assert work(rounds, 'ann', 'pair:1') == ALL_PAIRS
   assert work(rounds, 'bob', 'pair:4') == [*ALL_PAIRS, 'joint pair:1', 'joint pair:4']
   assert not {'pair:1', 'pair:4'} & set(settled(rounds))
@@ -125,7 +125,7 @@ def bad(rounds: ReviewRounds, annotator: str = 'ann') -> None:
   rounds.add(answer(SETS, ANCHOR, annotator, keep=False))
 
 
-def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it(rounds):
+def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_are_dropped(rounds):
   assert rounds.next('ann') == (PAIR, 'individual')
   bad(rounds)
   assert rounds.progress('ann')['individual_of'] == 6
@@ -136,7 +136,7 @@ def test_pairs_of_a_bad_anchor_wait_for_the_joint_verdict_and_go_with_it(rounds)
   assert rounds.next('ann') is None
 
 
-def test_pairs_of_an_anchor_found_good_after_all_come_back(rounds):
+def test_pairs_of_an_anchor_return_if_the_joint_verdict_is_good(rounds):
   bad(rounds)
   assert work(rounds, 'ann') == [*ALL_PAIRS[3:], 'joint anchor:0']
   assert work(rounds, 'bob') == [*ALL_PAIRS[3:], 'joint anchor:0', *ALL_PAIRS[:3]]
@@ -144,7 +144,7 @@ def test_pairs_of_an_anchor_found_good_after_all_come_back(rounds):
   assert settled(rounds) == ['anchor:0', 'anchor:1', *ALL_PAIRS]
 
 
-def test_anchors_come_first_where_labels_are_densified():
+def test_anchors_are_shown_first_to_densify_labels():
   rounds = started(densify=True)
   order = ['anchor:0', *ALL_PAIRS[:3], 'anchor:1', *ALL_PAIRS[3:]]
   assert work(rounds, 'ann', added=(2,)) == order
@@ -172,7 +172,7 @@ def test_going_back_and_changing_an_answer(rounds):
   assert rounds.progress('ann')['joint_of'] == 0
 
 
-def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_joint_vote(rounds):
+def test_going_back_stays_in_the_round_and_joint_votes_close_individual_answers(rounds):
   work(rounds, 'ann', 'pair:1', 'pair:4')
   for number in range(6):
     rounds.add(answer(SETS, Item('pair', number), 'bob'))
@@ -190,7 +190,7 @@ def test_going_back_stays_in_the_round_and_individual_answers_are_closed_by_a_jo
   assert rounds.ballot(first).individual['bob'].similar == 'similar'
 
 
-def test_an_answer_to_what_has_been_answered_since_is_refused(rounds):
+def test_an_outdated_answer_is_refused(rounds):
   pair, written = PAIR, []
   rounds.submit(answer(SETS, pair, time=5.0), written.append, None)
   for replaces in (None, 4.0):
@@ -201,7 +201,7 @@ def test_an_answer_to_what_has_been_answered_since_is_refused(rounds):
   assert [stored.time for stored in written] == [5, 6, 6]
 
 
-def test_pairs_that_went_with_their_anchor_do_not_keep_the_joint_round_open(rounds):
+def test_dropped_pairs_do_not_keep_the_joint_round_open(rounds):
   for name in ('ann', 'bob'):
     rounds.add(answer(SETS, PAIR, name, keep=False))
   bad(rounds)
@@ -225,7 +225,7 @@ def test_earlier_answers_in_their_order_give_the_same_state(rounds):
   assert again.progress('ann') == rounds.progress('ann')
 
 
-def test_answers_out_of_turn_and_plans_that_cannot_be_are_refused(rounds):
+def test_answers_out_of_turn_and_invalid_plans_are_refused(rounds):
   refused('pair:0 is not in the joint round', rounds.add, answer(SETS, PAIR, stage='joint'))
   refused('is not under review', rounds.add, answer(candidates(anchors=3), Item('pair', 8)))
   refused('annotators_per_pair', ReviewPlan, annotators_per_pair=0)

@@ -21,7 +21,7 @@ from tests.video.review_frames import candidates, path, save_frames
 from tests.video.review_serving import ABOUT, PAIR, SETS, Client, served, written
 
 
-def test_loopback_and_own_hosts():
+def test_loopback_addresses_and_host_headers():
   assert all(map(is_loopback, ('127.0.0.1', '127.3.2.1', '::1', 'localhost')))
   assert not any(map(is_loopback, ('0.0.0.0', '192.168.1.5', '::', 'evil.example')))
   for header, bound, is_own in (
@@ -87,7 +87,7 @@ def test_an_answer_is_on_the_disk_before_the_next(server, client, monkeypatch, t
   assert events == ['fsync', 1]
 
 
-def test_what_the_page_is_told(client):
+def test_content_of_the_session_and_the_first_turn(client):
   status, session = client.ask('/api/session')
   assert status == 200 and session['annotator'] is None and session['pairs'] == 6
   named = [{'id': label, 'name': name} for label, name in enumerate(('cat', 'dog', 'bird'))]
@@ -133,7 +133,7 @@ def test_added_labels_are_shown_with_the_pairs_of_the_anchor(tmp_path):
   assert written(tmp_path)[1].shown == (0, 2)
 
 
-def test_labels_that_changed_since_the_page_showed_them_are_not_answered(tmp_path):
+def test_answers_about_outdated_labels_are_refused(tmp_path):
   with served(tmp_path, SETS, {'densify': True}) as server:
     ann, bob = (Client(server.port, name) for name in ('ann', 'bob'))
     pair = ann.answer(ann.next()['item'], added=[2])['item']
@@ -148,7 +148,7 @@ def test_labels_that_changed_since_the_page_showed_them_are_not_answered(tmp_pat
   assert written(tmp_path)[-1].shown == (0,)
 
 
-def test_only_the_servers_annotator_answers_and_no_name_that_differs_in_capitals(client, tmp_path):
+def test_other_annotators_and_names_differing_in_capitals_are_refused(client, tmp_path):
   client.answer(client.next()['item'])
   client.refused("differs from 'ann'", '/api/next?annotator=Ann')
   with served(tmp_path / 'own', annotator='ann') as server:
@@ -176,7 +176,7 @@ def test_bad_answers_are_refused_and_not_written(client, tmp_path):
 
 
 @pytest.mark.parametrize('change', [{'neighbor': '../x'}, {'time': 'now'}])
-def test_what_the_server_itself_knows_is_not_taken_from_the_request(client, change, tmp_path):
+def test_the_server_ignores_fields_that_it_sets(client, change, tmp_path):
   assert client.post({**PAIR, **change})[0] == 200
   (answer,) = written(tmp_path)
   assert SETS.items[answer.anchor, answer.neighbor] == Item('pair', 0) and answer.time > 1e9
@@ -185,7 +185,7 @@ def test_what_the_server_itself_knows_is_not_taken_from_the_request(client, chan
 JSON = {'Content-Type': 'application/json'}
 
 
-def test_what_is_no_json_object_or_too_large_is_refused(server):
+def test_other_content_than_json_and_large_requests_are_refused(server):
   for body in (b'', b'{', b'[]', b'"pair:0"', b'\xff', b'[' * (MAX_BODY // 2)):
     status, content, _ = Client(server.port).send('POST', '/api/answer', body, **JSON)
     assert status == 400 and b'JSON' in content
@@ -254,7 +254,7 @@ def test_500_requests_at_once_are_all_answered(server):
     assert Counter(pool.map(post, range(count))) == {200: count}
 
 
-def test_frames_that_do_not_decode_whole_are_marked(tmp_path):
+def test_damaged_frames_are_marked(tmp_path):
   save_frames(tmp_path / 'frames', SETS, (64, 48))
   file = tmp_path / 'frames' / SETS.sets.frames[SETS.pairs[0].frame]
   file.write_bytes(file.read_bytes()[:-40])
@@ -265,7 +265,7 @@ def test_frames_that_do_not_decode_whole_are_marked(tmp_path):
     assert Client(server.port).next()['item']['neighbor']['damage'] == ''
 
 
-def test_an_anchor_called_bad_after_the_joint_verdict_is_a_joint_vote(server, client):
+def test_calling_an_anchor_bad_after_the_joint_verdict_is_a_joint_vote(server, client):
   bad = {**ABOUT, 'item': 'anchor:0', 'label': 'incorrect'}
   assert client.next()['item']['anchor_round'] == 'individual'
   client.post(bad)
@@ -342,7 +342,7 @@ def test_the_page_asks_nobody_else(client):
   assert status == 501 and 'Access-Control-Allow-Origin' not in headers
 
 
-def test_it_is_bound_to_loopback_and_a_port_in_use_is_refused(server):
+def test_the_server_binds_to_loopback_and_refuses_a_port_in_use(server):
   assert server.server_address[0] == '127.0.0.1'
   arguments = (server.rounds, server.log, server.frames, '127.0.0.1', server.port)
   refused(f'cannot serve on 127.0.0.1, port {server.port}', ReviewServer, *arguments)

@@ -119,7 +119,7 @@ def test_table_1_and_kinds_of_training():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('models', [3, 4])
-def test_intervals_of_a_line_through_few_models_hold_as_often_as_they_say(models):
+def test_intervals_of_a_line_through_few_models_have_their_coverage(models):
   """Three standard errors of 2000 samples are .0146; resampled models held in .66 and .93."""
   generator = np.random.default_rng(models)
   inside = np.zeros(3)
@@ -152,7 +152,7 @@ def made_results(n: int, k: int = 10) -> Results:
 
 
 @pytest.mark.parametrize(('n', 'models'), [(1109, 45), (2030, 60)])
-def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
+def test_the_number_of_anchors_selects_the_testbed(n, models):
   figure, caption = draw(made_results(n), 'auto')['testbed']
   assert f'{models} published models' in caption
   points = [c for c in figure.axes[0].containers if len(c.lines[0].get_xdata()) == 1]
@@ -162,7 +162,7 @@ def test_as_many_anchors_as_a_published_set_draw_its_testbed(n, models):
   assert {'net', 'noise augmentation', 'no drop'} <= set(legend)
 
 
-def test_others_are_drawn_where_they_are_asked_for():
+def test_the_setting_selects_the_testbed():
   for named in ('auto', 'imagenet_vid_robust'):
     assert not draw(made_results(1109, 5), named), 'published is pm-10'
   assert not draw(made_results(100), 'auto') and not draw(made_results(1109), '')
@@ -170,7 +170,7 @@ def test_others_are_drawn_where_they_are_asked_for():
   assert not draw(Results('video_pm_k', [{'label': 'net'}], {}, {}), 'auto')
 
 
-def test_classifiers_with_a_published_name_are_beside_it():
+def test_the_published_table_has_classifiers_with_a_published_name():
   table = made_results(1109).table.replace({'classifier': {'net': 'resnet50'}})
   rows = published(table, 'auto')['published']
   assert rows.columns[:3] == ('classifier', 'anchors (%)', 'published')

@@ -102,6 +102,6 @@ def test_the_released_anchors(shared_dir, tmp_path):
   assert set(cars) == {'car'}
 
 
-def test_an_import_does_not_take_the_place_of_the_annotations(release):
+def test_an_import_does_not_overwrite_the_annotations(release):
   command = ['import', '--unreviewed', f'--metadata={release}', f'--out={release}']
   refused('holds neighbor sets already', main, command)
