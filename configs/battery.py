@@ -112,6 +112,8 @@ def imagenet_paper() -> ConfigDict:
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'imagenet2012'
   config.data.split = 'validation'
+  config.data.resize, config.data.crop = 256, 224  # as the images of ImageNet-C were prepared
+  config.data.interpolation, config.data.resized_by = 'bilinear', 'pillow'
   config.battery.attack.data.num_images = 5000
   return _paper(config)
 

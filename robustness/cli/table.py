@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
   tasks = read(options.workdirs)
   table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals, shown)
   print(FORMATS[options.format](table, best), end='')
+  for note in side_by_side.notes_of(tasks, shown):
+    print(f'note: {note}', file=sys.stderr)
   return 0
 
 

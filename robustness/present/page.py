@@ -202,7 +202,7 @@ def _card(results: Results, context: Context) -> str:
   lines = {
     'data': data_words(results.data),
     **{
-      f'classifier {each["label"]}': ', '.join((classifier_words(each), *classifier_facts(each)))
+      f'classifier {each["label"]}': ', '.join(filter(None, classifier_facts(each)))
       for each in results.classifiers
     },
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
@@ -455,9 +455,9 @@ def source_words(data: Facts) -> str:
 
 
 def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns what identifies a classifier: the file that it comes from, parameters and digest."""
+  """Returns what a classifier is, the file that it comes from, its parameters and its digest."""
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
-  facts = []
+  facts = [classifier_words(classifier)]
   if file := classifier.get('file'):
     facts.append(f'{classifier.get("object", "")} of {file}'.removeprefix(' of '))
   if count := classifier.get('parameters'):

@@ -187,6 +187,18 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, cho
     yield chosen.attack_words or f'{head}{place}', chosen
 
 
+def notes_of(tasks: Mapping[str, Results], shown: Sequence[str]) -> list[str]:
+  """Returns what a reader must know of the columns `shown`, such as why mCE is not comparable."""
+  notes = dict[str, None]()
+  for name in shown:
+    for head, chosen in _columns(tasks, name):
+      estimates = chosen.stated[(chosen.stated.versus == '') & (chosen.stated.note != '')]
+      notes |= dict.fromkeys(
+        f'{head}, {row.classifier}: {row.note}' for _, row in estimates.iterrows()
+      )
+  return [*notes]
+
+
 def _formatted(
   columns: Iterable[tuple[str, choice.Choice]],
   facets: Sequence[str],

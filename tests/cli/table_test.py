@@ -94,7 +94,9 @@ def battery(runs):
 
 def test_a_table_for_a_paper_has_short_heads(battery, runs, capsys):
   assert main(['table', battery, '--show=clean,mce,attack']) == 0
-  assert capsys.readouterr().out.splitlines() == [
+  printed = capsys.readouterr()
+  assert 'note: mCE, half: the baseline itself' in printed.err
+  assert printed.out.splitlines() == [
     '| classifier | Clean (%) ↑ | mCE ↓ | AA 8/255 (%) ↓ |',
     '| --- | --- | --- | --- |',
     '| half | 50.0 | 1.000 | 50.0 |',
