@@ -61,16 +61,16 @@ YTBB = 'ytbb'
 
 def get_config(variant: str = '') -> ConfigDict:
   """Returns the config of the networks that the variant lists, NAME or NAME=FILE."""
-  first, _, further = variant.partition(',')
+  first, _, networks = variant.partition(',')
   space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
-  chosen = further if first == YTBB else variant
-  chosen = chosen or ','.join(NETWORKS)
-  listed = [entry.partition('=') for entry in chosen.split(',')]
+  entries = networks if first == YTBB else variant
+  entries = entries or ','.join(NETWORKS)
+  listed = [entry.partition('=') for entry in entries.split(',')]
   architectures = {name: _architecture(name) for name, *_ in listed}
   for name in architectures.values():
     check_variant(name, (*NETWORKS, *IN_TIMM))
   if len(architectures) < len(listed):
-    raise ValueError(f'a network stands twice in {chosen!r}: list each once.')
+    raise ValueError(f'a network stands twice in {entries!r}: list each once.')
   config = default_config('video_pm_k', labels=tuple(name for name, *_ in listed))
   config.data.source = 'video_neighbors'
   for name, _, file in listed:
@@ -84,5 +84,5 @@ def get_config(variant: str = '') -> ConfigDict:
 
 
 def _architecture(name: str) -> str:
-  own, *trained = name.removesuffix(FINETUNED).split('_augment_')
-  return own if own == name or trained else PRINTED.get(own, own)
+  network, *trained = name.removesuffix(FINETUNED).split('_augment_')
+  return network if network == name or trained else PRINTED.get(network, network)

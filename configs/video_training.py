@@ -45,8 +45,8 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   if variant == FINETUNED:
     return finetuned()
   name = variant.removeprefix(YTBB)
-  known = CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE, FINETUNED)
-  check_variant(name, known)
+  variants = CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE, FINETUNED)
+  check_variant(name, variants)
   label = name if name == COARSE else f'augment_{PRINTED.get(name, name)}'
   config = default_config('video_pm_k', labels=(f'resnet50_{label}',))
   train_on_imagenet(config)

@@ -48,19 +48,19 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   Returns the changed config, None where no file is given, and the arguments without the changes.
   """
   changes = [argument for argument in arguments if re.match(r'--?(no)?config\.', argument)]
-  rest = [argument for argument in arguments if argument not in changes]
-  file = reference(rest)
+  other_arguments = [argument for argument in arguments if argument not in changes]
+  file = reference(other_arguments)
   if file is None:
-    return None, rest
+    return None, other_arguments
   config = load_config(file)
   config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
   parts = [change for change in changes if _names_parts(change)]
-  for some in (parts, [change for change in changes if change not in parts]):
-    _apply(config, some)
+  for group in (parts, [change for change in changes if change not in parts]):
+    _apply(config, group)
     defaults.add_sections(config)  # of parts in files that are named by now
   note_unchosen(config, changes)
-  return config.lock(), rest
+  return config.lock(), other_arguments
 
 
 def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
@@ -86,13 +86,13 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 def reference(arguments: Sequence[str]) -> str | None:
   """Returns the file of `--config=FILE` or `--config FILE`, the last one; None without it."""
-  found = None
+  file = None
   for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
     if argument in ('-config', '--config'):
-      found = following
+      file = following
     elif re.match('--?config=', argument):
-      found = argument.partition('=')[2]
-  return found
+      file = argument.partition('=')[2]
+  return file
 
 
 def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
@@ -102,11 +102,11 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
   Another study than that of the config has every key at its default; the keys of the study before
   it are gone. What a study needs beside its section, such as a classifier, comes and goes with it.
   """
-  for chosen in filter(None, map(_STUDY_NAME.fullmatch, changes)):
-    where, task, name = chosen.groups()
-    _check_key(config, f'{where}.name', f'={name}')
+  for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
+    section_key, task, name = match.groups()
+    _check_key(config, f'{section_key}.name', f'={name}')
     if task:
-      with naming('config.study', f'config.{where}'):
+      with naming('config.study', f'config.{section_key}'):
         section = defaults.nested(default_section(name))
       if config.battery[task].study.name != name:
         config.battery[task].study = section
@@ -118,36 +118,36 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
 def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   """Adds the classifiers that `--config.classifiers.LABEL.name=NAME` names under new labels, keeps
   of all those that `--config.classifiers=LABEL,LABEL` lists, and returns the other changes."""
-  several, alone = config.get('classifiers'), config.get('classifier')
-  named = [found[1] for found in map(_LABEL.match, changes) if found]
-  if several is None and alone is not None and named:
-    several = defaults.nested({default_label(alone.name).replace('.', '_'): alone})
+  classifiers, alone = config.get('classifiers'), config.get('classifier')
+  named = [match[1] for match in map(_LABEL.match, changes) if match]
+  if classifiers is None and alone is not None and named:
+    classifiers = defaults.nested({default_label(alone.name).replace('.', '_'): alone})
     with config.unlocked():
-      config.classifiers = several
+      config.classifiers = classifiers
       del config.classifier
-  if several is None:
+  if classifiers is None:
     return list(changes)
   if any('config.classifier.' in change.partition('=')[0] for change in changes):
     raise InputError(
-      f'this config has the classifiers {", ".join(several)}, and no {KEYS.classifier}: name yours '
-      'by --config.classifiers.mine.name=NAME, and leave those out by --config.classifiers=mine.'
+      f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
+      'name yours by --config.classifiers.mine.name=NAME, and leave those out by --config.classifiers=mine.'
     )
-  with several.unlocked():
+  with classifiers.unlocked():
     for label in named:
-      if label not in several:
-        several[label] = defaults.nested(defaults.classifier())
+      if label not in classifiers:
+        classifiers[label] = defaults.nested(defaults.classifier())
   for listed in filter(None, map(_LIST.fullmatch, changes)):
     labels = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
     for label in filter(None, labels):
-      if label not in several:
-        raise InputError(f'--config.classifiers={listed[1]}: {nearest(label, several)}.')
-    kept = {label: several[label] for label in labels if label}
-    if not kept:
+      if label not in classifiers:
+        raise InputError(f'--config.classifiers={listed[1]}: {nearest(label, classifiers)}.')
+    kept_classifiers = {label: classifiers[label] for label in labels if label}
+    if not kept_classifiers:
       raise InputError(
-        f'--config.classifiers={listed[1]}: give labels to keep, of {", ".join(several)}.'
+        f'--config.classifiers={listed[1]}: give labels to keep, of {", ".join(classifiers)}.'
       )
     with config.unlocked():
-      config.classifiers = defaults.nested(kept)
+      config.classifiers = defaults.nested(kept_classifiers)
   return [change for change in changes if not _LIST.fullmatch(change)]
 
 
@@ -188,10 +188,10 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
 
 def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
   """Prints a note for each change in the section of a part that the config does not choose."""
-  chosen = recorded(config.to_dict())
+  values = recorded(config.to_dict())
   for change in changes:
     path = change.partition('=')[0].partition('.')[2]
-    section: Any = chosen
+    section: Any = values
     for name in path.split('.')[:-1]:
       section = section.get(name)
       if section is None:
@@ -214,27 +214,27 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
   """Returns the section of a key `a.b.c`, and its last word; refuses one that the config does not
   have, with the nearest ones, and a section."""
   section: Any = config
-  holder, where = config, 'config'
+  holder, path_so_far = config, 'config'
   for name in path.split('.'):
     if not isinstance(section, ConfigDict):
-      raise InputError(f'{where} is a single value; it has no key {name!r}.')
+      raise InputError(f'{path_so_far} is a single value; it has no key {name!r}.')
     if name not in section:
-      _refuse_moved(section, {name: written.removeprefix('=')}, where)
-      raise InputError(f'unknown key {where}.{name}: {nearest(name, section.keys())}.')
-    holder, section, where = section, section[name], f'{where}.{name}'
+      _refuse_moved(section, {name: written.removeprefix('=')}, path_so_far)
+      raise InputError(f'unknown key {path_so_far}.{name}: {nearest(name, section.keys())}.')
+    holder, section, path_so_far = section, section[name], f'{path_so_far}.{name}'
   if isinstance(section, ConfigDict):
-    raise InputError(f'{where}{written}: that is a section; its keys: {", ".join(section)}.')
+    raise InputError(f'{path_so_far}{written}: that is a section; its keys: {", ".join(section)}.')
   return holder, name
 
 
-def _refuse_moved(section: Section, values: Section, where: str) -> None:
+def _refuse_moved(section: Section, values: Section, path: str) -> None:
   """Raises SettingError for values of keys that a section `study` or `data` had in an earlier
   version."""
-  if where.endswith('.study'):
-    refuse_moved(STUDIES.find(section['name'], f'{where}.name').moved_keys, values, where)
-  elif where.endswith('.data'):
-    source = SOURCES.find(section.get('source') or DEFAULT, f'{where}.source')
-    refuse_moved(moved_keys(source), values, where)
+  if path.endswith('.study'):
+    refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
+  elif path.endswith('.data'):
+    source = SOURCES.find(section.get('source') or DEFAULT, f'{path}.source')
+    refuse_moved(moved_keys(source), values, path)
 
 
 def load_config(reference: str) -> ConfigDict:
@@ -348,28 +348,28 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
   return defaults.default_battery(studies, labels)
 
 
-def _study_name(section: object, where: str, path: pathlib.Path) -> str:
+def _study_name(section: object, key: str, path: pathlib.Path) -> str:
   study = section.get('study') if isinstance(section, dict) else None
   if not isinstance(study, dict) or not isinstance(study.get('name'), str):
     raise InputError(
-      f'config file {path} has no {where}.study.name; expected a JSON object such as config.json '
+      f'config file {path} has no {key}.study.name; expected a JSON object such as config.json '
       'of a workdir.'
     )
-  found = STUDIES.find(study['name'], f'{where}.study.name')
-  refuse_moved(found.moved_keys, study, f'{where}.study')
+  study_class = STUDIES.find(study['name'], f'{key}.study.name')
+  refuse_moved(study_class.moved_keys, study, f'{key}.study')
   return study['name']
 
 
-def _fill(config: ConfigDict, values: Mapping[str, object], where: str) -> None:
+def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
   """Sets keys of a section to values read from JSON, which has lists for tuples."""
-  others = {key: value for key, value in values.items() if key not in config}
-  _refuse_moved({**config, **values}, others, where)
-  refuse_unknown(values, config, where)
+  unknown = {key: value for key, value in values.items() if key not in config}
+  _refuse_moved({**config, **values}, unknown, path)
+  refuse_unknown(values, config, path)
   for key, value in values.items():
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):
-      _fill(config[key], value, f'{where}.{key}')
+      _fill(config[key], value, f'{path}.{key}')
       continue
     try:
       config[key] = tuple(value) if isinstance(value, list) else value
     except TypeError as error:
-      raise InputError(f'{where}.{key} is {value!r}: {error}.') from error
+      raise InputError(f'{path}.{key} is {value!r}: {error}.') from error

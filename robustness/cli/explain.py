@@ -102,12 +102,12 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 def meanings(cls: type) -> dict[str, str]:
   """Returns what the docstrings of a dataclass and of its bases say of each attribute."""
-  said: dict[str, str] = {}
+  meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):
     attributes = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')[2]
     for names, text in _ATTRIBUTE.findall(re.split(r'\n+(?=\S)', attributes)[0]):
-      said.update({name.strip(): ' '.join(text.split()) for name in names.split(',')})
-  return said
+      meaning_by_key.update({name.strip(): ' '.join(text.split()) for name in names.split(',')})
+  return meaning_by_key
 
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
@@ -115,34 +115,34 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
-    said = {'tasks': 'the tasks that run, in order', 'summary': summary}
-    yield from _section('config.battery', [config.battery], said)
-    tasks = {name: own for name, own in config.battery.items() if 'study' in own}
-    studies = {f'config.battery.{name}.study': own.study for name, own in tasks.items()}
-  for where, section in studies.items():
-    study = STUDIES.find(section.name, where)
-    yield from _section(where, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
+    meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
+    yield from _section('config.battery', [config.battery], meaning)
+    tasks = {name: entry for name, entry in config.battery.items() if 'study' in entry}
+    studies = {f'config.battery.{name}.study': entry.study for name, entry in tasks.items()}
+  for path, section in studies.items():
+    study = STUDIES.find(section.name, path)
+    yield from _section(path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
     for key, parts in study.chosen_parts(section).items():
       for label, part in parts.items():
-        yield from _section(f'{where}.{key}.{label}', [section[key][label]], meanings(part))
+        yield from _section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
-  several, alone = config.get('classifiers', {}), config.get('classifier')
-  recipes, where = [*several.values()], f'config.classifiers.{{{",".join(several)}}}'
+  classifiers, alone = config.get('classifiers', {}), config.get('classifier')
+  recipes, path = [*classifiers.values()], f'config.classifiers.{{{",".join(classifiers)}}}'
   if alone is not None:
-    recipes, where = [alone], 'config.classifier'
+    recipes, path = [alone], 'config.classifier'
   if recipes:
-    yield from _section(where, recipes, meanings(ClassifierSettings))
+    yield from _section(path, recipes, meanings(ClassifierSettings))
     for kind, (key, registry) in KINDS.items():
-      yield from _parts(f'{where}.{kind}', [own[kind] for own in recipes], key, registry)
+      yield from _parts(f'{path}.{kind}', [entry[kind] for entry in recipes], key, registry)
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if name in config:
-      further = f'; for one classifier: {where}.{name}' if recipes else ''
-      yield from _section(f'config.{name}', [config[name]], meanings(settings), further)
+      note = f'; for one classifier: {path}.{name}' if recipes else ''
+      yield from _section(f'config.{name}', [config[name]], meanings(settings), note)
   if 'data' in config:
     source = SOURCES.find(config.data.source, 'config.data.source')
-    where = f'config.data.{source.name}'
-    yield from _section(where, [config.data[source.name]], meanings(source))
+    path = f'config.data.{source.name}'
+    yield from _section(path, [config.data[source.name]], meanings(source))
   yield from _section('config', [config], run)
 
 
@@ -155,8 +155,8 @@ def _section(
   """
   for name, value in values[0].items():
     if not isinstance(value, ConfigDict):
-      each = dict.fromkeys(repr(single.get(name)) for single in values)
-      printed = ' | '.join('(of the run)' if text == 'None' else text for text in each)
+      texts = dict.fromkeys(repr(single.get(name)) for single in values)
+      printed = ' | '.join('(of the run)' if text == 'None' else text for text in texts)
       yield Key(section, name, printed, meaning.get(name, ''), note)
 
 
@@ -166,9 +166,9 @@ def _parts(
   """Yields the key that chooses parts, with the names of all parts, and keys of the chosen ones."""
   choices = [single[key] for single in values]
   names = [[choice] if isinstance(choice, str) else choice for choice in choices]
-  chosen = dict.fromkeys(name for listed in names for name in listed if name)
+  distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
   yield from _section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
-  for name in chosen:
+  for name in distinct_names:
     part = part_name(name)
     settings = [single[part] for single in values if part in single]
     yield from _section(f'{section}.{part}', settings, meanings(registry.find(name, section)))

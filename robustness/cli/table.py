@@ -39,11 +39,13 @@ def main(arguments: Sequence[str]) -> int:
     tuple(filter(None, names.split(',')))
     for names in (options.quantity, options.rows, options.columns)
   )
-  shown = tuple(filter(None, options.show.split(',')))
-  if shown and (quantities or rows or columns):
+  presented = tuple(filter(None, options.show.split(',')))
+  if presented and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs)
-  table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals, shown)
+  table, best = side_by_side.arranged(
+    tasks, quantities, rows, columns, options.intervals, presented
+  )
   print(FORMATS[options.format](table, best), end='')
   for note in side_by_side.notes_of(tasks, shown):
     print(f'note: {note}', file=sys.stderr)

@@ -29,17 +29,17 @@ def nested(values: Mapping[str, Any]) -> ConfigDict:
 
 
 class UnknownVariantError(ValueError):
-  """A config has no such variant; `known` are those that it has."""
+  """A config has no such variant; `known` are its variants."""
 
-  def __init__(self, variant: str, known: Iterable[str]):
-    self.known = tuple(known)
+  def __init__(self, variant: str, variants: Iterable[str]):
+    self.known = tuple(variants)
     super().__init__(f'no variant {variant!r}; {nearest(variant, self.known)}')
 
 
-def check_variant(variant: str, known: Iterable[str]) -> None:
-  """Raises UnknownVariantError unless the variant is one of those known."""
-  if variant not in known:
-    raise UnknownVariantError(variant, known)
+def check_variant(variant: str, variants: Iterable[str]) -> None:
+  """Raises UnknownVariantError unless the variant is one of the variants of a config."""
+  if variant not in variants:
+    raise UnknownVariantError(variant, variants)
 
 
 def variants(
@@ -119,11 +119,11 @@ def default_battery(
     summary: of `robustness.results.SUMMARIES`, or ''.
   """
   sections = {
-    name: {'study': study.default_section(of), 'data': inherited_data()}
-    for name, of in tasks.items()
+    name: {'study': study.default_section(study_name), 'data': inherited_data()}
+    for name, study_name in tasks.items()
   }
-  found = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
-  shared = _sections(labels, any(one.needs_classifier for one in found))
+  studies = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
+  shared = _sections(labels, any(each_study.needs_classifier for each_study in studies))
   return nested({'battery': {'tasks': tuple(tasks), 'summary': summary, **sections}, **shared})
 
 
@@ -133,18 +133,18 @@ def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]
   if not needs_classifier:
     return {**data, **dataclasses.asdict(Execution())}
   recipes = {label: classifier() for label in labels}
-  several = {'classifiers': recipes} if labels else {'classifier': classifier()}
+  classifiers = {'classifiers': recipes} if labels else {'classifier': classifier()}
   training = {'training': dataclasses.asdict(TrainingSettings())}
-  return {**data, **several, **training, **dataclasses.asdict(Execution())}
+  return {**data, **classifiers, **training, **dataclasses.asdict(Execution())}
 
 
 def classifier() -> dict[str, Any]:
   """Returns a classifier's section: all parts' settings; nothing differs from the run."""
   settings = ClassifierSettings()
   single = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
-  chosen = {'augment': (), 'objective': settings.objective.name}
+  default_names = {'augment': (), 'objective': settings.objective.name}
   parts = {
-    kind: {key: chosen.get(kind, ''), **registry.default_sections()}
+    kind: {key: default_names.get(kind, ''), **registry.default_sections()}
     for kind, (key, registry) in KINDS.items()
   }
   inheriting = {'training': inherited(TrainingSettings), 'data': inherited_data()}
@@ -155,24 +155,24 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
   """Adds the sections of parts in the user's files, which `values` or it names, to a config; those
   of parts in studies are the chosen ones' alone."""
   values = config if values is None else values
-  for section, chosen in _studies(config, values):
-    found = study.STUDIES.find(section.name, 'config.study.name')
-    for key, parts in found.sections_of_parts(chosen).items():
+  for section, keys in _studies(config, values):
+    part_class = study.STUDIES.find(section.name, 'config.study.name')
+    for key, parts in part_class.sections_of_parts(keys).items():
       with section.unlocked():
         section[key] = nested(parts)
   recipes = {'classifier': (config, values)}
-  several = (config.get('classifiers'), values.get('classifiers'))
-  recipes |= {f'classifiers.{label}': several for label in several[0] or ()}
-  for path, (own, given) in recipes.items():
+  by_label = (config.get('classifiers'), values.get('classifiers'))
+  recipes |= {f'classifiers.{label}': by_label for label in by_label[0] or ()}
+  for path, (holder, changes) in recipes.items():
     label = path.rpartition('.')[2]
     for kind, (key, registry) in KINDS.items():
-      section, named = _at(own, label, kind), _at(given, label, kind, key)
-      names = named if isinstance(named, tuple | list) else [named]
+      section, value = _at(holder, label, kind), _at(changes, label, kind, key)
+      names = value if isinstance(value, tuple | list) else [value]
       for name in names if isinstance(section, Mapping | ConfigDict) else ():
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
-          found = registry.find(name, f'config.{path}.{kind}.{key}')
+          part_class = registry.find(name, f'config.{path}.{kind}.{key}')
           with section.unlocked():
-            section[found.name] = nested(_defaults(found))
+            section[part_class.name] = nested(_defaults(part_class))
   _add_sources(config, values)
 
 
@@ -180,7 +180,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   """Adds the sections of sources in the user's files to every section `data` of a config."""
   holders = [(config, values)]
   for key in ('battery', 'classifiers'):
-    holders += [(own, _at(values, key, name)) for name, own in config.get(key, {}).items()]
+    holders += [(member, _at(values, key, name)) for name, member in config.get(key, {}).items()]
   holders.append((_at(config, 'classifier'), _at(values, 'classifier')))
   sections = [section for holder, _ in holders if (section := _at(holder, 'data')) is not None]
   named = [_at(holder, 'data', 'source') for _, holder in holders]
@@ -203,10 +203,10 @@ def _defaults(part: type[Part]) -> Facts:
 def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
   """Yields each section `study` of a config, with the keys that `values` change in it."""
   tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
-  for holder, given in [(config, values), *tasks]:
+  for holder, changes in [(config, values), *tasks]:
     section = _at(holder, 'study')
     if isinstance(section, ConfigDict) and 'name' in section:
-      yield section, {**section, **(_at(given, 'study') or {})}
+      yield section, {**section, **(_at(changes, 'study') or {})}
 
 
 def _at(values: Any, *path: str) -> Any:
@@ -227,7 +227,7 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited(settings: type) -> dict[str, Any]:
-  """Returns a section whose keys have types but no values: None stands for the run's value."""
+  """Returns a section of keys with types but no values: None stands for the run's value."""
   types = typing.get_type_hints(settings)
   kinds = {field.name: types[field.name] for field in dataclasses.fields(settings)}
   return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in kinds.items()}

@@ -33,7 +33,7 @@ from robustness.training.settings import PRECISIONS, TrainingSettings
 
 BATTERY = 'config.battery'
 MOST_ROWS = 2**16
-"""Rows, or views, of a shard: one is held in memory whole, and filled up to its size."""
+"""Largest number of rows, or of views, of a shard, which is held in memory and padded."""
 SEEDS = 'in [0, 2**32)'
 SIZES = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
 
@@ -110,7 +110,7 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the section of the config that gives some rows, such as 'config.data'."""
+    """Returns the section of the config for some rows, such as 'config.data'."""
     tasks = [name for name, task in self.measurements.items() if task.data == data]
     labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
     if data == self.data or not (tasks or labels):
@@ -120,7 +120,7 @@ class Experiment:
     return f'{self.section_of_classifier(labels[0])}.data'
 
   def section_of_classifier(self, label: str) -> str:
-    """Returns the section of the config that gives a classifier."""
+    """Returns the section of the config for a classifier."""
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
 
   def preparation(self) -> Preparation | None:
@@ -136,8 +136,8 @@ class Experiment:
     unrecorded = []
     for label, classifier in self.classifiers.items():
       if entry := classifier.record:
-        how = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
-        names.setdefault(how, entry.name + (f' ({entry.record})' if entry.record else ''))
+        form = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
+        names.setdefault(form, entry.name + (f' ({entry.record})' if entry.record else ''))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
     if len(names) > 1:
@@ -149,19 +149,19 @@ class Experiment:
         f'the classifiers want their images prepared differently ({sizes}): run '
         f'them apart, or set --{KEYS.data.resize} and --{KEYS.data.crop} for all.'
       )
-    for how, name in names.items():
+    for form, name in names.items():
       if unrecorded:
         logging.warning(
           'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
           f'does: set --{KEYS.data.resize} and --{KEYS.data.crop} if otherwise.',
-          *(name, *how[:3], ', '.join(unrecorded)),
+          *(name, *form[:3], ', '.join(unrecorded)),
         )
-      return Preparation(name, *how)
+      return Preparation(name, *form)
     return None
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment whose classifiers are all trained with this seed."""
-    seeded = {k: dataclasses.replace(own, seed=seed) for k, own in self.classifiers.items()}
+    seeded = {k: dataclasses.replace(c, seed=seed) for k, c in self.classifiers.items()}
     return dataclasses.replace(self, classifiers=seeded)
 
 
@@ -187,27 +187,27 @@ def from_config(config: Section) -> Experiment:
     settings.choice(f'{BATTERY}.{SUMMARY}', summary, SUMMARIES)
     measurements = _battery(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
-  chosen = [task.study for task in measurements.values()]
-  classifiers = _classifiers(sections, chosen, execution)
+  all_studies = [task.study for task in measurements.values()]
+  classifiers = _classifiers(sections, all_studies, execution)
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
   _check_adaptations(experiment)
-  for study in chosen:
+  for study in all_studies:
     refuse_what_is_lost(study, execution)
   return experiment
 
 
-def _measurement(section: Section, data: Section, where: str) -> Measurement:
-  """Returns a checked study with its rows; `where` names these in messages."""
-  study, rows = studies.from_config(section), DataSettings.from_section(data, where)
+def _measurement(section: Section, data: Section, path: str) -> Measurement:
+  """Returns a checked study with its rows; `path` names their section in messages."""
+  study, rows = studies.from_config(section), DataSettings.from_section(data, path)
   source = rows.source.for_study(study.describe())
   return Measurement(study, dataclasses.replace(rows, source=source))
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   """Checks the tasks of `config.battery`; those that do not run are checked too."""
-  sections = {name: own for name, own in section.items() if name not in (TASKS, SUMMARY)}
+  sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
     if name in (*SETTINGS, 'baseline'):
@@ -224,24 +224,24 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   for name in names:
     if name not in sections:
       raise InputError(f'{BATTERY}.{TASKS} names {name!r}; {nearest(str(name), sections)}.')
-  known = {name: _task(f'{BATTERY}.{name}', own, data) for name, own in sections.items()}
-  return {name: known[name] for name in names}
+  measurements = {name: _task(f'{BATTERY}.{name}', task, data) for name, task in sections.items()}
+  return {name: measurements[name] for name in names}
 
 
-def _task(where: str, section: Any, data: Section) -> Measurement:
+def _task(path: str, section: Any, data: Section) -> Measurement:
   """Returns a task of a battery.
 
   `config.data` holds for it unless its own section says otherwise. A task with another `source`
   takes none of its keys, which are about other rows.
   """
   if not isinstance(section, Mapping):
-    raise InputError(f'{where} must be a section with a study; got {section!r}.')
-  settings.refuse_unknown(section, ('study', 'data'), where)
-  settings.check_sections(section, ('study', 'data'), where)
+    raise InputError(f'{path} must be a section with a study; got {section!r}.')
+  settings.refuse_unknown(section, ('study', 'data'), path)
+  settings.check_sections(section, ('study', 'data'), path)
   changes, source = section.get('data', {}), data.get('source', DEFAULT)
   inherited = data if changes.get('source', source) == source else {}
-  with naming('config.study', f'{where}.study'):
-    return _measurement(section.get('study', {}), merged(inherited, changes), f'{where}.data')
+  with naming('config.study', f'{path}.study'):
+    return _measurement(section.get('study', {}), merged(inherited, changes), f'{path}.data')
 
 
 def refuse_what_is_lost(
@@ -262,80 +262,80 @@ def refuse_what_is_lost(
 def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
-  chosen = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
-  if not chosen.needs_classifier:
+  strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
+  if not strictest.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
       raise InputError(
-        f'the study {chosen.name} measures images alone: leave out '
+        f'the study {strictest.name} measures images alone: leave out '
         f'{KEYS.classifier} and config.classifiers.'
       )
     return {}
   if ('classifier' in sections) == ('classifiers' in sections):
     raise InputError(f'give either {KEYS.classifier} or config.classifiers (several, by label).')
   count = len(sections.get('classifiers', ('classifier',)))
-  if 0 < count < chosen.fewest_classifiers:
+  if 0 < count < strictest.fewest_classifiers:
     raise InputError(
-      f'the study {chosen.name} compares classifiers with the first of config.classifiers: give at '
-      f'least {chosen.fewest_classifiers}, not {count}.'
+      f'the study {strictest.name} compares classifiers with the first of config.classifiers: give '
+      f'at least {strictest.fewest_classifiers}, not {count}.'
     )
   training = sections.get('training', {})
   settings.parse(TrainingSettings, training, 'config.training')
 
-  def parsed(section: Section, where: str) -> ClassifierKind:
-    return parse_classifier(section, where, training, sections.get('data', {}), execution.seed)
+  def parsed(section: Section, path: str) -> ClassifierKind:
+    return parse_classifier(section, path, training, sections.get('data', {}), execution.seed)
 
-  where = 'config.classifiers'
+  path = 'config.classifiers'
   if 'classifier' in sections:
     section = sections['classifier']
     label = default_label(str(section.get('name', ClassifierSettings.name)))
     settings.check_name('config.classifier.name', label, is_key=False)
     return {label: parsed(section, 'config.classifier')}
-  several = sections['classifiers']
-  if not several:
-    raise InputError(f'{where} is empty: give at least one.')
-  settings.check_sections(several, several, where)
-  for label in several:
-    settings.check_name(where, label)
-  return {label: parsed(section, f'{where}.{label}') for label, section in several.items()}
+  by_label = sections['classifiers']
+  if not by_label:
+    raise InputError(f'{path} is empty: give at least one.')
+  settings.check_sections(by_label, by_label, path)
+  for label in by_label:
+    settings.check_name(path, label)
+  return {label: parsed(section, f'{path}.{label}') for label, section in by_label.items()}
 
 
 def _check_adaptations(experiment: Experiment) -> None:
   """Refuses a classifier that adapts where each answer has to be that of its image alone, or where
   streams of images would be cut."""
-  adapting = [label for label, one in experiment.classifiers.items() if one.adaptation]
+  adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:
     return
-  where = f'{experiment.section_of_classifier(adapting[0])}.adaptation'
+  path = f'{experiment.section_of_classifier(adapting[0])}.adaptation'
   for name, study in experiment.studies.items():
     section = 'config.study' if name == SINGLE else f'{BATTERY}.{name}.study'
     if not study.allows_adaptation:
       raise InputError(
         f'{section}.name is {study.name!r}, which needs answers that do not depend on the images '
-        f"shown together; the classifier of {where} adapts to these: set {where}.name=''."
+        f"shown together; the classifier of {path} adapts to these: set {path}.name=''."
       )
-    for key, none in (('layers', ()), ('half_width', 0.0)):
+    for key, neutral in (('layers', ()), ('half_width', 0.0)):
       value = getattr(study, key)
-      require(value == none, f'{section}.{key}', value, f'{none!r} where {where} is given')
+      require(value == neutral, f'{section}.{key}', value, f'{neutral!r} where {path} is given')
   for key in ('batch_size', 'views_per_step'):
-    value, why = getattr(experiment.execution, key), f'{where} is given, whose streams it would cut'
+    value, why = getattr(experiment.execution, key), f'{path} is given, whose streams it would cut'
     require(value == 0, f'config.{key}', value, f'0 where {why}')
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:
-  """Refuses several seeds where a classifier is not trained, or has a seed of its own."""
+  """Refuses several seeds if a classifier is not trained, or its section sets a seed."""
   if not experiment.execution.seeds:
     return
-  given = f'config.seeds is {experiment.execution.seeds}'
+  seeds = f'config.seeds is {experiment.execution.seeds}'
   if not experiment.classifiers:
     (study, *_) = experiment.studies.values()
-    raise InputError(f'{given}, but the study {study.name} trains nothing: leave it ().')
+    raise InputError(f'{seeds}, but the study {study.name} trains nothing: leave it ().')
   for label, recipe in experiment.classifiers.items():
-    where = experiment.section_of_classifier(label)
+    path = experiment.section_of_classifier(label)
     if not (recipe.depends_on_seed or recipe.probe):
       raise InputError(
-        f'{given}, but {where} has given weights, which no seed changes: set {where}.train=True '
+        f'{seeds}, but {path} has given weights, which no seed changes: set {path}.train=True '
         'and no weights, or leave config.seeds ().'
       )
-    own = sections['classifiers'][label] if experiment.has_labels else sections['classifier']
-    if 'seed' in own:
-      raise InputError(f'{given} and {where}.seed is {own["seed"]}: leave one of them out.')
+    section = sections['classifiers'][label] if experiment.has_labels else sections['classifier']
+    if 'seed' in section:
+      raise InputError(f'{seeds} and {path}.seed is {section["seed"]}: leave one of them out.')

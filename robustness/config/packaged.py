@@ -1,4 +1,4 @@
-"""The configs that come with the package, by name: those of `configs/`."""
+"""The configs that come with the package, by name: the files of `configs/`."""
 
 import ast
 import pathlib
@@ -9,23 +9,23 @@ from robustness.core.paths import expanded
 
 
 def files() -> dict[str, pathlib.Path]:
-  """Returns {name: file} of all: inside the installed package, or in the checkout beside it."""
+  """Returns {name: file} of all: in the installed package, or next to it in a checkout."""
   inside = pathlib.Path(__file__).resolve().parents[1] / 'configs'
   folder = inside if inside.is_dir() else inside.parent.with_name('configs')
   return {path.stem: path for path in sorted(folder.glob('[a-z]*.py'))}
 
 
-def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
+def find(name: str, other_words: Iterable[str] = ()) -> pathlib.Path:
   """Returns the config file of a path, which comes first, or of the name of a packaged config.
 
-  `further` are other words that are accepted where the name is given, for the message.
+  `other_words` are words that are accepted where the name is given, for the message.
   """
   path = expanded(name)
-  known = files()
+  configs = files()
   if path.is_file():
     return path
-  if name in known:
-    return known[name]
+  if name in configs:
+    return configs[name]
   if path.is_dir():
     raise InputError(
       f'{name} is a folder: give {path / "config.json"} of a workdir, or `robustness report '
@@ -33,7 +33,7 @@ def find(name: str, further: Iterable[str] = ()) -> pathlib.Path:
     )
   raise InputError(
     f'config file {name} does not exist; as the name of a packaged config, '
-    f'{nearest(path.stem, [*known, *further])}.'
+    f'{nearest(path.stem, [*configs, *other_words])}.'
   )
 
 

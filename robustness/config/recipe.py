@@ -48,30 +48,30 @@ CHOOSE_ROWS = {'num_images': 0, 'image_list': '', 'known_classes': True}
 
 
 def parse_classifier(
-  section: Facts, where: str, training: Facts, data: Facts, seed: int
+  section: Facts, path: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierKind:
-  """Checks a classifier's section, such as 'config.classifiers.natural' (`where`), and returns it
+  """Checks a classifier's section, such as 'config.classifiers.natural' (`path`), and returns it
   as the dataclass of its kind.
 
   What it leaves out is that of the run: `config.training`, `config.data` (without `num_images`,
   `image_list` and `known_classes`, which choose what is evaluated) and the seed.
   """
-  settings.check_sections(section, SECTIONS, where)
+  settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}
   with (
-    naming('config.classifier', where),
-    naming('config.training', f'{where}.training'),
-    naming('config.data', f'{where}.data'),
+    naming('config.classifier', path),
+    naming('config.training', f'{path}.training'),
+    naming('config.data', f'{path}.data'),
   ):
     training_settings = settings.parse(
-      TrainingSettings, {**training, **sections['training']}, f'{where}.training'
+      TrainingSettings, {**training, **sections['training']}, f'{path}.training'
     )
     inherited = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
     rows = settings.merged(inherited, sections['data'])
-    data_settings = DataSettings.from_section(rows, f'{where}.data')
-    augment = policy.from_section(sections['augment'], f'{where}.augment')
+    data_settings = DataSettings.from_section(rows, f'{path}.data')
+    augment = policy.from_section(sections['augment'], f'{path}.augment')
     parts = {
-      kind: registry.optional(sections[kind], f'{where}.{kind}')
+      kind: registry.optional(sections[kind], f'{path}.{kind}')
       for kind, (key, registry) in KINDS.items()
       if key == 'name'
     }
@@ -79,9 +79,9 @@ def parse_classifier(
     refuse_leaks(
       augment.augmentations,
       (parts['attack'], parts['input_filter']),
-      where,
+      path,
       data_settings.is_permitted_cells and not allows_leaks,
     )
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
-    return resolved(settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, where))
+    return resolved(settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, path))

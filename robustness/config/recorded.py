@@ -1,4 +1,4 @@
-"""What a run records of its config: the sections of chosen parts, with all their settings."""
+"""The config that a run records: the sections of chosen parts, with all their settings."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

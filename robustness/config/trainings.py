@@ -48,8 +48,8 @@ def train_on_imagenet(config: ConfigDict) -> None:
     classifier.train = True
     classifier.name = 'resnet50'
     classifier.data.random_crop_area = 0.08
-    others = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
-    classifier.augment.policy = ('flip', *others)
+    other_parts = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
+    classifier.augment.policy = ('flip', *other_parts)
   config.training.epochs = 90.0
   config.training.batch_size = 1024
   config.training.learning_rate = 0.4
