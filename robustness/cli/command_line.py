@@ -130,7 +130,8 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   if any('config.classifier.' in change.partition('=')[0] for change in changes):
     raise InputError(
       f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
-      'name yours by --config.classifiers.mine.name=NAME, and leave those out by --config.classifiers=mine.'
+      'name yours by --config.classifiers.mine.name=NAME, and leave those out by '
+      '--config.classifiers=mine.'
     )
   with classifiers.unlocked():
     for label in named:

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     tasks, quantities, rows, columns, options.intervals, presented
   )
   print(FORMATS[options.format](table, best), end='')
-  for note in side_by_side.notes_of(tasks, shown):
+  for note in side_by_side.notes_of(tasks, presented):
     print(f'note: {note}', file=sys.stderr)
   return 0
 
