@@ -27,8 +27,8 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
       do not have the right size already; stored corrupted images are only resized.
 
   Returns:
-    Rows in a fixed order: `ArrayRows` where the images lie in an array and are neither resized nor
-    cropped, else `TfRows`. Both give the same rows and batches.
+    Rows in a fixed order: `ArrayRows` where the images are in an array and are neither resized nor
+    cropped, else `TfRows`. Both have the same rows and batches.
 
   Raises:
     InputError: what is wrong with the settings or files; TensorFlow is needed and not installed.

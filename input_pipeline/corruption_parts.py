@@ -34,7 +34,7 @@ def of_parts(
     parts: in the order of the examples.
     num_base: images a part.
     title: what messages call them.
-    description: plain values for results.json, to which those of the parts are added.
+    description: plain values for results.json, to which facts about the parts are added.
     fields: further ones of `Images`.
   """
   numbers = np.array(parts, np.int32).repeat(num_base, axis=0)

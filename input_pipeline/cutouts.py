@@ -164,7 +164,7 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
   Args:
     image: uint8 [H, W, 3].
-    mask: bool [h, w] of the same aspect; another resolution is brought to that of the image by
+    mask: bool [h, w] of the same aspect; another resolution becomes the image's resolution by
       the nearest neighbor, since the masks of Open Images are not always as large as the images.
   """
   height, width = image.shape[:2]
@@ -294,7 +294,7 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
 
 
 def prune(out: Path) -> int:
-  """Moves cutouts whose lines were deleted from the list to OUT/removed; returns how many."""
+  """Moves cutouts without a line in the list to OUT/removed; returns their number."""
   if not (out / LIST).is_file():
     raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')
   with (out / LIST).open(newline='', encoding='utf-8') as lines:
@@ -310,7 +310,7 @@ def prune(out: Path) -> int:
     (out / file).rename(target)
   for folder in folders_in(out / FOREGROUNDS).values():
     if not any(folder.iterdir()):
-      folder.rmdir()  # a class whose cutouts were all deleted
+      folder.rmdir()  # all cutouts of the class were deleted
   return len(present - listed)
 
 

@@ -33,7 +33,7 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     shorter = sides if settings.squash else tf.reduce_min(sides)
     target = sides * settings.resize // shorter
     size = tf.constant([settings.crop] * 2) if settings.crop else target
-    window = tf.raw_ops.ScaleAndTranslate(  # what lies outside is not computed
+    window = tf.raw_ops.ScaleAndTranslate(  # nothing outside is computed
       images=image[None],
       size=size,
       scale=tf.cast(target, tf.float32) / tf.cast(sides, tf.float32),
@@ -87,7 +87,7 @@ def random_resized_crop(
     image: [H, W, C] of any size, float32 in [0, 1], or uint8 by Pillow.
     size: height and width of the result, pixels.
     seed: int64 [2]; decides the box, whatever the order of reading.
-    settings: gives `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
+    settings: for `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
 
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """

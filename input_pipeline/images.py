@@ -22,8 +22,8 @@ class Store(abc.ABC):
   """Elements that are not decoded yet.
 
   An element is a dict of `example_id` int64 [], `label` integer [] or [L], and `stored`: encoded
-  bytes, a path, or the pixels themselves. `labels` are those of all elements, or of each of equal
-  parts; None where the elements alone tell.
+  bytes, a path, or the pixels themselves. `labels` are the labels of all elements, or of each of
+  equal parts; None where only the elements have them.
   """
 
   labels: np.ndarray | None = None
@@ -129,7 +129,8 @@ class Images:
     channels: 1 when every image is grey, else 3.
     store: the elements.
     where: names one example for messages.
-    sizes: height and width of the examples at some indices, or None when only decoding tells.
+    sizes: height and width of the examples at some indices, or None if only decoding
+      shows them.
     decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
     read: in place of `decode`, of image files: from `stored` as bytes on the host to an image,
@@ -145,8 +146,8 @@ class Images:
     cropped: whether images were resized and cropped before they were stored, as in published sets
       of corrupted images; a classifier of another size then gets them resized and not cropped.
     arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
-      [N, L], of images that lie in two arrays: rows that are neither resized nor cropped are then
-      read without TensorFlow.
+      [N, L], of images that are stored in two arrays: rows that are neither resized nor cropped
+      are then read without TensorFlow.
     header: of pictures in files: from `stored` as bytes to `read_header` of it; None where what is
       stored is no picture file.
     left_out: how much of what is stored is not read, by reason.
@@ -173,7 +174,7 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns `image` and the further columns that decoding gives."""
+    """Returns `image` and the further columns of a decoded element."""
     if self.decode is None:
       import tensorflow as tf
 
@@ -203,7 +204,7 @@ class Images:
 def array_images(
   images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
 ) -> Images:
-  """Returns images that lie in one array; for the arguments see `Images`."""
+  """Returns images that are stored in one array; for the arguments see `Images`."""
   size = (images.shape[1], images.shape[2])
   return Images(
     title=title,

@@ -94,10 +94,10 @@ class TfRows:
     if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None
     batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
-    whole = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
-    del whole['mask']
-    images, labels, ids = (whole.pop(name) for name in ('image', 'label', 'example_id'))
-    return ArrayRows(images, labels, self.class_names, ids, self._images.title, whole)
+    columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
+    del columns['mask']
+    images, labels, ids = (columns.pop(name) for name in ('image', 'label', 'example_id'))
+    return ArrayRows(images, labels, self.class_names, ids, self._images.title, columns)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -121,13 +121,13 @@ class TfRows:
     if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
       rows = map(self._checked, self._file_batches(parts))
     else:
-      whole = elements(np.concatenate(parts))
-      rows = self._read(whole, batch_size, lambda read: elements(parts[read]))
+      examples = elements(np.concatenate(parts))
+      rows = self._read(examples, batch_size, lambda read: elements(parts[read]))
     for block, batch in zip(chosen, rows, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
-      known = self._columns(batch['example_id'])
-      yield {**pad_batch({**batch, **known}, batch_size), 'block': block}
+      columns = self._columns(batch['example_id'])
+      yield {**pad_batch({**batch, **columns}, batch_size), 'block': block}
 
   def training_batches(
     self,
@@ -175,8 +175,8 @@ class TfRows:
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
 
-  def _refuse_streamed(self, most: int = 0) -> None:
-    if self.num_examples > most and not isinstance(self._images.store, IndexedStore):
+  def _refuse_streamed(self, max_examples: int = 0) -> None:
+    if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
         "other order. Set training.balanced='' of the run or the classifier, take a slice of the "
@@ -232,13 +232,13 @@ class TfRows:
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
-    """Returns what the source knows of some examples beside images and labels."""
+    """Returns the further columns of some examples."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
     self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
   ) -> Iterator[Batch]:
-    """Decodes and batches; `elements_of(k)` gives the k-th batch again to look for a culprit."""
+    """Decodes and batches; `elements_of(k)` returns the k-th batch again to look for a culprit."""
     options = tf.data.Options()
     options.deterministic = True
     data = elements.map(self._row, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -289,8 +289,8 @@ class TfRows:
     with ThreadPoolExecutor(threads) as pool:
       coming = itertools.chain.from_iterable(blocks)
 
-      def start(most: int) -> None:
-        for index in itertools.islice(coming, most):
+      def start(count: int) -> None:
+        for index in itertools.islice(coming, count):
           stored, label = store.host_element(int(index))
           waiting.append((pool.submit(image, int(index), stored), label))
 

@@ -214,7 +214,7 @@ class Selection:
   facts: Facts
 
   def array_rows(self) -> ArrayRows | None:
-    """Returns the rows of arrays that are delivered as they lie there; None of other images.
+    """Returns the rows of arrays that are delivered as they are stored; None of other images.
 
     Arrays that are read whole are not copied.
     """
@@ -310,7 +310,7 @@ def delivered_size(
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
-  """Returns the stored sizes; where only decoding tells, of the first example alone."""
+  """Returns the stored sizes; of the first example alone if they are unknown before decoding."""
   sizes = images.sizes(indices.tolist())
   if sizes is None:
     return [images.decoded_size(next(iter(images.store.elements(indices[:1]))))]

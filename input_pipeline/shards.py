@@ -1,7 +1,7 @@
 """Files that hold many encoded images each: which there are, and images that are read from them.
 
 A table with a row an image says what else is known of each: its column of the label, and columns of
-numbers or words, which rows then have beside image and label.
+numbers or words, which are further columns of rows.
 """
 
 import abc
@@ -99,7 +99,7 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Refuses shards in several folders, as of several configs, whose images would count twice;
+  """Refuses shards in several folders, as of several configs, because images would count twice;
   folders that numbers name are one. `key` names the path."""
   ends = {*SPLITS, split}
   inside = (file.parent.relative_to(root).parts for file in files)
@@ -132,7 +132,7 @@ def _check_complete(files: list[Path], key: str) -> None:
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns the files of a split by what their names, or those of their folders in `root`, say.
+  """Returns the files of a split by their names, or the names of their folders in `root`.
 
   Files that all say no split are those of 'test' too, and '' takes files that all say the same.
   """
@@ -185,7 +185,11 @@ def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
     raise InputError(f'{file} cannot be read as a table: {error}') from error
   except pd.errors.ParserWarning as error:
     raise InputError(f'{file} has lines of more fields than its header has names.') from error
-  except (OSError, ValueError, TypeError) as error:  # those of pandas, json and Arrow are of these
+  except (
+    OSError,
+    ValueError,
+    TypeError,
+  ) as error:  # errors of pandas, json and Arrow are of these types
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise InputError(f'{file} cannot be read as a table: {reason}.') from error
   if table.empty:

@@ -1,7 +1,7 @@
 """TFDS: data sets found by name, and splits that are read from front to back.
 
-The reading order is that of the prepared files, shard after shard; `example_id` is the position
-in it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded examples,
+Examples are in the order of the prepared files, shard after shard; `example_id` is the position in
+it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded examples,
 seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
 """
 
@@ -322,8 +322,8 @@ class SplitsStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.
 
-    Which split an example comes from is a permutation that depends on (seed, epoch). What lies
-    before `start` in its epoch is read again but not decoded.
+    Which split an example comes from is a permutation that depends on (seed, epoch). Examples
+    before `start` in its epoch are read again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
     sizes = [len(part) for part in self._parts(indices) if len(part)]

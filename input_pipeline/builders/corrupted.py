@@ -8,7 +8,7 @@ the base split, in that order.
 Image i is what the study `corruption_error` shows for example i with the same seed, constants and
 quantisation: key fold_in(fold_in(stream(seed, 'corruption_error'), i), view id). On a CPU that is
 so bit for bit; an accelerator sums in an order that depends on the batch, so that there a level may
-differ by one where a value lies on a threshold.
+differ by one where a value is on a threshold.
 """
 
 import dataclasses
@@ -97,8 +97,8 @@ class CorruptedConfig(BaseConfig):
       ('severity', self.severity, severities),
       ('constants', self.constants, (0, *TABLES)),
     ):
-      whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-      require(whole and value in valid, key, value, f'one of {", ".join(map(str, valid))}')
+      is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+      require(is_whole and value in valid, key, value, f'one of {", ".join(map(str, valid))}')
     plain = [split.partition('[')[0] for split in self.splits]
     require(
       len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),

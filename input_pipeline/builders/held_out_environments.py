@@ -2,7 +2,7 @@
 
 `tfds.load('held_out_environments/cifar10_corruptions')` works after
 `import input_pipeline.builders`. The split `train` has every training image of the base once clean
-(E_0), and those of the class group C_k once more under T_k: exactly the cells that systematic
+(E_0), and each image of the class group C_k once more under T_k: exactly the cells that systematic
 robustness permits (Omran and Schiele 2022). Every cell of the test is a split,
 `test_<environment>_c<group>` (c0 holds the classes left over), with all images at all severities or
 angles; they are joined as TFDS does, 'test_snow_c1+test_snow_c2'.

@@ -32,7 +32,7 @@ from robustness.core.typing import Facts
 
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
 ENDS = 4096
-WHOLE = 2**30  # bytes of a base data set whose files are read whole for their digest
+WHOLE = 2**30  # bytes up to which all of a base data set's files is read for their digest
 BLOCK = 256  # images that are made at once
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
 _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
@@ -41,8 +41,8 @@ _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versio
 def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:
   """Returns the SHA-256 of files' names under a folder, sizes and content.
 
-  `ends` bytes at the beginning and at the end of each file are read, for thousands of image files,
-  whose compressed data end differently where a pixel differs; 0 reads all.
+  `ends` bytes at the beginning and at the end of each file are read, for thousands of image files:
+  their compressed data end differently where a pixel differs; 0 reads all.
   """
   digest = hashlib.sha256()
   for path in sorted(files):
@@ -65,7 +65,7 @@ class MadeOf(abc.ABC):
 
   Attributes:
     CONFIG: the class of the config.
-    PARSE_NAME: returns the config that a name stands for; None knows those of a list alone.
+    PARSE_NAME: returns the config that a name stands for; None accepts listed names alone.
     PATHS: fields of the config that do not decide what is made.
     PAPER: the key of what is cited, in the bibliography of reports.
   """
@@ -152,8 +152,8 @@ class MadeOf(abc.ABC):
       inputs = self.input_digests('')
     except InputError as error:
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
-    asked = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
-    lines = differing_keys({key: noted[key] for key in asked}, asked)
+    current = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
+    lines = differing_keys({key: noted[key] for key in current}, current)
     if lines:
       raise InputError(
         f'{self.data_path} holds data of the same name, made with other settings or inputs. '
@@ -181,12 +181,12 @@ class BaseConfig(tfds.core.BuilderConfig):
     require(bool(self.base), 'base', self.base, "a TFDS name, for example 'cifar10'")
     for key in ('seed', 'resize', 'crop'):
       value = getattr(self, key)
-      whole = isinstance(value, (int, np.integer)) and bool(value >= 0)
-      require(whole, key, value, 'a whole number from 0')
+      is_valid = isinstance(value, (int, np.integer)) and bool(value >= 0)
+      require(is_valid, key, value, 'a whole number from 0')
 
 
 class MadeOfBase(MadeOf):
-  """`MadeOf` for data sets whose images are those of one other, with a `BaseConfig`."""
+  """`MadeOf` for data sets that are made of the images of another one, with a `BaseConfig`."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object
@@ -202,7 +202,7 @@ class MadeOfBase(MadeOf):
     return find_builder(self.builder_config.base, self.base_dir, 'base')
 
   def base_features(self) -> dict[str, Feature]:
-    """Returns `image`, whose shape is None where the images tell, and `label`."""
+    """Returns `image`, with the shape None where images have different ones, and `label`."""
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
     size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
@@ -240,13 +240,13 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
   """Returns the function of arrays [B, ...] that shows every entry, uint8 [B, H, W, C].
 
-  `show` returns an image of one entry, float32 [H, W, C] in [0, 1]; what it is given by name is the
-  same for all.
+  `show` returns an image of one entry, float32 [H, W, C] in [0, 1]; arguments by name are the same
+  for all entries.
   """
 
   @jax.jit
-  def levels(*arrays: jax.Array, **same: jax.Array) -> jax.Array:
-    shown = map_entries(functools.partial(show, **same), *arrays)
-    return jnp.round(shown * 255).astype(jnp.uint8)
+  def levels(*arrays: jax.Array, **shared: jax.Array) -> jax.Array:
+    images = map_entries(functools.partial(show, **shared), *arrays)
+    return jnp.round(images * 255).astype(jnp.uint8)
 
-  return lambda *arrays, **same: np.asarray(levels(*arrays, **same))
+  return lambda *arrays, **shared: np.asarray(levels(*arrays, **shared))

@@ -7,7 +7,7 @@ tfds.load('si_score_scenes/size', split='test')  # from now on, anywhere
 ```
 
 Configs are size, location and rotation, the published designs, and any other name with your own
-design. The tables of the released sets, metadata.csv first, lie beside the data.
+design. The tables of the released sets, metadata.csv first, are written next to the data.
 """
 
 import dataclasses

@@ -138,10 +138,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       }
     )
     self.note_inputs(manual)
-    known: Mapping[str, list[Box]] = {}
+    boxes_of: Mapping[str, list[Box]] = {}
     if config.boxes:
       place = _place(config.boxes, manual)
-      known, clipped = boxes.read(place, loaded.paths, label_space.words(names))
+      boxes_of, clipped = boxes.read(place, loaded.paths, label_space.words(names))
       self.info.metadata['clipped_boxes'] = clipped.number
       if clipped.number:
         logging.warning(
@@ -149,7 +149,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
           'borders, the first on %s',
           *(place, clipped.number, boxes.TOLERANCE, clipped.first),
         )
-    return {'test': self._examples(loaded, frames, known)}
+    return {'test': self._examples(loaded, frames, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
     """See `MadeOf`: of the metadata, the frames and the boxes."""
@@ -162,9 +162,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     ]
     of_boxes = ''
     if config.boxes:
-      known = _place(config.boxes, manual_dir)
-      inside = [file for file in known.rglob('*') if file.is_file()]
-      of_boxes = digest_of_files(*((known.parent, [known]) if known.is_file() else (known, inside)))
+      place = _place(config.boxes, manual_dir)
+      inside = [file for file in place.rglob('*') if file.is_file()]
+      of_boxes = digest_of_files(*((place.parent, [place]) if place.is_file() else (place, inside)))
     return {
       'metadata': digest_of_files(home, tables),
       'frames': digest_of_files(frames, files, ENDS),
@@ -172,12 +172,12 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     }
 
   def _examples(
-    self, loaded: NeighborFrames, frames: pathlib.Path, known: Mapping[str, list[Box]]
+    self, loaded: NeighborFrames, frames: pathlib.Path, boxes_of: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yields frames in the order of their paths; image files are stored as they are."""
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
-      own = [int(label) for label in labels[index] if label >= 0]
+      labels_of_frame = [int(label) for label in labels[index] if label >= 0]
       row = {name: values[index] for name, values in loaded.columns.items()}
       member = row['group_id'] >= 0
       yield (
@@ -185,8 +185,8 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
         {
           'image': str(frames / path),
           'path': path,
-          'label': own[0],
-          'labels': own,
+          'label': labels_of_frame[0],
+          'labels': labels_of_frame,
           'anchor': bool(row['anchor']),
           'group_id': row['group_id'][member],
           'offset': row['offset'][member],
@@ -194,7 +194,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
           'fps': row['fps'],
           'boxes': [
             {'bbox': tfds.features.BBox(b.y_min, b.x_min, b.y_max, b.x_max), 'label': b.label}
-            for b in known.get(path, ())
+            for b in boxes_of.get(path, ())
           ],
         },
       )
@@ -203,7 +203,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
 def _load(
   config: VideoNeighborsConfig, manual_dir: str
 ) -> tuple[pathlib.Path, pathlib.Path, NeighborFrames]:
-  """Returns the folders of metadata and of frames, and the frames that lie there."""
+  """Returns the folders of metadata and of frames, and the frames that are there."""
   home, frames = (
     _place(path, manual_dir) for path in (config.metadata, config.frames or config.metadata)
   )
@@ -211,8 +211,8 @@ def _load(
   return home, frames_folder(str(frames)), loaded
 
 
-def _place(given: str, manual_dir: str) -> pathlib.Path:
-  """Returns a path that is there, or lies in manual_dir or the archive's folder in it."""
+def _place(path: str, manual_dir: str) -> pathlib.Path:
+  """Returns a path that exists as it is, in manual_dir, or in the archive's folder there."""
   manual = pathlib.Path(manual_dir)
-  places = (expanded(given), manual / given, manual / ARCHIVE / given)
-  return next((place for place in places if place.exists()), manual / given)
+  places = (expanded(path), manual / path, manual / ARCHIVE / path)
+  return next((place for place in places if place.exists()), manual / path)

@@ -7,8 +7,8 @@ image; `base_id` is the position in CIFAR's test set as its authors released it.
 until a batch needs them.
 
 Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
-[n, 32, 32, 3] in the same order, or from the test split of the TFDS set `clean_dataset`, whose
-feature `id` tells the order.
+[n, 32, 32, 3] in the same order, or from the test split of the TFDS set `clean_dataset`,
+in the order of its feature `id`.
 
 CIFAR-10.1 is PATH/cifar10.1_<version>_data.npy and ..._labels.npy, a second test set for CIFAR-10's
 classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the position in the files.

@@ -130,7 +130,7 @@ class Environments(Source):
 
   def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
     """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}; counts
-    in `left_out` what lies in folders and is not read."""
+    in `left_out` the files in folders that are not read."""
     path = expanded(self.path)
     if self.path and path.is_dir():
       if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):

@@ -1,4 +1,4 @@
-"""Image files that a table names: CSV, JSON, JSON lines or Parquet, with any columns beside.
+"""Image files that a table names: CSV, JSON, JSON lines or Parquet, with any further columns.
 
 `table` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in `path`, as in the
 Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `image`) has paths below

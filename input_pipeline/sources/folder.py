@@ -1,7 +1,7 @@
 """A folder of class folders: PATH/class/image.png, or PATH/split/class/image.png.
 
 Classes are the folders sorted by name, by number where all names are numbers; a class without
-images keeps its label and is named in the log. Images lie in their class folder at any depth,
+images keeps its label and is named in the log. Images are in their class folder at any depth,
 sorted by path; hidden files and files of other kinds are left out and counted. `example_id` is the
 position among all images in that order.
 

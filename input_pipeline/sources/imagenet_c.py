@@ -1,6 +1,6 @@
 """ImageNet-C, Tiny-ImageNet-C, ImageNet-3DCC and LAION-C as they were released.
 
-Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG; those of LAION-C are
+Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG; files of LAION-C are
 PATH/<distortion>/intensity_level_<severity>/<superclass>/<image>_<distortion>_<severity>.JPEG.
 
 Any corruptions of the set and any severities may be there, each with the same images. Rows are

@@ -1,4 +1,4 @@
-"""Test sets of ImageNet's classes whose images differ by nature, with the classes that they have.
+"""Test sets of ImageNet's classes with images of another nature, and the classes that they have.
 
 `dataset` is one of
 

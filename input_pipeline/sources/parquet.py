@@ -1,4 +1,4 @@
-"""Parquet files as hubs store images: a column of encoded files, a label, and any columns beside.
+"""Parquet files as hubs store images: a column of encoded files, a label, and any further columns.
 
 `path` is a file or a folder of shards, in which names such as
 `data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
@@ -61,8 +61,8 @@ class Parquet(shards.Shards):
       if shard.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])
-    beside = [name for name in schema.names if name != column]
-    label = shards.label_column(beside, self.label_column)
+    other_names = [name for name in schema.names if name != column]
+    label = shards.label_column(other_names, self.label_column)
     names = _class_names(schema, label, files[0])
     for file, shard in zip(files, opened, strict=True):
       if _class_names(shard.schema_arrow, label, file) != names:
@@ -74,7 +74,7 @@ class Parquet(shards.Shards):
     parts = []
     for file, shard in zip(files, opened, strict=True):
       with _naming(file):
-        parts.append(shard.read(beside).to_pandas())
+        parts.append(shard.read(other_names).to_pandas())
     table = pd.concat(parts, ignore_index=True)
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
@@ -133,7 +133,7 @@ class ParquetStore(StreamedStore):
           row = len(images) + column.is_null().to_pylist().index(True)
           raise InputError(
             f'{file}: row {row} of row group {number} has no bytes of an image; files that '
-            f"lie beside are read with {KEYS.data.source}='file_list'."
+            f"lie other_names are read with {KEYS.data.source}='file_list'."
           )
         images += column.to_pylist()
         size += sum(map(len, images[-len(column) :])) if len(column) else 0

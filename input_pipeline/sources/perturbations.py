@@ -1,8 +1,8 @@
 """CIFAR-10-P and ImageNet-P as they were released: sequences of ever further perturbed images.
 
 CIFAR-10-P is PATH/<perturbation>.npy, uint8 [n, frames, 32, 32, 3]. The release has no labels:
-they are of PATH/labels.npy, or of the test split of the TFDS set `label_dataset`, whose feature
-`id` tells the order. ImageNet-P (and Tiny-ImageNet-P) is
+they are of PATH/labels.npy, or of the test split of the TFDS set `label_dataset`, in the order
+of its feature `id`. ImageNet-P (and Tiny-ImageNet-P) is
 PATH/<perturbation>/<WordNet identifier>/<image>.mp4, a video an image, which PyAV decodes.
 
 A frame is a row. Rows go by perturbation (as in `robustness.corruptions.names.PERTURBATIONS`),
@@ -49,8 +49,9 @@ def of_sequences(
 ) -> Images:
   """Returns the sequences of images with labels [n]; for further fields see `Images`.
 
-  `frames` are those of a sequence by perturbation, in order; `fetch` takes a perturbation and the
-  numbers of an image and a frame, and returns what `PartsStore` stores; `path` is the release's.
+  `frames` has the number of a sequence's frames by perturbation, in order; `fetch` takes a
+  perturbation and the numbers of an image and a frame, and returns what `PartsStore` stores; `path`
+  is the folder of the release.
   """
   for name, length in frames.items():
     if length < 2:

@@ -1,6 +1,6 @@
 """Parts of scenes: a row is a cutout and a background, which views put together (SI-Score).
 
-Cutouts lie in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
+Cutouts are in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
 two backgrounds, drawn without replacement. Of a row, `image` is the background, [S, S, 3] with S =
 `canvas`; `foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that
 holds the largest; `foreground_size` its height and width; `foreground_pixels` how many of them its

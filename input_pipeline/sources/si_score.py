@@ -2,7 +2,7 @@
 
 A released set is a folder as it unpacks, such as area/<class>/<image id>.jpg, or the TFDS set
 `siscore` (size, location, rotation), which holds images, labels and numbers of images; the factors
-stand in metadata.csv beside it and are joined by number. Sets of the builder
+are in metadata.csv next to it and are joined by number. Sets of the builder
 `si_score_scenes` hold their factors themselves. `dataset_label` of `siscore` is not read: its names
 are not those of its numbers. A subset of k takes all scenes of k pairs of object and background,
 since levels are compared on the same pairs.
@@ -54,7 +54,7 @@ FACTORS = {
   'background': 'background',
   'fraction_inside': 'pct_inside_image',
 }
-"""Columns of rows by those of metadata.csv."""
+"""Columns of metadata.csv by the columns of rows."""
 COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
 _OBJECT = ('foreground_class', 'foreground_instance')
 WHOLE = ('image_id', *_OBJECT, 'background', 'bg_resolution_width', 'bg_resolution_height')

@@ -2,8 +2,8 @@
 
 `metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such folder for
 each split; `frames` is the folder that its paths are under, or holds `ytbb_videos`. A frame is a
-row once, however many sets it is a member of; `config.data.num_images` counts anchors, whose
-neighbors come along; the columns are those of `NeighborFrames`.
+row once, however many sets it is a member of; `config.data.num_images` counts anchors, with
+their neighbors; `NeighborFrames` describes the columns.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ class NeighborFrames:
 
   Attributes:
     paths: under the folder of frames.
-    labels: int32 [N], or [N, L] padded with −1; a frame without labels of its own has those of the
-      anchors whose sets it is in.
+    labels: int32 [N], or [N, L] padded with −1; a frame without labels has the labels of
+      the anchors of its sets.
     class_names: in the order of the labels.
-    columns: of rows beside image and label: `path`; `group_id` int32 [N, M], the sets that a frame
+    columns: further columns of rows: `path`; `group_id` int32 [N, M], the sets that a frame
       is in (positions of their anchors in the metadata), padded with −1; `offset` int32 [N, M],
       frame number minus the anchor's, 0 is the anchor itself and padding; `anchor` int32 [N], 1
       where the frame is one; `frame_type` int32 [N], position in `metadata.FRAME_TYPES`, −1 where
       unknown; `fps` float32 [N], frames a second of the video, NaN where unknown.
     num_anchors: how many sets there are.
     missing: paths of the metadata that are not on disk and were left out.
-    missing_anchors: how many of these are anchors, whose sets were left out whole.
+    missing_anchors: how many of these are anchors; all of their sets were left out.
     title, digest: of the sets, see `NeighborSets`.
   """
 
@@ -179,7 +179,7 @@ def load(
 
 
 def frames_folder(path: str, first: str = '') -> Path:
-  """Returns the folder that frames lie under: `path`, or `ytbb_videos` in it; refuses one that is
+  """Returns the folder of the frames: `path`, or `ytbb_videos` in it; refuses one that is
   not there, and says of which path the first frame is."""
   advice = f'give the folder that holds {first!r} and the other frames.'
   root = existing_folder(path, advice, f'{KEY}.frames')

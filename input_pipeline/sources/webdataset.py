@@ -1,12 +1,12 @@
-"""WebDataset shards: tar files whose adjacent members are the parts of one sample.
+"""WebDataset shards: tar files in which adjacent members are the parts of one sample.
 
 `path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`.
-A sample's members share the path up to the first dot of their last part; the rest is the field. Of
-members whose fields have dots, and none is an image's alone, as of `a.v2.jpg` and `a.v2.cls`, the
-path goes up to the last dot. The image is a field called by the suffix of a picture, such as `jpg`;
+A sample's members share the path up to the first dot of their last part; the rest is the field. If
+all fields of images have dots, as in `a.v2.jpg` and `a.v2.cls`, the path ends at the last dot. The
+image is a field called by the suffix of a picture, such as `jpg`;
 the label is the field `cls`, a number, or the key `label_column` of the field `json`, a number
 or a name, whose other numbers and words are columns of the rows. Other members are left out and
-counted: `pkl` and `pth` are never read. `classnames.txt` beside the shards, one
+counted: `pkl` and `pth` are never read. `classnames.txt` next to the shards, one
 name a line, or `label_space` names numbered classes. `example_id` is the sample over
 all shards.
 
@@ -44,7 +44,7 @@ _ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class _Member:
-  """Where a file lies in a shard, bytes."""
+  """The place of a file in a shard, in bytes."""
 
   shard: Path
   offset: int
