@@ -52,24 +52,24 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
       raise InputError(f'unknown key {key_name(path)}.{key}: {nearest(str(key), valid)}.')
 
 
-def refuse_moved(moved_keys: Mapping[str, str], section: Section, where: str) -> None:
+def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
   """Raises SettingError for the first key of an earlier version in a section.
 
-  `moved_keys` names what takes the place of such keys in the section `where`.
+  `moved_keys` is {old key: new key}, and `path` is the name of the section.
   """
   for key, value in section.items():
     if key in moved_keys:
-      fix = f'It is now {key_name(where)}.{moved_keys[key]}.'
-      raise SettingError(f'{where}.{key}', value, fix=fix, problem='a key of an earlier version')
+      fix = f'It is now {key_name(path)}.{moved_keys[key]}.'
+      raise SettingError(f'{path}.{key}', value, fix=fix, problem='a key of an earlier version')
 
 
 def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a section with the values of another in place of its own, at every depth."""
+  """Returns a section in which the values of another replace its values, at every depth."""
   values = dict(section)
   for key, value in changes.items():
     before = values.get(key)
-    both = isinstance(before, Mapping) and isinstance(value, Mapping)
-    values[key] = merged(before or {}, value) if both else value
+    are_sections = isinstance(before, Mapping) and isinstance(value, Mapping)
+    values[key] = merged(before or {}, value) if are_sections else value
   return values
 
 

@@ -56,12 +56,12 @@ warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
   assert 'donated' not in answer.stderr and 'Glyph' not in answer.stderr
 
 
-@cases('chosen, expected', (None, '3'), ('0', '0'))
-def test_libraries_in_c_print_fatal_errors_alone_unless_the_user_chose(chosen, expected):
+@cases('level, expected', (None, '3'), ('0', '0'))
+def test_libraries_in_c_print_fatal_errors_alone_unless_the_user_chose(level, expected):
   """The level is set before JAX is imported, which would set another one."""
   environment = {k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'}
-  if chosen is not None:
-    environment['TF_CPP_MIN_LOG_LEVEL'] = chosen
+  if level is not None:
+    environment['TF_CPP_MIN_LOG_LEVEL'] = level
   code = 'from robustness.cli import running; import os; print(os.environ["TF_CPP_MIN_LOG_LEVEL"])'
   command = [sys.executable, '-c', code]
   answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Files that end before their headers state, by kind of container, and files that tell nothing."""
+"""Frames of video files, and files that are shorter than their headers state."""
 
 import pathlib
 

@@ -97,8 +97,8 @@ def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
   empty = np.zeros(0, int)
   alone = SetOutcomes(np.array([True, False]), empty.astype(bool), empty, empty)
   assert right_within(alone, 2).sum(0).tolist() == [1, 1, 1]
-  one = SetOutcomes.stacked({'net': alone})
-  assert metrics.static_right(one, metrics.static_pairs(one)).tolist() == [[True, False]]
+  stacked = SetOutcomes.stacked({'net': alone})
+  assert metrics.static_right(stacked, metrics.static_pairs(stacked)).tolist() == [[True, False]]
   # gaps count by distance and not by position
   outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
   assert right_within(outcomes, 10)[0].tolist() == [1] * 9 + [0, 0]
