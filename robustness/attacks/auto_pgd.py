@@ -11,18 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import (
-  LOSSES,
-  Array,
-  Attack,
-  Logits,
-  Scalar,
-  balls,
-  likeliest,
-  margin,
-  targeted_dlr,
-  wrong_classes,
-)
+from robustness import attacks
+from robustness.attacks import Array, Attack, Logits, Scalar, balls
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -73,14 +63,14 @@ class AutoPGD(Attack):
     if not self.targets:
       return self._ascend(keys, logits, images, labels, scale, None, False)
     run = functools.partial(self.run, logits=logits, scale=scale)
-    count = min(self.targets, wrong_classes(logits, images))
+    count = min(self.targets, attacks.wrong_classes(logits, images))
     return attack_in_turn(run, count, logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
     """Returns the images of run `number` (see `in_turn`), which ends when all images are wrong."""
-    targets = likeliest(logits(images), number) if self.targets else None
+    targets = attacks.likeliest(logits(images), number) if self.targets else None
     return self._ascend(keys, logits, images, labels, scale, targets, True)
 
   def _ascend(
@@ -101,10 +91,10 @@ class AutoPGD(Attack):
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       scores = logits(x)
       if targets is None:
-        losses = LOSSES[self.loss](scores, labels)
+        losses = attacks.LOSSES[self.loss](scores, labels)
       else:
-        losses = targeted_dlr(scores, labels, targets)
-      return losses.sum(), (losses, margin(scores, labels))
+        losses = attacks.targeted_dlr(scores, labels, targets)
+      return losses.sum(), (losses, attacks.margin(scores, labels))
 
     def evaluated(x: Array) -> Iterate:
       gradient, (loss, margins) = mean_gradient(value, x, self.passes)

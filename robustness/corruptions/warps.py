@@ -10,14 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.corruptions import filters
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
-from robustness.corruptions.filters import (
-  border_index,
-  gaussian_filter,
-  grid,
-  sample_bilinear,
-  separable,
-)
 from robustness.corruptions.names import ALONE, BLUR
 
 LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
@@ -29,7 +23,7 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   """Samples [H, W, C] bilinearly at fractional rows y and columns x [...]; outside is 0."""
   height, width = image.shape[:2]
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
-  return sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
+  return filters.sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
 
 
 @c_bar(
@@ -47,7 +41,7 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
-    for k, line in enumerate(grid(image.shape[0]))
+    for k, line in enumerate(filters.grid(image.shape[0]))
   )
   y, x = (jnp.broadcast_to(line, image.shape[:2]) for line in (rows, columns))
   return sample_or_black(image, y, x)
@@ -65,7 +59,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
   radius = width // 2
-  r, c = grid(image.shape[0])
+  r, c = filters.grid(image.shape[0])
   row, column = (jnp.minimum(line // width, cells - 1) for line in (r, c))
   down, right = r - row * width - radius, c - column * width - radius
   distance = jnp.hypot(down, right)
@@ -94,7 +88,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   .2 m as light. The water is .05 m N pixels deep with refractive index 4; its waves have a `time`
   and a `size` in pixels."""
   side, magnitude = image.shape[0], strength['magnitude']
-  surface = gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, border='reflect')[..., 0]
+  surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
   framed = jnp.pad(surface, 1)  # neighbours outside are 0
   down, right = framed[2:, 1:-1] - framed[:-2, 1:-1], framed[1:-1, 2:] - framed[1:-1, :-2]
   slope = jnp.hypot(down, right)
@@ -102,7 +96,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   sin = slope * cos
   shift = 0.05 * magnitude * side * sin * (jnp.sqrt(1 - sin**2 / 16) - cos / 4)
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
-  r, c = grid(side)
+  r, c = filters.grid(side)
   y, x = r + _to_thousandths(bent * down), c + _to_thousandths(bent * right)
   light = 0.2 * magnitude * (down - right)
   return jnp.clip(sample_or_black(image, y, x) + light[..., None], 0, 1)
@@ -112,7 +106,7 @@ def caustic(side: int, draws: Draws) -> jax.Array:
   """Returns the brightness of a caustic, float32 [N, N] in [0, 1]."""
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
-    for line in grid(side)
+    for line in filters.grid(side)
   ]
   (first, second), total = start, jnp.float32(1)
   for n in range(1, 6):
@@ -137,8 +131,8 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
   centre by cubic splines, black outside, so that corners darken."""
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
   weights = jnp.asarray(prefilter(side), jnp.float32)
-  coefficients = separable(image, weights, weights).reshape(side * side, -1)
-  r, c = (line - middle for line in grid(side))
+  coefficients = filters.separable(image, weights, weights).reshape(side * side, -1)
+  r, c = (line - middle for line in filters.grid(side))
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
@@ -190,7 +184,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
     t**3 / 6,
   ]
   first = start.astype(jnp.int32)
-  return [border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
+  return [filters.border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
 
 
 @c_bar(
@@ -213,7 +207,7 @@ def transverse_chromatic_abberation(
 
   def enlarged(channel: int) -> jax.Array:
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
-    return separable(planes[..., channel : channel + 1], matrix, matrix)
+    return filters.separable(planes[..., channel : channel + 1], matrix, matrix)
 
   made = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
   return jnp.clip(made if image.shape[-1] == 3 else made.mean(-1, keepdims=True), 0, 1)

@@ -309,9 +309,7 @@ def test_bad_input_of_a_mixed_batch_is_named():
   for change, message in (
     ({'index': np.array([0, 1, 2, 0])}, r'index is 2; it must be an integer in 0\.\.1'),
     ({'index': np.array([0, 1])}, r'index has the shape \(2,\).*each image: \(4,\)'),
-    ({'severity': 7}, 'severity is 7'),
     ({'names': ()}, 'names are empty'),
-    ({'names': ('fog', 'snw')}, bad_setting('name', 'snw', words="did you mean 'snow'")),
     ({'options': {'fog': None}}, r'options of fog are None; they must be \{option: value\}'),
     ({'options': {'frost': {}}}, bad_setting('options', 'frost')),
     ({'images': np.zeros((8, 8, 3))}, r'take \[B, H, W, C\] with 1 or 3'),
@@ -329,13 +327,11 @@ def test_bad_input_of_apply_is_named():
     ({'index': 19}, r'index is 19; it must be an integer in 0\.\.18'),
     ({'severity': 9}, 'severity is 9'),
     ({'key': 'seed'}, "key is 'seed'"),
-    ({'quantize': 'ceil'}, bad_setting('quantize', 'ceil')),
     (
       {'image': np.zeros((4, 4, 3)), 'names': ('glass_blur',), 'side': 224},
       '4 × 4 pixels are too small for glass_blur',
     ),
     ({'names': ('snw',)}, bad_setting('name', 'snw', words="did you mean 'snow'")),
-    ({'names': ('fog',), 'options': {'fog': {'colour': 1}}}, "fog has no option 'colour'"),
   ):
     arguments = {'key': KEY, 'image': batch()[0], 'index': 0, 'severity': 3} | change
     refused(message, apply, **arguments)

@@ -4,19 +4,10 @@ import jax
 import numpy as np
 import pytest
 
+from robustness.corruptions import names
 from robustness.corruptions.catalog import CORRUPTIONS, TABLES, ConstantsTable, table_for
 from robustness.corruptions.corruption import Strength
-from robustness.corruptions.names import (
-  KNOWN,
-  NAMED,
-  NAMES,
-  NUMBERS,
-  OFFICIAL,
-  SETS,
-  STORED_SETS,
-  view_id,
-  whole_sets,
-)
+from robustness.corruptions.names import KNOWN, NAMED, NAMES, NUMBERS, OFFICIAL, SETS, STORED_SETS
 from robustness.environments.transforms import ROTATION, get
 from robustness.studies import corruption_error, flip_rate, systematic
 from tests.refusals import refused
@@ -146,8 +137,8 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
   assert [NUMBERS[name] for name in STORED_SETS['imagenet_3dcc']] == list(range(40, 52))
   assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'rotations have 1000 + degrees'
   for name, number in PUBLISHED.items():
-    assert view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
-    assert view_id(name, 2.5) == 1_002_500 + 5000 * number
+    assert names.view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
+    assert names.view_id(name, 2.5) == 1_002_500 + 5000 * number
   assert get(ROTATION).view_base == 1000
   corruptions = ('sparkles', 'fog', 'lines')
   bases = [5 * PUBLISHED[name] for name in ('fog', 'lines', 'sparkles')]
@@ -165,11 +156,13 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
 
 
 def test_of_several_sets_that_of_images_of_another_size_is_left_out():
-  assert 'fourier_imagenet' in whole_sets(OFFICIAL) and 'fourier_cifar' in whole_sets(SETS['all'])
-  assert list(whole_sets(OFFICIAL, 32)) == ['official']
-  assert 'fourier_imagenet' in whole_sets(OFFICIAL, 224)
-  assert 'fourier_cifar' in whole_sets(SETS['all'], 32) and 'fourier_cifar' not in whole_sets(
-    SETS['all'], 224
+  assert 'fourier_imagenet' in names.whole_sets(OFFICIAL) and 'fourier_cifar' in names.whole_sets(
+    SETS['all']
   )
-  alone = whole_sets(SETS['fourier_imagenet'], 32)
+  assert list(names.whole_sets(OFFICIAL, 32)) == ['official']
+  assert 'fourier_imagenet' in names.whole_sets(OFFICIAL, 224)
+  assert 'fourier_cifar' in names.whole_sets(
+    SETS['all'], 32
+  ) and 'fourier_cifar' not in names.whole_sets(SETS['all'], 224)
+  alone = names.whole_sets(SETS['fourier_imagenet'], 32)
   assert list(alone) == ['fourier_imagenet'], 'the only set that was asked for'
