@@ -254,7 +254,13 @@ class OpenedRows(dict[DataSettings, Rows]):
 def builder_for(
   experiment: Experiment, rows: OpenedRows, path: pathlib.Path, features: pathlib.Path | None = None
 ) -> ClassifierBuilder:
-  """Returns the builder of the classifiers in a folder; `features` is the folder for probes."""
+  """Returns the builder of the classifiers in a folder; `features` is the folder for probes.
+
+  Missing weights are refused before any images are read.
+  """
+  for label, recipe in experiment.classifiers.items():
+    with naming('config.classifier', experiment.section_of_classifier(label)):
+      recipe.fetch()
 
   def writer(label: str) -> ScalarWriter:
     return NO_WRITER if jax.process_index() else training_writer(path, label)

