@@ -1,4 +1,4 @@
-"""Single rows in single views, as pictures: for galleries, beside the runner's batches."""
+"""Single rows in single views, as pictures for galleries, outside of the runner's batches."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def damaged(
   pictures = []
   for (place, view), recorded in zip(places.tolist(), stored, strict=True):
     row = read_row(rows, place)
-    shown = [_levels(row['image'])] if is_alone or not views.composes else []
+    images = [_levels(row['image'])] if is_alone or not views.composes else []
     if not is_alone and recorded is not None:
-      shown.append(recorded)
+      images.append(recorded)
     elif not is_alone:
-      shown.append(_levels(show(study, row, view, key, attacked)))
-    pictures.append(np.stack(shown))
+      images.append(_levels(show(study, row, view, key, attacked)))
+    pictures.append(np.stack(images))
   return np.stack(pictures)
 
 
@@ -90,10 +90,10 @@ def _compiled(
     prepared = views.prepare(row) if views.prepare else row
     extra = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
     if views.together:
-      own, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
-      of_rows: jax.Array = views.show(own, rows, entry, *extra)[0]
-      return of_rows[0]
-    shown: jax.Array = views.show(key, prepared, entry, *extra)
-    return shown
+      keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
+      images: jax.Array = views.show(keys, rows, entry, *extra)[0]
+      return images[0]
+    image: jax.Array = views.show(key, prepared, entry, *extra)
+    return image
 
   return views, jax.jit(of_row)

@@ -37,7 +37,7 @@ T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
 NOT_RECORDED = ('image', 'mask')
 SAME = ('example_id', 'label', IMAGE_DIGEST)
-"""Columns of rows by which it is told that records are of the same ones."""
+"""Columns of rows that show whether records are of the same rows."""
 DISTRIBUTION, FINITE_IMAGE = 'distribution', 'finite_image'
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 SHARDS = 4096
@@ -72,16 +72,15 @@ class Evaluator:
     key: root of the study's random stream.
     parallel: how the step runs on the devices; on the first alone where the classifier calls back
       to the host.
-    layers: names of layers whose output change ‖z_h(x) - z_h(x̃)‖₂ is recorded.
-    outputs: names of layers whose output is recorded.
-    summarise_output: what is kept of an output, see `Study.summarise_output`.
+    layers: names of layers with a recorded change of the output, ‖z_h(x) - z_h(x̃)‖₂.
+    outputs: names of layers with a recorded output.
+    summarise_output: reduces an output to the recorded values, see `Study.summarise_output`.
     phase: what the evaluation is part of, for its line of progress.
     rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
       and 512 on accelerators. Records do not depend on it, nor on the next.
     views_at_once: views that a step shows at once; the next ones of its chunk follow (`lax.map`).
       0 takes one on a CPU; on an accelerator up to `VIEWS_AT_ONCE` that divide the chunk, unless
-      views take choices (`Views.sequential`), of which `vmap` would compute every branch, or
-      gradients.
+      views take gradients or choices (`Views.sequential`): `vmap` would compute every branch.
     pictured: the table of all views, where pictures of mistakes are stored with the records, see
       `robustness.evaluation.stored_pictures`; a step then shows its views one by one.
   """
@@ -119,10 +118,10 @@ class Evaluator:
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns how the table is cut: by the data and these numbers, whatever the devices.
 
-    A run that was begun on one machine therefore goes on with any number of devices or processes. 0
-    takes shards of up to 512 rows, 64 of large images (a multiple of 8, so that steps are full),
-    and of 32,768 images of 32 × 32 pixels, fewer of larger ones in proportion, in parts of even
-    size; larger shards where these were more than `SHARDS` files, as of ImageNet's validation set.
+    A run can therefore be resumed with any number of devices or processes. 0 takes shards of up to
+    512 rows, 64 of large images (a multiple of 8, so that steps are full), and of 32,768 images of
+    32 × 32 pixels, fewer of larger ones in proportion, in parts of even size; larger shards where
+    these were more than `SHARDS` files, as of ImageNet's validation set.
     """
     default = even_part(num_rows, 64, 8) if self._pixels >= LARGE else even_part(num_rows, 512)
     rows = batch_size or min(default, num_rows)
@@ -131,12 +130,12 @@ class Evaluator:
     views = views_per_step or even_part(len(self.views), max(1, images // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
-  def of_views(self, chosen: np.ndarray) -> Self:
-    """Returns the evaluator of some views, int [v], which shares the compiled programs."""
+  def of_views(self, places: np.ndarray) -> Self:
+    """Returns the evaluator of the views at some places, int [v]; it shares compiled programs."""
     views = dataclasses.replace(
       self.views,
-      ids=self.views.ids[chosen],
-      parameters={name: values[chosen] for name, values in self.views.parameters.items()},
+      ids=self.views.ids[places],
+      parameters={name: values[places] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
     evaluator.__dict__.update(run=self.run, prepared=self.prepared)  # as `cached_property` does
@@ -145,8 +144,8 @@ class Evaluator:
   def step_rows(self, layout: Layout) -> int:
     """Returns how many of a shard's rows one step takes: a multiple of the devices."""
     devices = self.parallel.num_devices
-    most = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
-    rows = even_part(layout.block_rows, (self.rows_at_once or most) * devices)
+    default = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
+    rows = even_part(layout.block_rows, (self.rows_at_once or default) * devices)
     return -(-rows // devices) * devices
 
   def _views_at_once(self, chunk_views: int) -> int:
@@ -169,19 +168,20 @@ class Evaluator:
         not finite (which example and view), or shards of other images that are there already.
     """
     layout = records.layout
-    own = layout.share(process, processes)
+    share = layout.share(process, processes)
     absent = records.missing()
-    missing = {b: [c for c in chunks if c in own[b]] for b, chunks in absent.items()}
+    missing = {b: [c for c in chunks if c in share[b]] for b, chunks in absent.items()}
     table = {b: chunks for b, chunks in missing.items() if chunks}
-    total = sum(layout.size(b, c) for b, chunks in own.items() for c in chunks)
+    total = sum(layout.size(b, c) for b, chunks in share.items() for c in chunks)
     todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
     self._check_same_images(rows, records, absent)
-    begun = {b: _first_present(layout, chunks) for b, chunks in absent.items()}
+    first_present = {b: _first_present(layout, chunks) for b, chunks in absent.items()}
     with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
       for block, chunk, shard in self.shards(rows, layout, table):
-        if (present := begun.pop(block, None)) is not None:  # before the block is added to
-          now = {name: shard[name] for name in SAME}
-          require_same_images(records.read(block, present).arrays, now, records.directory)
+        present = first_present.pop(block, None)
+        if present is not None:  # before the block is added to
+          columns = {name: shard[name] for name in SAME}
+          require_same_images(records.read(block, present).arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)
         progress.advance(layout.size(block, chunk))
 
@@ -196,8 +196,8 @@ class Evaluator:
         recorded = records.read(block, present).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
         columns, count = _host_columns(batch), _count(layout, batch)
-        now = {name: columns[name][:count] for name in SAME}
-        require_same_images(recorded, now, records.directory)
+        read = {name: columns[name][:count] for name in SAME}
+        require_same_images(recorded, read, records.directory)
         return
 
   def shards(
@@ -262,7 +262,7 @@ class Evaluator:
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
     view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
     variables = self.classifier.variables if self.classifier else None
-    jax.eval_shape(lambda v, b, one: self.show(v, self._prepare(b), one), variables, batch, view)
+    jax.eval_shape(lambda v, b, x: self.show(v, self._prepare(b), x), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     return self.views.add_columns(rows) if self.views.add_columns else rows
@@ -287,7 +287,7 @@ class Evaluator:
     prepare = self.views.prepare
     if prepare is None:
       return batch
-    return self._each(lambda row, _: prepare(row), with_scaled_image(batch), None)
+    return self._by_row(lambda row, _: prepare(row), with_scaled_image(batch), None)
 
   @functools.cached_property
   def compiled(self) -> Compiled:
@@ -319,13 +319,13 @@ class Evaluator:
 
     pictures = {}
     if self.pictured:
-      best, shown = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
+      best, fields = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
       pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
     else:
       at_once = self._views_at_once(len(chunk[0]))
       batch_size = at_once if at_once > 1 else None
-      shown = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
-    return {name: jnp.moveaxis(x, 0, 1) for name, x in shown.items()} | pictures
+      fields = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
+    return {name: jnp.moveaxis(x, 0, 1) for name, x in fields.items()} | pictures
 
   def _predictions(
     self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
@@ -348,29 +348,29 @@ class Evaluator:
     """
     ids, parameters = chunk
     count = len(np.unique(ids))  # the last view is repeated to fill a chunk
-    chosen = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
+    views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
     logits, measured = [], []
-    shown = self._shown(variables, batch, self.parallel.replicate(chosen[0]))
-    for view, following in zip(chosen, [*chosen[1:], None], strict=True):
-      images, values = self.parallel.gather(shown)
+    on_devices = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
+    for view, following in zip(views, [*views[1:], None], strict=True):
+      images, values = self.parallel.gather(on_devices)
       if following is not None:  # made on the devices while the host predicts
-        shown = self._shown(variables, batch, self.parallel.replicate(following))
+        on_devices = self._compiled_show(variables, batch, self.parallel.replicate(following))
       logits.append(self._answer(images, batch, view[0]))
       measured.append(values)
-    whole = _filled(logits, len(ids))
-    values = {name: _filled([each[name] for each in measured], len(ids)) for name in measured[0]}
-    placed, recorded = self.parallel.put_batch((whole, values))
+    all_logits = _filled(logits, len(ids))
+    values = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
+    placed, recorded = self.parallel.put_batch((all_logits, values))
     return {**self._reduced(placed, batch['label']), **recorded}
 
   @functools.cached_property
-  def _shown(self) -> Compiled:
+  def _compiled_show(self) -> Compiled:
     return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   @functools.cached_property
   def _reduced(self) -> Compiled:
     def reduce(logits: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
-      kept = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
-      return {**summarise(logits, label), **kept}
+      outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
+      return {**summarise(logits, label), **outputs}
 
     return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
 
@@ -396,22 +396,22 @@ class Evaluator:
     """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes them,
     and what the view measures of these images."""
     rows = with_scaled_image(batch)
-    found: dict[str, jax.Array] = {}
+    by_view: dict[str, jax.Array] = {}
     if self.views.together:
-      images, found = self.parallel.by_device(self._show_together, rows, variables, view)
+      images, by_view = self.parallel.by_device(self._show_together, rows, variables, view)
     else:
-      images = self._each(functools.partial(self._show_row, self._extra(variables)), rows, view)
+      images = self._by_row(functools.partial(self._show_row, self._extra(variables)), rows, view)
     measured: dict[str, jax.Array] = {}
     if self.views.measure or self.views.total:
-      both = {'rows': rows, 'images': images}
-      measured = self.parallel.by_device(self._observed, both, variables, view[1])
-    measured |= {f'{MEASURE}{name}': value for name, value in found.items()}
+      observed = {'rows': rows, 'images': images}
+      measured = self.parallel.by_device(self._observed, observed, variables, view[1])
+    measured |= {f'{MEASURE}{name}': value for name, value in by_view.items()}
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _observed(
-    self, both: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
+    self, observed: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> dict[str, jax.Array]:
-    return observe(self.views, **both, view=(parameters, *self._extra(variables)))
+    return observe(self.views, **observed, view=(parameters, *self._extra(variables)))
 
   def _extra(self, variables: PyTree) -> tuple[Logits, ...]:
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
@@ -422,19 +422,19 @@ class Evaluator:
   def _show_row(
     self, extra: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
   ) -> jax.Array:
-    shown: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *extra)
-    return shown
+    image: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *extra)
+    return image
 
   def _show_together(
     self, rows: Arrays, variables: PyTree, view: tuple[jax.Array, Arrays]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
-    shown: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
+    images: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
       keys, rows, view[1], functools.partial(self._logits, variables)
     )
-    return shown
+    return images
 
-  def _each(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
+  def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
@@ -499,8 +499,8 @@ class Evaluator:
         )
       arrays[name] = total
     for name, value in batch.items():  # the columns of the rows
-      kept = name not in NOT_RECORDED and not is_of_views(name)
-      if kept and isinstance(value, np.ndarray) and value.ndim <= 2:
+      is_recorded = name not in NOT_RECORDED and not is_of_views(name)
+      if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:n]
     if mistakes and best:
       arrays |= mistakes.add(Shard(rows, views, arrays), *best)
@@ -508,20 +508,20 @@ class Evaluator:
 
 
 def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
-  """Refuses rows whose images are not of the classifier's shape, or with more classes than it has.
+  """Refuses rows with images of another shape than the classifier's, or with more classes.
 
-  Where views show images of a shape of their own, only their channels must fit.
+  Where views show images of another shape than the rows, only their channels must fit.
 
   Raises:
     InputError: names both shapes or counts and the fix.
   """
-  shown = views.image_shape or rows.image_shape
+  shape = views.image_shape or rows.image_shape
   free = 2 if views.image_shape else 0
-  if tuple(shown[free:]) != tuple(classifier.input_shape[free:]):
+  if tuple(shape[free:]) != tuple(classifier.input_shape[free:]):
     height, width, channels = classifier.input_shape
-    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shown))
-    if shown[2] != channels:
-      fix = f'give images of {channels} channels, or a classifier of {shown[2]}.'
+    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shape))
+    if shape[2] != channels:
+      fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
@@ -541,7 +541,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
 
 
 def check_images(batch: Batch) -> None:
-  """Refuses images outside [0, 1]; names the example. Images of 8 bits always lie there."""
+  """Refuses images outside [0, 1]; names the example. Images of 8 bits always pass."""
   if batch['image'].dtype == np.uint8:
     return
   images = batch['image'][batch['mask']]
@@ -582,8 +582,8 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   sides = max(shape[0], round(height * scale)), max(shape[1], round(width * scale))
   size = (len(images), *sides, images.shape[3])
   images = jax.image.resize(images, size, 'linear', antialias=True)
-  top, left = (sides[0] - shape[0]) // 2, (sides[1] - shape[1]) // 2
-  return images[:, top : top + shape[0], left : left + shape[1]]
+  y, x = (sides[0] - shape[0]) // 2, (sides[1] - shape[1]) // 2
+  return images[:, y : y + shape[0], x : x + shape[1]]
 
 
 def even_part(total: int, largest: int, multiple: int = 1) -> int:

@@ -1,7 +1,7 @@
 """Pictures of mistakes that are stored with the records of a study of costly views.
 
-Of each block of rows the most damaged ones are stored, each in the view of its most confident
-mistake, so that those of a run are chosen from records and no attack runs a second time.
+The most damaged rows of each block are stored, each in the view of its most confident mistake, so
+that the pictures of a run are chosen from records and no attack runs a second time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from robustness.evaluation.records import CONFIDENCE, PICTURE, Layout, RecordsRe
 from robustness.evaluation.views import Arrays, ViewTable
 
 Best = tuple[jax.Array, jax.Array]
-"""Of each row the confidence of its most confident mistake so far, -1 for none, and its picture."""
+"""The confidence of the most confident mistake of each row so far, -1 for none, and its picture."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
@@ -31,8 +31,8 @@ def with_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
   sure = jnp.where(fields['rank'] > 0, fields[CONFIDENCE].astype(jnp.float32), -1.0)
   is_better = sure > confidence
   levels = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
-  chosen = jnp.where(is_better[:, None, None, None], levels, pictures)
-  return jnp.where(is_better, sure, confidence), chosen
+  best_pictures = jnp.where(is_better[:, None, None, None], levels, pictures)
+  return jnp.where(is_better, sure, confidence), best_pictures
 
 
 class BlockOfShards(RecordsReader):
@@ -45,7 +45,7 @@ class BlockOfShards(RecordsReader):
     self._shards = shards
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard, the first row of which is row 0."""
+    """Returns a shard with rows counted from 0."""
     shard = self._shards[chunk]
     return Shard(self.layout.rows(0), shard.views, shard.arrays)
 
@@ -65,8 +65,8 @@ class MistakesOfBlock:
     """Adds the next chunk of a block with the most confident mistakes in it [n], [n, H, W, C].
 
     Returns:
-      The arrays of the chosen pictures, for the last shard of a block all chunks of which were
-      added; {} for the others, and where the records lack some views of the study.
+      The arrays of the chosen pictures, for the last shard of a block if all its chunks were added;
+      {} for the others, and where the records lack some views of the study.
     """
     views = shard.views
     if views.start == 0:
@@ -85,11 +85,11 @@ class MistakesOfBlock:
     if views.stop < len(self._table.names):
       return {}
     tally = Tally.of(BlockOfShards(self._shards, views.stop), self._table)
-    chosen = most_damaged(tally)
+    rows = most_damaged(tally)
     return {
-      f'{PICTURE}example_id': shard['example_id'][chosen],
-      f'{PICTURE}view': tally.view[chosen].astype(np.int32),
-      f'{PICTURE}image': self._pictures[chosen],
+      f'{PICTURE}example_id': shard['example_id'][rows],
+      f'{PICTURE}view': tally.view[rows].astype(np.int32),
+      f'{PICTURE}image': self._pictures[rows],
     }
 
 

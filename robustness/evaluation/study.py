@@ -66,6 +66,7 @@ class Study(Part):
     outputs: layers with a recorded output, such as ('logits',); see `summarise_output`.
     moved_keys: keys of earlier versions, and what takes their place in `config.study`.
     set_by_study: settings of named parts that the study sets itself, which their sections lack.
+    not_recorded: settings that choose among records and change none.
     needs_classifier: False for one that measures images alone: its config has no classifier, and it
       reduces one evaluation with the label `IMAGES`.
     needs_labels: False for one that does not ask what is right, and takes images of no known class.
@@ -88,6 +89,7 @@ class Study(Part):
   papers: ClassVar[tuple[str, ...]] = ()
   moved_keys: ClassVar[Mapping[str, str]] = {}
   set_by_study: ClassVar[tuple[str, ...]] = ()
+  not_recorded: ClassVar[tuple[str, ...]] = ()
   layers = tuple[str, ...]()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
@@ -163,7 +165,8 @@ class Study(Part):
     Studies of one run with equal recordings reduce the same records, made once. By default these
     are all values that describe the study, except settings of intervals and tests alone.
     """
-    reduced = ('false_discovery_rate', *(() if self.half_width else ('confidence',)))
+    reduced = {'false_discovery_rate', *self.not_recorded}
+    reduced |= set() if self.half_width else {'confidence'}
     return {key: value for key, value in self.describe().items() if key not in reduced}
 
   @property

@@ -7,7 +7,6 @@ from typing import ClassVar
 import pandas as pd
 
 from robustness.core.registry import setting
-from robustness.core.typing import PlainValue
 from robustness.estimates.quantity import ACCURACY, Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Study
@@ -29,13 +28,9 @@ class Accuracy(Study):
 
   title: ClassVar[str] = 'Accuracy'
   allows_adaptation: ClassVar[bool] = True
+  not_recorded: ClassVar[tuple[str, ...]] = ('top_k',)
 
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
-
-  @property
-  def recording(self) -> dict[str, PlainValue]:
-    """See `Study`; ranks are recorded, for any k."""
-    return {k: v for k, v in super().recording.items() if k != 'top_k'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

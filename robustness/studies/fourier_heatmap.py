@@ -18,7 +18,6 @@ from robustness.core import settings
 from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
-from robustness.core.typing import PlainValue
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_error, errors_at
 from robustness.estimates.simultaneous import significant
@@ -80,6 +79,7 @@ class FourierHeatmap(Study):
 
   title: ClassVar[str] = 'Fourier heat maps'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  not_recorded: ClassVar[tuple[str, ...]] = ('classes', 'top_k')
 
   half_width: float = 0.0
   norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))
@@ -98,11 +98,6 @@ class FourierHeatmap(Study):
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
     alone = not (self.classes and self.half_width)
     self.require(alone, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds')
-
-  @property
-  def recording(self) -> dict[str, PlainValue]:
-    """See `Study`; maps of classes and of top-k errors are of the same records."""
-    return {k: v for k, v in super().recording.items() if k not in ('classes', 'top_k')}
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `Study`; refuses classes that the rows do not have."""

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
-from robustness.core.typing import Facts, PlainValue
+from robustness.core.typing import Facts
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
@@ -92,6 +92,7 @@ class Systematic(Study):
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
   papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
+  not_recorded: ClassVar[tuple[str, ...]] = ('near_duplicates',)
 
   source: str = word(GENERATED, (GENERATED, STORED))
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
@@ -115,11 +116,6 @@ class Systematic(Study):
     near_duplicates.check(self.near_duplicates)
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
-
-  @property
-  def recording(self) -> dict[str, PlainValue]:
-    """See `Study`; nor does a record depend on what is done with training rows."""
-    return {k: v for k, v in super().recording.items() if k != 'near_duplicates'}
 
   def _check_baseline(self, labels: Iterable[str]) -> None:
     if self.baseline:
