@@ -26,6 +26,8 @@ from robustness.core.errors import InputError
 from robustness.models.weights import digest
 
 SEPARATOR = '|'
+HEADER = ('network', 'saved', 'here', 'images', 'ratio of equal top-1')
+HEADER += ('largest difference of a probability', "median of images' largest")
 
 
 def probabilities(name: str, precision: str, args: argparse.Namespace) -> tuple[np.ndarray, str]:
@@ -76,29 +78,10 @@ def compare(args: argparse.Namespace) -> None:
         )
       equal = values.argmax(1) == stored[key].argmax(1)
       difference = np.abs(values - stored[key]).max(1)
-      table.append(
-        [
-          name,
-          f'{saved_in}, {saved_on}',
-          f'{precision}, {device}',
-          len(equal),
-          f'{equal.mean():.6f}',
-          f'{difference.max():.2g}',
-          f'{np.median(difference):.2g}',
-        ]
-      )
-  timing.print_table(
-    (
-      'network',
-      'saved',
-      'here',
-      'images',
-      'ratio of equal top-1',
-      'largest difference of a probability',
-      "median of images' largest",
-    ),
-    table,
-  )
+      line = [name, f'{saved_in}, {saved_on}', f'{precision}, {device}', len(equal)]
+      numbers = [f'{difference.max():.2g}', f'{np.median(difference):.2g}']
+      table.append([*line, f'{equal.mean():.6f}', *numbers])
+  timing.print_table(HEADER, table)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -363,7 +363,7 @@ def site_coverage(
 
 def _held(estimates: Sequence[Any], truth: float) -> Coverage:
   """Returns how often the intervals of estimates hold the true value."""
-  intervals = np.array([(each.low, each.high) for each in estimates if np.isfinite(each.low)])
+  intervals = np.array([(e.low, e.high) for e in estimates if np.isfinite(e.low)])
   if not len(intervals):
     return Coverage(np.nan, np.nan, np.nan, 1.0)
   low, high = intervals.T
