@@ -18,7 +18,7 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   np.savez(tmp_path / 'x.npz', images=images, labels=np.arange(10) % 3, class_names=['a', 'b', 'c'])
   weights = runs.save_weights(tmp_path / 'small.safetensors', 'small_cnn', num_classes=3)
   network = {'name': 'small_cnn', 'weights': weights}
-  data = {'source': 'npz', 'path': str(tmp_path / 'x.npz')}
+  data = {'source': 'npz', 'npz': {'path': str(tmp_path / 'x.npz')}}
   config = {'study': {'name': 'accuracy'}, 'data': data, 'classifier': network}
   workdir, file = tmp_path / 'run', tmp_path / 'run/environment.json'
   run.run(config, workdir, 'first')

@@ -128,7 +128,7 @@ def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):
   config = {
     'study': {'name': 'accuracy'},
     'classifier': {'name': 'efficientnet_lite0'},
-    'data': {'source': 'folder', 'path': str(folder)},
+    'data': {'source': 'folder', 'folder': {'path': str(folder)}},
   }
   results = launch.run(config, tmp_path / 'run')
   row = estimate(results.table, *results.labels, 'top1_accuracy')

@@ -112,23 +112,24 @@ def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
     runs.save_image(tmp_path / 'cutouts' / name / 'one.png', drawn_objects.draw(name))
     runs.save_image(tmp_path / f'grounds/{number}.png', drawn_objects.ground(number, side))
 
-  def config_of(**data):
+  def config_of(source, **settings):
     config = default_config('si_score')
     three = 'bias[:] = -1e3; bias[[954, 951, 327]] = 0'  # an answer is one of three classes
     config.classifier.name = runs.linear_network(tmp_path / 'mine.py', 0, three)
     config.study.update(factor='cross', areas=(0.2, 0.5), xs=(0.2, 0.5, 0.8), ys=(0.4, 0.6))
     config.study.min_inside = 0.85
     config.batch_size, config.views_per_step = 8, 12
-    config.data.update(data)
+    config.data.update({'source': source, source: settings})
     return config
 
-  composed = config_of(source='scenes', canvas=side, **where)
+  composed = config_of('scenes', canvas=side, **where)
   wanted = runs.run(composed, tmp_path / 'composed', drawn=False)
   study = composed.study
   design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, side, 0.85)
   of_design = ScenesConfig('mine', design=design, **where)
   SiScoreScenes(config=of_design, data_dir=tmp_path / 'tfds').download_and_prepare()
-  stored = config_of(source='si_score', name='si_score_scenes/mine', data_dir=f'{tmp_path}/tfds')
+  stored_set = {'dataset': 'si_score_scenes/mine', 'data_dir': f'{tmp_path}/tfds'}
+  stored = config_of('si_score', **stored_set)
   stored.study.stored = True
   found = runs.run(stored, tmp_path / 'stored', drawn=False)
 

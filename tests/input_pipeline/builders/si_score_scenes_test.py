@@ -132,7 +132,7 @@ def test_what_is_built_is_found_by_name_read_as_rows_and_described_by_tables(bui
   assert classes == [['int', 'label'], ['931', 'bagel'], ['105', 'koala']]
   assert (built.data_path / 'backgrounds.csv').read_text().splitlines()[1] == '0,0.png'
   data_dir = str(built.data_path.parents[2])
-  batch = whole(read('si_score', name='si_score_scenes/places', data_dir=data_dir))
+  batch = whole(read('si_score', dataset='si_score_scenes/places', data_dir=data_dir))
   order = np.argsort(batch['image_id'])
   for name in ('image_id', 'area', 'angle'):
     assert batch[name][order].tolist() == [e[name] for e in made]
