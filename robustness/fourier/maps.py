@@ -129,7 +129,7 @@ class FinishedMap:
     """The side of the map's centred square of frequencies; 0 for all frequencies."""
     return self.results.settings['window']
 
-  def of(self, label: str) -> pd.DataFrame:
+  def classifier_rows(self, label: str) -> pd.DataFrame:
     """Returns the rows of the classifier with a label, or of the only classifier."""
     labels = list(dict.fromkeys(self.rows.classifier))
     if label not in labels and len(labels) > 1:
@@ -140,9 +140,9 @@ class FinishedMap:
     return self.rows[self.rows.classifier == (label if label in labels else labels[0])]
 
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
-    """Returns the error at each distinct frequency [V] of the map's window; see `of`."""
+    """Returns the error [V] at each distinct frequency of the window of the map."""
     index = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
-    return self.of(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
+    return self.classifier_rows(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
 
   def check_shape(self, image_shape: ImageShape) -> None:
     """Raises InputError unless images have the size of the map's images."""

@@ -32,7 +32,7 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
   return jnp.moveaxis(jnp.abs(jnp.fft.rfft2(planes, norm='ortho')), 0, -1)
 
 
-def whole(values: np.ndarray, width: int) -> np.ndarray:
+def full_map(values: np.ndarray, width: int) -> np.ndarray:
   """Returns the map of all frequencies [..., H, W], zero in the centre, from its half
   [..., H, W // 2 + 1] in the order of `rfft2`; it is equal at a frequency and its mirror."""
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)

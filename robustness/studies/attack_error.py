@@ -404,7 +404,7 @@ class AttackError(Study):
     findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
       counted = evaluation.records.total('counted')[:, None, None]
-      total = spectrum.whole(evaluation.records.total('spectrum'), image_shape[1])
+      total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
       mean = np.where(counted > 0, total / np.maximum(counted, 1), np.nan).astype(np.float32)
       grid = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
       findings.arrays[f'{evaluation.label}/spectrum'] = grid

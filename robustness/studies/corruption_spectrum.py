@@ -136,7 +136,7 @@ class CorruptionSpectrum(StoredOrMade):
     by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
-    mean = (spectrum.whole(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
+    mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     keep = high_pass(height, width, self.bandwidth)
     lowest = lowest_kept(height, width, self.bandwidth)
     return Findings(

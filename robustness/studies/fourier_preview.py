@@ -127,7 +127,7 @@ class FourierPreview(BeginsWithMap):
     estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
-      total = spectrum.whole(evaluation.records.total('sensitivity')[0], image_shape[1])
+      total = spectrum.full_map(evaluation.records.total('sensitivity')[0], image_shape[1])
       estimates += self._of_map(evaluation.label, total / n, n)
     return Findings(estimates=estimates)
 
@@ -144,7 +144,7 @@ class FourierPreview(BeginsWithMap):
     parts = [self.arrays(SENSITIVITY, label, places, values, n=n)]
     if self._map is None:
       return parts
-    rows = self._map.of(label)
+    rows = self._map.classifier_rows(label)
     columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
     parts.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     f, values = at(self._map.window)

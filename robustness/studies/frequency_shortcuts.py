@@ -186,7 +186,7 @@ class FrequencyShortcuts(Study):
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
     height, width = results.data['image_shape'][:2]
     for label in results.labels:
-      sets = spectrum.whole(results.arrays[f'sets/{label}'], width).astype(float)
+      sets = spectrum.full_map(results.arrays[f'sets/{label}'], width).astype(float)
       rows[label] = dict(zip(names, sets[..., None], strict=True))
     caption = f'The frequencies that each class is recognised by best, of {height} × {width}: '
     caption += 'white ones, zero frequency in the centre.'

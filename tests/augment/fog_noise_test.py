@@ -35,7 +35,7 @@ def test_the_mean_magnitude_of_the_noise_is_the_stored_one_at_every_frequency():
     return spectrum.half_magnitude(noise).mean(-1)
 
   half = np.asarray(jax.jit(lambda keys: jax.lax.map(magnitude, keys).mean(0))(KEYS))
-  np.testing.assert_allclose(spectrum.whole(half, 32), mean, rtol=0.04)
+  np.testing.assert_allclose(spectrum.full_map(half, 32), mean, rtol=0.04)
 
 
 def test_noise_is_added_and_clipped():
@@ -58,7 +58,7 @@ def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10
   images = jnp.asarray(np.asarray(rows['image']) / np.float32(255))
   change = corrupt(0, images, 'fog', 3) - images
   half = np.asarray(jax.vmap(spectrum.half_magnitude)(change)).mean((0, -1))
-  ratio = spectrum.whole(half, 32) / fog_noise.magnitude(str(STORED), 3)
+  ratio = spectrum.full_map(half, 32) / fog_noise.magnitude(str(STORED), 3)
   assert abs(np.median(ratio) - 1) < 0.05 and ratio.min() > 0.7 and ratio.max() < 1.4
 
 

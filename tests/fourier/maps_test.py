@@ -51,4 +51,4 @@ def test_every_cell_has_the_value_of_its_frequency(tmp_path, size, window):
   refused(message, centred_map, results, 'error', 'other')
   results.table = pd.concat([table, table.assign(classifier='second')])
   finished = FinishedMap(tmp_path, results, 'here')
-  refused("here has heat maps of net, second, none of 'x'", finished.of, 'x')
+  refused("here has heat maps of net, second, none of 'x'", finished.classifier_rows, 'x')

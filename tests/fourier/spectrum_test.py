@@ -26,7 +26,7 @@ def test_the_whole_magnitude_is_numpys(shape):
   half = np.asarray(spectrum.half_magnitude(picture))
   assert half.shape == (shape[0], shape[1] // 2 + 1, 3)
   for channel in range(3):
-    full = spectrum.whole(half[..., channel], shape[1])
+    full = spectrum.full_map(half[..., channel], shape[1])
     np.testing.assert_allclose(full, centred(picture)[..., channel], atol=1e-5)
 
 
@@ -50,7 +50,7 @@ def test_grey_is_the_magnitude_of_the_weighted_sum():
   grey = picture @ np.float32(spectrum.GREY)
   measured = np.asarray(spectrum.half_magnitude(picture, 'grey'))[..., 0]
   expected = centred(grey[..., None])[..., 0]
-  np.testing.assert_allclose(spectrum.whole(measured, 6), expected, atol=1e-6)
+  np.testing.assert_allclose(spectrum.full_map(measured, 6), expected, atol=1e-6)
   assert spectrum.half_magnitude(image((6, 6), 1), 'grey').shape == (6, 4, 1)
   refused(
     bad_setting('channels', 'gray', words="did you mean 'grey'"),

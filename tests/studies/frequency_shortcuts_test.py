@@ -31,7 +31,7 @@ def test_a_set_keeps_a_frequency_with_its_opposite(height, width):
   np.testing.assert_array_equal(masks[:12], STUDY.masks(height, width))
   assert abs(masks.mean() - 0.8**3) < 0.08
   for half in masks[:5]:
-    plane = spectrum.whole(half, width)
+    plane = spectrum.full_map(half, width)
     shown = np.fft.fft2(image, axes=(0, 1)) * np.fft.ifftshift(plane)[..., None]
     whole = np.fft.ifft2(shown, axes=(0, 1))
     assert np.abs(whole.imag).max() < 1e-6
