@@ -9,7 +9,7 @@ python main.py --config=configs/accuracy.py:own --workdir=/tmp/accuracy_cifar10 
     --config.classifier.name=resnet20 --config.classifier.weights=FILE \
     --config.data.source=tfds --config.data.tfds.dataset=cifar10 --config.data.split=test
 
-  Prints both accuracies with exact intervals; the published ResNet-20 gives .9173 on all 10,000
+  Prints both accuracies with exact intervals; the published ResNet-20 has .9173 on all 10,000
   test images of CIFAR-10. Other sources: --config.data.source=folder --config.data.folder.path=DIR
   (class folders), or source=npz with npz.path=FILE. --config.data.num_images=1000 takes a
   seeded random subset.
@@ -30,7 +30,7 @@ python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
     --config.data.source=natural_shifts --config.data.natural_shifts.dataset=imagenet_r \
     --config.data.natural_shifts.path=DIR
 
-  The same network among all 1000 classes and among those of the data, side by side.
+  The same network among all 1000 classes and among the classes of the data, side by side.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
@@ -50,7 +50,7 @@ def own() -> ConfigDict:
 
 
 def both_ways() -> ConfigDict:
-  """CLIP, or another network, among all classes of its weights and among those of the data."""
+  """CLIP, or another network, among all classes of its weights, or those in the data."""
   config = default_config('accuracy', ('among_all', 'among_own'))
   for classifier in config.classifiers.values():
     classifier.name = 'clip_vit_b32_quickgelu'

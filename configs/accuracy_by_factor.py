@@ -2,7 +2,7 @@ r"""Accuracy by what is known of each image, such as pose, background, light or 
 
 python main.py --config=configs/accuracy_by_factor.py --workdir=/tmp/by_factor
 
-  No download. A small CNN on MNIST digits by class, and by brightness, which tells how heavy the
+  No download. A small CNN on MNIST digits by class, and by brightness, which shows how heavy the
   strokes are: the thinnest fifth has the lowest accuracy. Half a minute on 2 cores.
 
 python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose \
@@ -11,7 +11,7 @@ python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose
     --config.study.factors=pose,background --config.study.pairs=True \
     --config.study.clusters=object
 
-  Any data set with columns beside the label (docs/running.md): files that a CSV or JSON table
+  Any data set with columns besides the label (docs/running.md): files that a CSV or JSON table
   names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
 """
 

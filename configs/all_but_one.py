@@ -8,7 +8,7 @@ python main.py --config=configs/all_but_one.py --workdir=/tmp/all_but_one
 python main.py --config=configs/all_but_one.py:cifar10 --workdir=/tmp/all_but_one_cifar10
 
   The paper's 13 corruptions and 5 severities: 65 networks, airbench94 for 12 epochs each; 2000 test
-  images, corrupted as CIFAR-10-C was (`protocol='as_released'`); the published column is beside. An
+  images, corrupted as CIFAR-10-C was (`protocol='as_released'`); with the published column. An
   estimated 4 days of 2 cores, 5 hours of an accelerator. Stop it at any time; the same command goes
   on. The paper trains WRN-28-10 and does not say whether clean images are in the mix; here there
   are none.
@@ -16,7 +16,7 @@ python main.py --config=configs/all_but_one.py:cifar10 --workdir=/tmp/all_but_on
 python main.py --config=configs/all_but_one.py:fog --workdir=/tmp/all_but_one_fog
 
   The five networks of one corruption of these, such as on another machine. Copy the folders in
-  checkpoints/ of all parts into one workdir, and :cifar10 goes on from them.
+  checkpoints/ of all parts into one workdir, and :cifar10 resumes from them.
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config
@@ -31,7 +31,7 @@ CORRUPTIONS = (
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10', or that of one corruption."""
+  """Returns the variant 'digits', 'cifar10', or the one for a corruption."""
   check_variant(variant, ('digits', 'cifar10', *CORRUPTIONS))
   if variant == 'digits':
     return digits()

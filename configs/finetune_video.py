@@ -7,7 +7,7 @@ python main.py --config=configs/finetune_video.py --workdir=/tmp/finetune_video 
   accuracy in SETS/test, each as `robustness neighbor_sets build` writes it; a large --k
   takes all frames of a video. A frame of several classes has a target shared among them, and
   `--config.training.validation=.1` holds out whole clips. The last layer is new, the
-  others begin with the published weights; after each epoch the log gives the accuracy on the test
+  others begin with the published weights; after each epoch the log has the accuracy on the test
   frames. `<workdir>/checkpoints/<name>` then serves as --config.classifier.weights elsewhere.
 
 python main.py --config=configs/finetune_video.py:resnet50 ...

@@ -3,7 +3,7 @@
 python main.py --config=configs/flip_rate.py --workdir=/tmp/flip_rate
 
   No download. Trains the two small CNNs of the heat maps on MNIST digits and shows 200 test digits
-  in nine frames of rising severity, 1 to 5, under each of the official 15 corruptions; gives flip
+  in nine frames of rising severity, 1 to 5, under each of the official 15 corruptions; states flip
   rates and the ratio of the Gaussian network's to the natural one's.
 
 python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_cifar10 \

@@ -34,7 +34,7 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
     --config.classifiers.second.weights=FILE --config.study.norm=40
 
   Two ResNet-50 on 1000 validation pictures by TFDS, the 63 × 63 lowest frequencies, at the norm of
-  figure 9; without it at 15.7, that of figure 4. `first` is torchvision's (pip install '.[hub]').
+  figure 9; without it at 15.7, as in figure 4. `first` is torchvision's (pip install '.[hub]').
   FILE is the other network, such as checkpoints/gaussian of a run of fourier_table.py:imagenet;
   the paper does not name the two of figure 9. --config.study.window=0 has all frequencies.
 """

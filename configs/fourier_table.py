@@ -14,7 +14,7 @@ python main.py --config=configs/fourier_table.py:cifar10 --workdir=/tmp/fourier_
   the 75 changes of table 3 with the published sign, fog noise harmful under fog. All 10,000 test
   images: --config.data.num_images=0.
   AutoAugment is without Cutout here, adversarial training takes two steps, and corrupted images are
-  made as CIFAR-10-C was (`protocol='as_released'`), but for frost, which is drawn. Tables 1 and 3
+  made as CIFAR-10-C was (`protocol='as_released'`), except frost, which is drawn. Tables 1 and 3
   and figure 6 on the released files, all 10,000 images of the paper's 15 corruptions:
 
 python main.py --config=configs/fourier_table.py:cifar10_c --workdir=/tmp/fourier_cifar10_c \

@@ -15,7 +15,7 @@ python main.py --config=configs/probe.py:own --workdir=/tmp/probe_dinov2 \
   --config.classifiers.linear.data; features are recorded once, in the workdir's `features`.
   --config.classifiers.linear.probe.linear.layer=stage3 takes another layer, means over positions;
   --config.classifiers.linear.probe.linear.rows_per_class=16 a part of the rows, drawn by the seed,
-  and --config.seeds='(0,1,2)' fits it anew with each: errors of one seed have the interval over
+  and --config.seeds='(0,1,2)' fits it with each seed: errors of one seed have the interval over
   images, their mean that over seeds.
 """
 

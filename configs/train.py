@@ -1,4 +1,4 @@
-"""Trains a classifier and gives its accuracy.
+"""Trains a classifier and measures its accuracy.
 
 python main.py --config=configs/train.py --workdir=/tmp/train
 

@@ -22,11 +22,11 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
   records/CLASSIFIER of a run above. Several are separated by commas, and called by their names or
   as in --config.predictions=first=A/records/net,second=B/records/net. Records bring their sets and
   need no metadata; with it they are scored on those sets instead, frames found by their paths.
-  Scores are logits or probabilities: --config.scores=auto (the default) tells by their values, says
-  which in results.json, and refuses what it cannot tell; 'logits' and 'probabilities' state it.
+  Scores are logits or probabilities: --config.scores=auto (the default) finds it by values, says
+  which in results.json, and refuses unclear ones; 'logits' and 'probabilities' state it.
   --config.study.merge=max, sum or mean says how 1000 scores become 30.
   --config.unreviewed=DIR adds what the review of the sets changes. `accuracy_anchor` and
-  `accuracy_pm_k` at k = 10 equal those of the released scorer to the last digit.
+  `accuracy_pm_k` at k = 10 equal the released scorer to the last digit.
 """
 
 import dataclasses

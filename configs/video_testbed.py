@@ -1,9 +1,9 @@
-r"""Several networks on the same neighbor sets, beside their published rows (Shankar et al. 2021).
+r"""Several networks on the same neighbor sets, with their published rows (Shankar et al. 2021).
 
 python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/tmp/testbed \
     --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES
 
-  Tables 5 and 6 and figure 3: each network's accuracies on anchors and at pm-10 beside those that
+  Tables 5 and 6 and figure 3: each network's accuracies on anchors and at pm-10 with those that
   the paper printed for it (the table `published`), all of them among the published models, and the
   line through yours. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
 
@@ -35,7 +35,7 @@ NETWORKS = {
   'vgg19': 'timm:vgg19.tv_in1k',
   'vgg19_bn': 'timm:vgg19_bn.tv_in1k',
 }
-"""Weights by architecture, the name of which is the published row's."""
+"""Weights by architecture, which has the name of the published row."""
 IN_TIMM = {
   **{name: f'{name}.tv_in1k' for name in ('resnet101', 'resnet152', 'vgg11', 'vgg13')},
   **{f'vgg{depth}_bn': f'vgg{depth}_bn.tv_in1k' for depth in (11, 13)},
@@ -51,7 +51,7 @@ IN_TIMM = {
   **{f'se_resnet{depth}': f'legacy_seresnet{depth}.in1k' for depth in (50, 101, 152)},
   **{f'se_resnext{kind}': f'legacy_seresnext{kind}.in1k' for kind in ('50_32x4d', '101_32x4d')},
 }
-"""What timm calls the further networks that it has, by the name of the published row."""
+"""Names in timm of further networks, by the name of the published row."""
 OF_THIS_PROJECT = (*NETWORKS, 'resnet101', 'resnet152')
 FINETUNED = '_finetuned'
 PRINTED = {'vgg16bn': 'vgg16_bn'}

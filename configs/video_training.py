@@ -14,7 +14,7 @@ python main.py --config=configs/video_training.py:ilsvrc30 --workdir=/tmp/ilsvrc
     --config.data.video_neighbors.metadata=SETS --config.data.video_neighbors.frames=FRAMES \\
     --config.classifiers.resnet50_ilsvrc30.data.folder.path=IMAGENET
 
-  Table 9: from random weights on the 30 classes of ImageNet-Vid alone, each of which has the
+  Table 9: from random weights on the 30 classes of ImageNet-Vid alone; each has the
   images of its members among the class folders in IMAGENET/train (288 of 1000).
 
 python main.py --config=configs/video_training.py:ilsvrc30_finetuned --workdir=/tmp/ilsvrc30_ft \\
@@ -35,7 +35,7 @@ CORRUPTIONS = (
   *('jpeg_compression', 'defocus_blur', 'brightness', 'regular'),
 )
 PRINTED = {'contrast': 'contrast_change', 'brightness': 'brightness_change'}
-"""What the paper's tables call them, where it is another word."""
+"""Names in the paper's tables, where these differ."""
 COARSE, FINETUNED = 'ilsvrc30', 'ilsvrc30_finetuned'
 YTBB = 'ytbb,'
 

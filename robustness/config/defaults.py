@@ -53,7 +53,7 @@ def variants(
   first by default, and returns the config that this function returns.
 
   Args:
-    functions: those of the variants.
+    functions: functions that return the configs of the variants.
     labelled: the function of a variant that labels of classifiers can follow after commas, as in
       'cifar10,natural,mine'; it is called with the labels.
     added: functions that change a config, by the word that can follow a '+', as in

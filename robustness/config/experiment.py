@@ -8,7 +8,7 @@ The section `config.battery` has several studies of the same classifiers in one 
   config.battery.scenes.data.source = ...             rows of another source, with all their keys
   config.battery.summary = ...                        what is reported above the tasks
 
-Classifiers are trained once; each task leaves records, results, figures and a report of its own.
+Classifiers are trained once; each task leaves its records, results, figures and report.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Execution:
   Attributes:
     seed: of every random stream, in [0, 2**32).
     seeds: trains every classifier once with each of these seeds, at least two; () trains once, with
-      `seed`. Rows and perturbations are those of `seed` for all.
+      `seed`. `seed` alone decides rows and perturbations.
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
     precision: 'float32' or 'bfloat16', of the network's arithmetic; weights, statistics of batch
       normalisation and losses are float32 in either case.
@@ -85,7 +85,7 @@ class Experiment:
   Attributes:
     measurements: by task, in the order in which they run; a config with `study` has one, `SINGLE`.
     summary: what is reported above the tasks of a battery, one of `robustness.results.SUMMARIES`.
-    data: the rows of tasks that have none of their own, and what trainings take over.
+    data: the rows of tasks that name no others, and the defaults of training rows.
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
@@ -160,7 +160,7 @@ class Experiment:
     return None
 
   def with_seed(self, seed: int) -> Self:
-    """Returns the experiment whose classifiers are all trained with this seed."""
+    """Returns the experiment with this seed for the training of all classifiers."""
     seeded = {k: dataclasses.replace(c, seed=seed) for k, c in self.classifiers.items()}
     return dataclasses.replace(self, classifiers=seeded)
 
@@ -249,7 +249,7 @@ def refuse_what_is_lost(
 ) -> None:
   """Raises InputError where a study measures what the config's precision rounds away.
 
-  `image_shape` is that of the images, where they are opened; see `HasSmallChanges`.
+  `image_shape` is the shape of the images, if they are open; see `HasSmallChanges`.
   """
   lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:
@@ -300,7 +300,7 @@ def _classifiers(
 
 
 def _check_adaptations(experiment: Experiment) -> None:
-  """Refuses a classifier that adapts where each answer has to be that of its image alone, or where
+  """Refuses a classifier that adapts if each answer has to depend on its image alone, or if
   streams of images would be cut."""
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:

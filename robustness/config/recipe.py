@@ -53,7 +53,7 @@ def parse_classifier(
   """Checks a classifier's section, such as 'config.classifiers.natural' (`path`), and returns it
   as the dataclass of its kind.
 
-  What it leaves out is that of the run: `config.training`, `config.data` (without `num_images`,
+  Keys that it leaves out come from the run: `config.training`, `config.data` (without `num_images`,
   `image_list` and `known_classes`, which choose what is evaluated) and the seed.
   """
   settings.check_sections(section, SECTIONS, path)
