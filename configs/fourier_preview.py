@@ -13,8 +13,8 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
 
   The preview alone, on 1000 CIFAR-10 test images by TFDS; --config.study.heat_map=WORKDIR draws the
-  map of a finished run next to it. The mean is over images, and a sure network has small gradients on
-  most of them: it says which frequencies matter first, not what the error at a norm will be.
+  map of a finished run next to it. The mean is over images, and a sure network has small gradients
+  on most of them: it says which frequencies matter first, not what the error at a norm will be.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
