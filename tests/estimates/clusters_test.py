@@ -127,11 +127,8 @@ def test_levels_without_a_scene_have_no_value_and_other_scenes_are_not_compared(
   values, is_shown, clusters = outcomes.values, outcomes.shown, outcomes.clusters
   hidden = dict.fromkeys(values, is_shown['first'] & (np.arange(6) != 2))
   table = means(ACCURACY, Outcomes(values, SIX, hidden, clusters), ('level',), test=True)
-  without_scenes = table[table.level == 2]
-  assert (
-    without_scenes[['value', 'low', 'high', 'p']].isna().all(axis=None)
-    and (without_scenes.n == 0).all()
-  )
+  empty = table[table.level == 2]
+  assert empty[['value', 'low', 'high', 'p']].isna().all(axis=None) and (empty.n == 0).all()
   other = {**is_shown, 'second': ~is_shown['second']}
   refused('different rows', means, ACCURACY, Outcomes(values, SIX, other, clusters))
 

@@ -31,10 +31,9 @@ QUANTITIES = (SLOPE, RHO, GAP, ECE, MCE)
 def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = '') -> Results:
   rows = []
   for quantity, value in values.items():
-    one_estimate = Estimate(
-      value, value - 0.1, value + 0.1, 50, 50, 'made', note=notes.get(quantity, '')
-    )
-    rows.append(row('net', versus, quantity, {}, one_estimate, 0.95))
+    ends, note = (value - 0.1, value + 0.1), notes.get(quantity, '')
+    seed_mean = Estimate(value, *ends, 50, 50, 'made', note=note)
+    rows.append(row('net', versus, quantity, {}, seed_mean, 0.95))
   table = assemble([part(rows)])
   return Results('made', [{'label': 'net'}], {}, {'k': 1}, table=table, quantities=QUANTITIES)
 
@@ -57,10 +56,8 @@ def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   mean = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
   assert (mean.value, mean.n, mean.method, mean.note) == (0.5, 50, '', ''), 'as printed, no mean'
   equal_table, other = Table(('what',), [['same']]), Table(('what',), [['other']])
-  facts = [
-    dataclasses.replace(stated, tables={'a': equal_table, 'b': results})
-    for results in (equal_table, other)
-  ]
+  tables = [{'a': equal_table, 'b': table} for table in (equal_table, other)]
+  facts = [dataclasses.replace(stated, tables=named) for named in tables]
   assert over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}, 'what all seeds say'
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
   for results in narrow.values():
@@ -130,23 +127,21 @@ def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   by_seed = {0: with_views(0, 0.05), 3: with_views(3, 0.9, ('fog',)), 7: with_views(7, 0.4)}
   joined = over_seeds(by_seed)
   for seed, results in by_seed.items():
-    selected = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
+    mean = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
     pd.testing.assert_frame_equal(
-      selected[list(results.table.columns)], results.table, check_dtype=False
+      mean[list(results.table.columns)], results.table, check_dtype=False
     )
   over = joined.over_seeds.table
   assert 'seed' not in over.columns and len(over) == 9
-  for selected in over.itertuples():
-    facets = {} if pd.isna(selected.corruption) else {'corruption': selected.corruption}
+  for mean in over.itertuples():
+    facets = {} if pd.isna(mean.corruption) else {'corruption': mean.corruption}
     values = [
-      estimate(
-        results.table, selected.classifier, selected.quantity, selected.versus, **facets
-      ).value
+      estimate(results.table, mean.classifier, mean.quantity, mean.versus, **facets).value
       for seed, results in by_seed.items()
-      if selected.corruption is pd.NA or selected.corruption != 'snow' or seed != 3
+      if mean.corruption is pd.NA or mean.corruption != 'snow' or seed != 3
     ]
-    assert selected.value == pytest.approx(np.mean(values)) and selected.n == len(values)
-    assert selected.family == 1 and np.isnan(selected.p)
+    assert mean.value == pytest.approx(np.mean(values)) and mean.n == len(values)
+    assert mean.family == 1 and np.isnan(mean.p)
   error = estimate(over, 'a', 'error', corruption='fog')
   assert (error.low, error.high) == (0, 1)
   snow = estimate(over, 'b', 'error', 'a', corruption='snow')

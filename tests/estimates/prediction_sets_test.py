@@ -39,10 +39,8 @@ def test_sets_hold_the_class_as_often_as_stated(kind):
     labels = (p.cumsum(1) > generator.random((len(p), 1))).argmax(1)
     sharper = p**2 / (p**2).sum(1, keepdims=True)  # which is not calibrated
     scores = prediction_sets.scores(kind, sharper, generator.random(len(p)))
-    of_label = scores[np.arange(len(p)), labels]
-    covered.append(
-      (of_label[held_out:] <= prediction_sets.threshold(of_label[:held_out], 0.1).q).mean()
-    )
+    true = scores[np.arange(len(p)), labels]
+    covered.append((true[held_out:] <= prediction_sets.threshold(true[:held_out], 0.1).q).mean())
   error = np.std(covered) / np.sqrt(len(covered))
   assert abs(np.mean(covered) - 0.9) < 4 * error  # ⌈60 · .9⌉ / 60
 
@@ -87,11 +85,9 @@ def test_intervals_of_coverage_hold_over_draws_of_the_images_held_out(held_out, 
 def test_equal_classifiers_share_the_draw_and_others_do_not():
   estimates = of_shares([0.9, 0.9], 1000)
   ends = [np.array([0.87, 0.87, 0.0]), np.array([0.92, 0.92, 0.0])]
-  shared, separate = (
+  shared, apart = (
     prediction_sets.with_threshold_draw(estimates, ends, [1.0, rho], SHARES).iloc[2]
     for rho in (1.0, 0.0)
   )
-  np.testing.assert_allclose(
-    [separate.low, separate.high], [-np.hypot(0.03, 0.02), np.hypot(0.03, 0.02)]
-  )
+  np.testing.assert_allclose([apart.low, apart.high], [-np.hypot(0.03, 0.02), np.hypot(0.03, 0.02)])
   assert abs(shared.low) < 0.011 and abs(shared.high) < 0.011

@@ -81,11 +81,9 @@ def test_nearly_separable_logits_are_scaled_no_worse_than_left_alone(kind):
   def measured(scaled: scaling.Scaling) -> float:
     return float(scaling.negative_log_likelihood(scaled(logits[held_out]), labels[held_out]).mean())
 
-  selected = measured(scaling.fit(kind, logits[few], labels[few]))
+  fitted = measured(scaling.fit(kind, logits[few], labels[few]))
   free = measured(scaling.fit(kind, logits[few], labels[few], penalty=1e-12))
-  assert selected <= 1.05 * measured(scaling.Scaling()) < 0.6 * free, (
-    'sampling moves it by a little'
-  )
+  assert fitted <= 1.05 * measured(scaling.Scaling()) < 0.6 * free, 'sampling moves it by a little'
 
 
 @pytest.mark.parametrize('kind', ['vector', 'matrix'])
@@ -97,12 +95,10 @@ def test_calibrated_logits_are_left_alone_and_miscalibrated_ones_are_mended(kind
     logits = 8 * generator.normal(size=(2250, 10))
     chances = special.softmax(logits, 1).cumsum(1)
     labels = (chances > generator.random((2250, 1))).argmax(1)
-    few, held_out = slice(250), slice(250, None)
+    few, new = slice(250), slice(250, None)
 
-    def mean_loss(
-      scaled: np.ndarray, held_out: slice = held_out, labels: np.ndarray = labels
-    ) -> float:
-      return float(scaling.negative_log_likelihood(scaled[held_out], labels[held_out]).mean())
+    def mean_loss(scaled: np.ndarray, new: slice = new, labels: np.ndarray = labels) -> float:
+      return float(scaling.negative_log_likelihood(scaled[new], labels[new]).mean())
 
     fitted = scaling.fit(kind, logits[few], labels[few])
     ratios.append(mean_loss(fitted(logits)) / mean_loss(logits))

@@ -9,15 +9,12 @@ from tests.refusals import refused
 GENERATOR = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize('shares, per_stratum', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
-def test_intervals_cover_and_are_no_wider_than_planned(shares, per_stratum):
+@pytest.mark.parametrize('shares, size', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
+def test_intervals_cover_and_are_no_wider_than_planned(shares, size):
   weights = GENERATOR.uniform(0.5, 2, 40) / 40
   p = GENERATOR.uniform(*shares, (2, 40))
-  trials = stratified.allocated(weights, 40 * per_stratum)
-  assert (
-    trials.sum() == 40 * per_stratum
-    and (abs(trials - 40 * per_stratum * weights / weights.sum()) < 1).all()
-  )
+  trials = stratified.allocated(weights, 40 * size)
+  assert trials.sum() == 40 * size and (abs(trials - 40 * size * weights / weights.sum()) < 1).all()
   strata = np.repeat(np.arange(40), trials)
   covered, widths = [], []
   for _ in range(400):
@@ -30,9 +27,9 @@ def test_intervals_cover_and_are_no_wider_than_planned(shares, per_stratum):
   assert (np.mean(covered, 0) > 0.92).all()
   half_width = 1.96 * np.sqrt(0.25 * (weights**2 / trials).sum())
   assert max(widths) <= half_width
-  assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * per_stratum)
+  assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * size)
   fewest = stratified.trials_needed(weights, half_width + 1e-5)
-  assert 40 * per_stratum - 3 <= fewest <= 40 * per_stratum
+  assert 40 * size - 3 <= fewest <= 40 * size
   enough, fewer = (
     1.96 * np.sqrt(0.25 * (weights**2 / stratified.allocated(weights, n)).sum())
     for n in (fewest, fewest - 1)

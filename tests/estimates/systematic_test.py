@@ -81,10 +81,8 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
   few = cells.rho([1, 2, 2])
   assert few.value == 0.5 and few.note.startswith('says little: degenerate in 2 of 3 environments')
   undefined = cells.rho([2, 2])
-  assert (
-    np.isnan([undefined.value, undefined.low, undefined.high]).all()
-    and 'degenerate in 2 of 2' in undefined.note
-  )
+  assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
+  assert 'degenerate in 2 of 2' in undefined.note
   assert cells.rho([2, 2], degenerate='one').value == 1
   refused('degenerate', cells.rho, [1], degenerate='two')
 
@@ -254,9 +252,7 @@ def test_classes_right_or_wrong_throughout_one_stratum_and_no_image_at_all():
   number = stratified_share(np.repeat([0.0, 1.0], 6), np.repeat([0, 1], 6), 5)
   assert (number.low, number.high) == pytest.approx(clopper_pearson(6, 12))
   share = np.random.default_rng(5).binomial(5, 0.7, 300) / 5
-  single_stratum = stratified_share(share, np.zeros(300, int), 5)
+  plain = stratified_share(share, np.zeros(300, int), 5)
   expected = share.mean(), *korn_graubard(share.mean(), share.std(ddof=1), 300, 5)
-  assert (single_stratum.value, single_stratum.low, single_stratum.high) == pytest.approx(
-    expected, abs=1e-3
-  )
+  assert (plain.value, plain.low, plain.high) == pytest.approx(expected, abs=1e-3)
   assert np.isnan(stratified_share(np.zeros(0), np.zeros(0, int), 5).value)
