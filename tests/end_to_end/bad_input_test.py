@@ -148,7 +148,7 @@ def test_nothing_is_written_before_the_config_is_read(tmp_path):
 
 
 def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(tmp_path, good, refused, monkeypatch):
-  refused(path='no.npz')  # and good input then works in the same workdir
+  refused(npz={'path': 'no.npz'})  # and good input then works in the same workdir
   written = 0
 
   def write(path, content):

@@ -77,8 +77,9 @@ def scores(images):
 def errors_of(folder: pathlib.Path, variant: str, source: str, side: int) -> Any:
   """The config of a stored set in `folder / 'data'`, of a network that `source` defines."""
   network = runs.write_network(folder / 'mine.py', source, (side, side, 3))
-  data = {'path': str(folder / 'data'), 'num_images': 0}
-  return runs.shrunk('corruption_error', variant, {'data': data, 'classifier.name': network})
+  config = runs.shrunk('corruption_error', variant, {'classifier.name': network})
+  config.data[config.data.source].path, config.data.num_images = str(folder / 'data'), 0
+  return config
 
 
 def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
@@ -196,8 +197,9 @@ STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 
 
 def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
-  data = {'resize': 8, 'crop': 8, 'num_images': 0, 'path': path, 'name': 'photo'}
-  data |= {'data_dir': data_dir, 'class_groups': groups, 'random_class_groups': 0}
+  environments = {'path': path, 'clean_environment': 'photo', 'data_dir': data_dir}
+  data = {'resize': 8, 'crop': 8, 'num_images': 0, 'environments': environments}
+  data |= {'class_groups': groups, 'random_class_groups': 0}
   changes = {'data': data, 'study.samples': 100, 'training.backbone_rate_multiplier': 1.0}
   config = runs.shrunk('systematic_renditions', variant, changes)
   for classifier in config.classifiers.values():
