@@ -194,10 +194,16 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
   assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
 
 
-@pytest.mark.parametrize('variant', ['digits', 'cifar10', 'imagenet'])
+@pytest.mark.parametrize(
+  'variant', ['digits', 'cifar10', 'imagenet', 'cifar10_paper', 'imagenet_paper']
+)
 def test_every_battery_is_valid(variant):
   checked = experiment.from_config(runs.shrunk('battery', variant).to_dict())
   assert list(checked.measurements)[:2] == ['clean', 'corruptions']
+  if variant.endswith('_paper'):
+    corruptions, attack = (checked.studies[name] for name in ('corruptions', 'attack'))
+    assert corruptions.published and corruptions.protocol == 'as_released'
+    assert attack.attacks == ('auto_attack',) and attack.epsilon in (8 / 255, 4 / 255)
 
 
 def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):
