@@ -65,13 +65,13 @@ def arranged(
     _check_names(tasks, quantities, named)
     entries = list(_entries(tasks, quantities, facets, intervals, TASK in named))
   if not entries:
-    of = f' of {", ".join(quantities)}' if quantities else ''
+    names = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
-    raise InputError(f'there is no estimate{of}{by}: results.csv shows which facets there are.')
+    raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
   heads = dict.fromkeys(entry.at[QUANTITY] for entry in entries)
   rows = [*rows, *([] if CLASSIFIER in named else [CLASSIFIER])]
-  one = len(heads) == 1 and bool(facets)
-  columns = [*columns, *([] if QUANTITY in named or (one and columns) else [QUANTITY])]
+  is_single = len(heads) == 1 and bool(facets)
+  columns = [*columns, *([] if QUANTITY in named or (is_single and columns) else [QUANTITY])]
 
   def keys(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(entry.at[name] for name in names) for entry in entries]
@@ -98,24 +98,24 @@ def arranged(
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{next(iter(heads))}: {corner[0]}'
   table = Table((*corner, *map(', '.join, across)), cells)
-  return table, frozenset(cell for several in rivals.values() for cell in _best(several))
+  return table, frozenset(cell for entries in rivals.values() for cell in _best(entries))
 
 
 def _check_names(
   tasks: Mapping[str, Results], quantities: Sequence[str], named: Sequence[str]
 ) -> None:
-  known = {quantity.name for of in tasks.values() for quantity in of.quantities}
-  known &= {name for of in tasks.values() for name in of.table['quantity']}
-  known |= {ACCURACY.name} if known & {*CLEAN_ACCURACIES} else set()
-  facets = {name for of in tasks.values() for name in facets_of(of.table)}
+  estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
+  estimated &= {name for results in tasks.values() for name in results.table['quantity']}
+  estimated |= {ACCURACY.name} if estimated & {*CLEAN_ACCURACIES} else set()
+  facets = {name for results in tasks.values() for name in facets_of(results.table)}
   facets |= set() if SINGLE in tasks else {TASK}
-  for what, names, valid in (
-    ('quantity of these runs', quantities, known),
+  for kind, names, valid in (
+    ('quantity of these runs', quantities, estimated),
     ('facet of these runs', named, {CLASSIFIER, QUANTITY, *facets}),
   ):
     for name in names:
       if name not in valid:
-        raise InputError(f'{name!r} is no {what}; {nearest(name, valid)}.')
+        raise InputError(f'{name!r} is no {kind}; {nearest(name, valid)}.')
   if len(set(named)) < len(named):
     raise InputError(f'rows and columns are of {", ".join(named)}: name each once.')
 
@@ -127,25 +127,27 @@ def _entries(
   intervals: bool,
   by_task: bool,
 ) -> Iterator[Formatted]:
-  for task, of in tasks.items():
-    declared = {quantity.name: quantity for quantity in of.quantities}
+  for task, results in tasks.items():
+    declared = {quantity.name: quantity for quantity in results.quantities}
     named = [declared[name] for name in quantities if name in declared]
     if facets:
       by: dict[str, Any] = dict.fromkeys(facets, ...)
       found = [
-        choice.Choice(quantity, select(of.table, quantity.name, '', **by), task=task)
-        for quantity in named or [q for q in of.quantities if q.headline] or of.quantities
+        choice.Choice(quantity, select(results.table, quantity.name, '', **by), task=task)
+        for quantity in named
+        or [quantity for quantity in results.quantities if quantity.headline]
+        or results.quantities
       ]
     elif quantities:
-      clean = _measured(of, CLEAN_ACCURACIES)[:1] if ACCURACY.name in quantities else []
+      clean = _measured(results, CLEAN_ACCURACIES)[:1] if ACCURACY.name in quantities else []
       found = [
         chosen
         for quantity in [*clean, *named]
         if not (quantity.name == ACCURACY.name and (clean or not quantity.headline))
-        for chosen in choice.heads(of.table, quantity, of.quantities, task)
+        for chosen in choice.heads(results.table, quantity, results.quantities, task)
       ]
     else:
-      found = choice.headlines({task: of})
+      found = choice.headlines({task: results})
     heads = [chosen.words if by_task else chosen.name for chosen in found]
     yield from _formatted(zip(heads, found, strict=True), facets, intervals, by_task)
 
@@ -164,7 +166,7 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, cho
   Raises:
     InputError: a name of none of these.
   """
-  quantities = {q.name.lower(): q.name for of in tasks.values() for q in of.quantities}
+  quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
   quantity = quantities.get(name.lower(), '')
   names = CLEAN if name.lower() in ('clean', ACCURACY.name) else (quantity,)
   if name in tasks and name != SINGLE:
@@ -177,8 +179,8 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, cho
         heads = choice.heads(results.table, measured, results.quantities, task)
         found = found or [c for c in heads if names != CLEAN or not c.facets]
   if not found:
-    known = dict.fromkeys(['clean', *filter(None, tasks), *quantities.values()])
-    raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, known)}.')
+    valid = dict.fromkeys(['clean', *filter(None, tasks), *quantities.values()])
+    raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
   is_written = quantity != quantity.lower()  # as mCE is
   head = quantity if is_written else name.replace('_', ' ').capitalize()
   head = 'Clean error' if found[0].quantity.name == CLEAN_ERROR.name else head
@@ -231,13 +233,13 @@ def _ranks(name: str, entries: Sequence[Formatted]) -> dict[str, int]:
   return {text: place for place, text in enumerate(sorted(numbers, key=lambda k: numbers[k]))}
 
 
-def _best(several: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:
-  """Yields the best of the estimates that differ in the classifier alone, and what is written like
-  it; none where all are written alike."""
-  better = several[0][1].quantity.better
-  known = [(cell, entry) for cell, entry in several if entry.value == entry.value]
-  if better and len({entry.text.partition(' ')[0] for _, entry in known}) > 1:
+def _best(entries: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:
+  """Yields the best of the estimates that differ in the classifier alone, and each that is written
+  as the best one is; none where all are written alike."""
+  better = entries[0][1].quantity.better
+  defined = [(cell, entry) for cell, entry in entries if entry.value == entry.value]
+  if better and len({entry.text.partition(' ')[0] for _, entry in defined}) > 1:
     choose = min if better == 'lower' else max
-    first = choose(entry.value for _, entry in known)
-    texts = {entry.text.partition(' ')[0] for _, entry in known if entry.value == first}
-    yield from (cell for cell, entry in known if entry.text.partition(' ')[0] in texts)
+    best = choose(entry.value for _, entry in defined)
+    texts = {entry.text.partition(' ')[0] for _, entry in defined if entry.value == best}
+    yield from (cell for cell, entry in defined if entry.text.partition(' ')[0] in texts)
