@@ -87,8 +87,8 @@ def test_mistakes_are_named(changes, message):
 def test_a_label_that_names_no_folder_is_refused(label):
   values = config(classifiers={label: {}}, classifier=None)
   message = r'config\.classifiers names .*; a folder is named so'
-  told = refused(message, experiment.from_config, values)
-  assert '\n' not in told and len(told) < 400
+  text = refused(message, experiment.from_config, values)
+  assert '\n' not in text and len(text) < 400
 
 
 def test_a_single_classifier_may_have_a_name_with_dots():
@@ -98,9 +98,9 @@ def test_a_single_classifier_may_have_a_name_with_dots():
 
 def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
   tasks = {'tasks': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
-  given = {f'battery__{key}': value for key, value in tasks.items()}
+  task_keys = {f'battery__{key}': value for key, value in tasks.items()}
   data = {'data__source': 'folder', 'data__folder__path': 'D', 'data__num_images': 50}
-  written = battery(**given, **data, battery__maps__data__num_images=7)
+  written = battery(**task_keys, **data, battery__maps__data__num_images=7)
   checked = experiment.from_config(written)
   assert list(checked.measurements) == ['line', 'maps', 'plain']
   names = [study.name for study in checked.studies.values()]
@@ -184,16 +184,16 @@ def test_what_a_recipe_leaves_out_is_the_runs_and_a_seed_is_that_of_every_traini
 
 
 def test_a_recipe_changes_its_own_values_alone():
-  own = {'objective__name': 'group_dro', 'data__source': 'folder', 'seed': 9}
-  own |= {'training__epochs': 7.0, 'training__optimizer': 'adamw', 'training__step_epochs': ()}
-  own |= {'augment__policy': ('crop', 'flip'), 'augment__crop__padding': 2}
-  own |= {'attack__name': 'pgd', 'attack__pgd__steps': 3}
-  own |= {'input_filter__name': 'low_pass', 'input_filter__low_pass__bandwidth': 9}
-  own = {f'classifiers__b__{key}': value for key, value in own.items()}
-  checked = parsed(training__epochs=3.0, data__num_images=20, **own)
+  changes = {'objective__name': 'group_dro', 'data__source': 'folder', 'seed': 9}
+  changes |= {'training__epochs': 7.0, 'training__optimizer': 'adamw', 'training__step_epochs': ()}
+  changes |= {'augment__policy': ('crop', 'flip'), 'augment__crop__padding': 2}
+  changes |= {'attack__name': 'pgd', 'attack__pgd__steps': 3}
+  changes |= {'input_filter__name': 'low_pass', 'input_filter__low_pass__bandwidth': 9}
+  changes = {f'classifiers__b__{key}': value for key, value in changes.items()}
+  checked = parsed(training__epochs=3.0, data__num_images=20, **changes)
   a, b = checked.classifiers.values()
-  own = [(r.training.epochs, r.training.optimizer, r.seed, r.data.source.name) for r in (a, b)]
-  assert own == [(3.0, 'sgd', 0, 'digits'), (7.0, 'adamw', 9, 'folder')]
+  values = [(r.training.epochs, r.training.optimizer, r.seed, r.data.source.name) for r in (a, b)]
+  assert values == [(3.0, 'sgd', 0, 'digits'), (7.0, 'adamw', 9, 'folder')]
   assert b.data.num_images == 0, 'all rows are trained on unless the recipe says otherwise'
   pgd = default_config('accuracy').classifier.attack.pgd.to_dict()
   crop = {'name': 'crop', 'padding': 2, 'border': 'black'}

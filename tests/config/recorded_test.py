@@ -68,7 +68,7 @@ def test_nothing_of_a_training_is_recorded_of_given_weights():
 
 
 @cases(
-  'changes, names, others',
+  'changes, names, absent',
   ({'schedule': 'step', 'step_epochs': (2.0,)}, {'step_factor'}, {'triangle'}),
   ({'schedule': 'triangular'}, {'triangle'}, {'step_factor'}),
   ({'optimizer': 'lamb'}, {'epsilon'}, {'momentum'}),
@@ -76,12 +76,12 @@ def test_nothing_of_a_training_is_recorded_of_given_weights():
   ({'validation': 0.1}, {'validation', 'keep'}, {'clip_norm'}),
   ({'step_factor': 0.5}, {'step_factor'}, {'step_epochs'}),
 )
-def test_settings_without_an_effect_are_not_recorded(changes, names, others):
+def test_settings_without_an_effect_are_not_recorded(changes, names, absent):
   config = default_config('accuracy')
   config.classifier.train = True
   config.training.update(changes)
   settings = {key.removeprefix('training.') for key in flat(config)}
-  assert names <= settings and not others & settings
+  assert names <= settings and not absent & settings
 
 
 def test_tasks_that_do_not_run_are_not_recorded():
@@ -122,17 +122,17 @@ def test_values_that_are_no_sections_stay_to_be_refused():
 
 
 def test_a_config_with_all_sections_describes_the_same_workdir(tmp_path):
-  """As `config.json` was written before, and a run from what is recorded today."""
+  """A workdir takes a config with all sections, as written before, and its recorded config."""
   config = runs.shrunk('accuracy', 'own', {'classifier.weights': 'random'})
   results = run.run(config.to_dict(), tmp_path)
   file = tmp_path / 'config.json'
-  kept = file.read_text()
-  assert len(traverse_util.flatten_dict(json.loads(kept))) < 30
+  content = file.read_text()
+  assert len(traverse_util.flatten_dict(json.loads(content))) < 30
   loaded = command_line.load_config(str(file))
   file.write_text(json.dumps(config.to_dict()))
   times = runs.shard_times(tmp_path)
   again = run.run(loaded.to_dict(), tmp_path)
-  assert file.read_text() == kept and runs.shard_times(tmp_path) == times
+  assert file.read_text() == content and runs.shard_times(tmp_path) == times
   assert again.table.equals(results.table)
 
 
