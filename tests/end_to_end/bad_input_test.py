@@ -15,7 +15,7 @@ from tests.cases import cases
 from tests.end_to_end import runs
 from tests.table_rows import estimate
 
-HEAT_MAP, ERROR, ROBUST = runs.DEFAULT, 'corruption_error.py', 'corruption_error.py:robustbench'
+HEAT_MAP, ERROR = runs.DEFAULT, 'corruption_error.py'
 PROTOCOL = 'config.battery.c_bar.study.protocol'
 COMMANDS = (
   (HEAT_MAP, '--config.study.norrm=4', "unknown key config.study.norrm: did you mean 'norm'?"),
@@ -27,7 +27,7 @@ COMMANDS = (
     *('battery.py', f'--{PROTOCOL}=as_released'),
     f"{PROTOCOL} is 'as_released', but the images are 28 × 28",
   ),
-  (ROBUST, '--config.data.imagenet_c.path=nowhere', "c.path is 'nowhere', which is not a folder"),
+  ('accuracy.py', '--config.data.source=npz', "config.data.npz.path is '', which is no file"),
   ('accuracy.py', '--config.data.known_classes=False', 'counts what is right, and images'),
   ('train.py:cifar100', '', "no variant 'cifar100'; did you mean 'cifar10' or 'cifar10_fast'?"),
 )
