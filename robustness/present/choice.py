@@ -162,7 +162,7 @@ def choices(results: Results) -> list[Choice]:
   many = [choice for quantity in quantities for choice in differences(table, quantity, rate)]
   for quantity in quantities:
     many += extremes(table, quantity, results.quantities)
-  chosen += sorted(many, key=lambda choice: CLASS in choice.facets)
+  chosen = sorted([*chosen, *many], key=lambda choice: CLASS in choice.facets)
   told: dict[object, Choice] = {}
   for choice in chosen:
     told.setdefault(_values(choice), choice)
@@ -388,7 +388,8 @@ def worst_tasks(found: list[Choice], label: str) -> list[tuple[Choice, pd.Series
   for choice in found:
     quantity = choice.quantity
     of_answers = quantity.range == (0, 1) and _ERROR.search(quantity.words)
-    rated = choice.extremes is None and quantity.kind == SHARE and quantity.better and of_answers
+    is_level = choice.extremes is None and CLASS not in choice.facets
+    rated = is_level and quantity.kind == SHARE and quantity.better and of_answers
     rows = choice.rows[(choice.rows.classifier == label) & (choice.rows.versus == '')]
     for _, row in rows[rows.low.notna()].iterrows() if rated else ():
       num_errors += 1

@@ -203,3 +203,27 @@ def test_single_classes_come_after_all_that_is_by_another_facet():
   of = Results('made', [{'label': 'a'}], {}, {}, table=assemble(tables), quantities=quantities)
   by = [chosen.facets[0] for chosen in choice.choices(of)]
   assert by and by == sorted(by, key=lambda name: name == 'class')
+
+
+def test_a_single_class_is_no_task_in_which_a_classifier_errs_most():
+  views = pd.DataFrame({'class': ['ant', 'bee']})
+  by_class = means(ERROR, Outcomes({'a': np.eye(4, 2, dtype=bool)}, views), ('class',))
+  over_all = means(
+    ATTACK, Outcomes({'a': np.eye(4, 1, dtype=bool)}, pd.DataFrame(index=range(1))), ()
+  )
+  tasks = {
+    name: Results('made', [{'label': 'a'}], {}, {}, table=assemble([table]), quantities=(quantity,))
+    for name, table, quantity in (
+      ('x', by_class, ERROR),
+      ('y', over_all, ATTACK),
+      ('z', over_all, ATTACK),
+    )
+  }
+  worst = choice.worst_tasks(choice.headlines(tasks), 'a')
+  assert all('class' not in chosen.facets for chosen, _ in worst)
+  found = [
+    c
+    for name in tasks
+    for c in choice.heads(tasks[name].table, tasks[name].quantities[0], (), name)
+  ]
+  assert [chosen.task for chosen, _ in choice.worst_tasks(found, 'a')] == ['y', 'z']
