@@ -1,5 +1,5 @@
-"""Finished workdirs side by side: what each classifier got right in the same views, and how it
-differs from the first."""
+"""Compares the classifiers of finished workdirs: which images each gets right in the same views,
+and how its accuracy differs from the first classifier's."""
 
 from __future__ import annotations
 
@@ -47,26 +47,32 @@ CONSISTENCY = Quantity(
   'error_consistency', 'error consistency with the first (κ)', AMOUNT, low=-1, high=1
 )
 WHY_NOT = 'not compared by the study itself'
-"""The fact that the study finds nothing of all classifiers together, with the reason."""
+"""Name of the table with the reason why the study did not reduce all records together."""
 FOREMOST = 'foremost'
-"""The setting that lists the facets of the accuracies that the command prints."""
+"""Name of the setting that lists the facets of the accuracies that the command prints."""
 PREPARATION = (
   *('subset_seed', 'prepared_for', 'crop_margin', 'num_examples', 'image_shape', 'resize', 'crop'),
   *('interpolation', 'resized_by'),
 )
-"""Keys of a description of data that differ where the same stored images are shown otherwise."""
+"""Keys of a description of data that say how stored images are prepared and which are chosen."""
 COUNTS = ('subset_seed', 'num_examples')
-"""Those of them that change which images there are and no image."""
+"""The keys in `PREPARATION` that choose images and change none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One classifier of one workdir, in one study: a label distinct among all that are compared, its
-  own in its workdir, the study, its records under `label`, and the confidence of all intervals,
-  that of the first workdir."""
+  """One classifier of one workdir, in one study.
+
+  Attributes:
+    label: its label in the comparison, which no other classifier has.
+    recorded_label: its label in its workdir.
+    finished: the study in its workdir.
+    evaluation: its records, under `label`.
+    confidence: the confidence of all intervals, as in the first workdir.
+  """
 
   label: str
-  own: str
+  recorded_label: str
   finished: FinishedStudy
   evaluation: Evaluation
   confidence: float
@@ -82,25 +88,26 @@ def read_entries(
 
   Args:
     workdirs: by name, see `named_workdirs`.
-    study_file: FILE.py:NAME that the user gives for the study of that name; '' for none.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     typed: the names that the user typed, see `typed_labels`.
 
   Raises:
-    InputError: fewer than two classifiers, workdirs of different studies or of different settings
-      of what is shown, no task of classifiers in common, or see `workdir.read`.
+    InputError: there are fewer than two classifiers, the workdirs have different studies or show
+      images differently, or they share no task of classifiers; see also `workdir.read`.
   """
-  tasks = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
-  check_used(study_file, [own.study for of in tasks.values() for own in of.values()])
-  first = next(iter(tasks.values()))
-  common = [task for task in first if all(task in of for of in tasks.values())]
+  studies_by_workdir = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
+  tasks_by_workdir = list(studies_by_workdir.values())
+  check_used(study_file, [task.study for tasks in tasks_by_workdir for task in tasks.values()])
+  first = tasks_by_workdir[0]
+  common = [name for name in first if all(name in tasks for tasks in tasks_by_workdir)]
   if not common:
     listed = '; '.join(
-      f'{name}: {", ".join(task or f"the study {own.study.name}" for task, own in of.items())}'
-      for name, of in tasks.items()
+      f'{name}: {", ".join(task or f"the study {s.study.name}" for task, s in studies.items())}'
+      for name, studies in studies_by_workdir.items()
     )
     raise InputError(f'these workdirs have no study or task in common ({listed}).')
-  for task in dict.fromkeys(itertools.chain(*tasks.values())):
-    holders = [name for name, studies in tasks.items() if task in studies]
+  for task in dict.fromkeys(itertools.chain(*tasks_by_workdir)):
+    holders = [name for name, studies in studies_by_workdir.items() if task in studies]
     if task not in common:
       print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
   common = [task for task in common if first[task].study.needs_classifier]
@@ -111,32 +118,36 @@ def read_entries(
   labels = distinct_labels(
     {
       name: {e.label for task in common for e in studies[task].evaluations}
-      for name, studies in tasks.items()
+      for name, studies in studies_by_workdir.items()
     },
     typed,
   )
   entries = {
     task: [
-      Entry(label, e.label, of[task], Evaluation(label, e.records), first[task].study.confidence)
-      for name, of in tasks.items()
-      for e in of[task].evaluations
+      Entry(label, e.label, tasks[task], Evaluation(label, e.records), confidence)
+      for name, tasks in studies_by_workdir.items()
+      for e in tasks[task].evaluations
       for label in [labels[name, e.label]]
     ]
     for task in common
+    for confidence in [first[task].study.confidence]
   }
-  if all(len(several) < 2 for several in entries.values()):
+  if all(len(entries_of_task) < 2 for entries_of_task in entries.values()):
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
-  for task, several in entries.items():
-    for entry in several:
+  for task, entries_of_task in entries.items():
+    for entry in entries_of_task:
       data = entry.evaluation.records.identity['data']
       refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
-    _check_same_views(task, several)
+    _check_same_views(task, entries_of_task)
   return entries
 
 
 def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
-  """Returns the paths of workdirs, PATH or LABEL=PATH, by label, or by the name of the folder;
-  refuses two of one name."""
+  """Returns the paths of workdirs by name: LABEL of LABEL=PATH, and the folder's name of a PATH.
+
+  Raises:
+    InputError: two workdirs have the same name.
+  """
   named = {}
   for text in workdirs:
     label, path = _label_and_path(text)
@@ -158,9 +169,9 @@ def typed_labels(workdirs: Sequence[str]) -> set[str]:
 
 def _label_and_path(text: str) -> tuple[str, pathlib.Path]:
   """Splits LABEL=PATH; the label of a plain path is ''."""
-  label, equals, place = text.partition('=')
+  label, equals, path = text.partition('=')
   if equals and '/' not in label and label.strip() and not os.path.exists(text):
-    return label.strip(), expanded(place)
+    return label.strip(), expanded(path)
   return '', expanded(text)
 
 
@@ -169,9 +180,10 @@ def distinct_labels(
 ) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier that no other one has.
 
-  The only classifier of a workdir has the label that the user typed for the workdir. Any other
-  classifier keeps its label where it is the only one with it; else it has the name of the workdir,
-  if it is the only classifier there, or both. All have both if two would have one label.
+  A workdir with a single classifier passes it the name that the user typed for the workdir. Any
+  other classifier keeps its label if no other classifier has it. Otherwise its label becomes the
+  name of the workdir if the workdir has a single classifier, else that name and the label. If two
+  labels would still be equal, all classifiers have the name of the workdir and the label.
 
   Args:
     labels_by_workdir: the labels of the classifiers of each workdir.
@@ -182,39 +194,41 @@ def distinct_labels(
   """
   count = collections.Counter(itertools.chain(*labels_by_workdir.values()))
 
-  def chosen(name: str, label: str, is_only: bool) -> str:
+  def short_label(name: str, label: str, is_only: bool) -> str:
     if is_only and (name in typed or count[label] > 1):
       return name
     return label if count[label] == 1 else f'{name} {label}'
 
   distinct = {
-    (name, label): chosen(name, label, len(labels) == 1)
+    (name, label): short_label(name, label, len(labels) == 1)
     for name, labels in labels_by_workdir.items()
     for label in labels
   }
-  alike = len(set(distinct.values())) < len(distinct)
-  return {key: ' '.join(key) for key in distinct} if alike else distinct
+  has_repeated = len(set(distinct.values())) < len(distinct)
+  return {key: ' '.join(key) for key in distinct} if has_repeated else distinct
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
-  first, where = entries[0].finished, '' if task == SINGLE else f'in the task {task}, '
+  """Raises InputError where entries of a task have another study than the first or show images
+  differently."""
+  first, prefix = entries[0].finished, '' if task == SINGLE else f'in the task {task}, '
   for other in (entry.finished for entry in entries[1:]):
     if other.study.name != first.study.name:
       raise InputError(
-        f'{where}{first.folder} is of the study {first.study.name} and {other.folder} of '
+        f'{prefix}{first.folder} is of the study {first.study.name} and {other.folder} of '
         f'{other.study.name}: give workdirs of the same study.'
       )
-    # what fixes how a study shows an image; not to how many, nor its intervals
-    shown = [
-      {k: v for k, v in of.study.recording.items() if k not in ('half_width', 'confidence')}
-      for of in (first, other)
+    # These two keys set the number of images and the intervals, not how an image is shown.
+    recordings = [
+      {k: v for k, v in s.study.recording.items() if k not in ('half_width', 'confidence')}
+      for s in (first, other)
     ]
-    lines = differing_keys(shown[0], shown[1])
-    names = [of.study.view_table(of.image_shape).names for of in (first, other)]
+    lines = differing_keys(recordings[0], recordings[1])
+    names = [s.study.view_table(s.image_shape).names for s in (first, other)]
     if lines or names[0] != names[1]:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(
-        f'{where}{first.folder} and {other.folder} show their images differently; keys of '
+        f'{prefix}{first.folder} and {other.folder} show their images differently; keys of '
         f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
       )
 
@@ -224,8 +238,8 @@ class Pairing:
   """The images that two runs share.
 
   Attributes:
-    first, second: [n] places of the same images among each run's rows; none where not paired.
-    note: why they are not paired, or what a reader must know of it.
+    first, second: [n] indices of the shared images among each run's rows; empty if not paired.
+    note: why the images are not paired, or how the runs differ although they are.
   """
 
   first: np.ndarray
@@ -238,22 +252,23 @@ def pair(
 ) -> Pairing:
   """Finds the images that two runs share.
 
-  Images are the same if their example ids are, and their digests; where the digests differ, because
-  each classifier has its own size, if both runs say the same of where their images are stored.
+  Images are the same if their example ids and their digests are. Digests differ where classifiers
+  take images of different sizes; then the runs must describe the same stored images.
 
   Raises:
-    InputError: the runs say the same of their data but have other images under the same ids, or
-      they share some of their images and `common` is False.
+    InputError: the runs describe the same data but have different images under the same ids, or
+      each has images that the other lacks and `common` is False.
   """
   ids = [records.column('example_id') for records in (first, second)]
   shared, *places = np.intersect1d(ids[0], ids[1], return_indices=True)
   lines = differing_keys(first.identity['data'], second.identity['data'])
   differing = {re.split('[:.]', line)[0] for line in lines}
-  both = list(zip((first, second), places, strict=True))
-  digests = [records.column(IMAGE_DIGEST)[at] for records, at in both]
+  empty = np.zeros(0, int)
+  records_and_places = list(zip((first, second), places, strict=True))
+  digests = [records.column(IMAGE_DIGEST)[at] for records, at in records_and_places]
   equal = np.array_equal(digests[0], digests[1])
   if not len(shared) or not (equal or differing <= set(PREPARATION)):
-    return Pairing(np.zeros(0, int), np.zeros(0, int), 'other images')
+    return Pairing(empty, empty, 'other images')
   if not equal and differing <= set(COUNTS):
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
@@ -264,29 +279,35 @@ def pair(
       f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
       'run both on the same images, or give --common to compare them on those alone.'
     )
-  if DRAWS in first.read(0, 0).arrays:  # what an image is shown as may depend on which others are
-    draws = [records.column(DRAWS)[at] for records, at in both]
+  if DRAWS in first.read(0, 0).arrays:  # what is drawn may depend on the run's other images
+    draws = [records.column(DRAWS)[at] for records, at in records_and_places]
     if not np.array_equal(draws[0], draws[1]):
-      none = np.zeros(0, int)
-      return Pairing(none, none, f'other images, and {len(shared)} of the same shown otherwise')
+      return Pairing(empty, empty, f'other images, and {len(shared)} of the same shown otherwise')
   notes = []
   if not equal:
     notes.append('the same stored images, prepared otherwise')
   classes = first.identity.get('classes')
   if classes and classes == second.identity.get('classes'):
-    labels = [records.column('label')[at] for records, at in both]
+    labels = [records.column('label')[at] for records, at in records_and_places]
     if not np.array_equal(labels[0], labels[1]):
       notes.append('some images have other labels')
   if first.identity.get('seed') != second.identity.get('seed'):
     notes.append('other seeds: what is drawn differs')
-  order = np.argsort(places[0])  # as the first run has them
+  order = np.argsort(places[0])  # in the order of the first run
   return Pairing(places[0][order], places[1][order], '; '.join(notes))
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """What one classifier made of N images in V views: bool [N, V], ids [N], the table of the views
-  which images count in which, the confidence of intervals, and the design of a sequential run."""
+  """Whether one classifier is right on N images in V views.
+
+  Attributes:
+    right: bool [N, V].
+    ids: example ids of the images, [N].
+    table: the views, and which images count in each.
+    confidence: the confidence of intervals.
+    design: the design of a sequential run.
+  """
 
   right: np.ndarray
   ids: np.ndarray
@@ -295,20 +316,20 @@ class Answers:
   design: FixedWidth | None = None
 
   @classmethod
-  def of(cls, entry: Entry, records: RecordsReader) -> Answers:
-    """Returns those that an entry's records hold, or a selection of them."""
+  def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
+    """Returns the answers in an entry's records, or in a selection of their rows."""
     joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
     right, ids = joined.table('rank') == 0, joined.column('example_id')
     return cls(right, ids, table, entry.confidence, entry.finished.study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns those of given rows of the entry's records."""
+    """Returns the answers in the rows with indices `rows` of the entry's records."""
     records = _selected(entry, rows)
-    return self if records is entry.evaluation.records else Answers.of(entry, records)
+    return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
   @property
   def named_groups(self) -> dict[str, list[str]]:
-    """Names of the views of each group in which any image counts."""
+    """Names of the views by group, for the groups in which any image counts."""
     return {
       group: [self.table.names[view] for view in members]
       for group, members in self.table.groups.items()
@@ -316,43 +337,43 @@ class Answers:
     }
 
   def group(self, name: str) -> Group:
-    """Returns the views of a group; one that is in it twice, such as a mirrored frequency, is one
-    that counts twice."""
+    """Returns the views of a group; a view that the group lists twice, such as a mirrored
+    frequency, has double weight."""
     views, times = np.unique(list(self.table.groups[name]), return_counts=True)
     return Group(dict(self.table.facets_of(name)), views, times / np.gcd.reduce(times))
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns answers on these images as outcomes, by name."""
+    """Returns named arrays bool [N, V] as outcomes on these images."""
     views, counted = pd.DataFrame(index=range(len(self.table.names))), self.table.counted
-    shown = None if counted is None else dict.fromkeys(right, counted)
-    return Outcomes(right, views, shown, self.table.units, design=self.design)
+    masks = None if counted is None else dict.fromkeys(right, counted)
+    return Outcomes(right, views, masks, self.table.units, design=self.design)
 
   def accuracy(self, group: str) -> Estimate:
-    """Returns the accuracy in a group of views, over images or what they are clustered in."""
-    outcomes = self.outcomes(own=self.right)
-    return mean(ACCURACY, outcomes, 'own', self.group(group), self.confidence)
+    """Returns the accuracy in a group of views, over images or the units of their clusters."""
+    outcomes = self.outcomes(right=self.right)
+    return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
     """Returns the accuracy minus the first's on the same images."""
-    both = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
-    gained, lost = (both.sums(name, self.group(group)) for name in ('gained', 'lost'))
+    pairs = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
+    gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency with the first on the same images in each group of views, over
-    images or what they are clustered in."""
+    images or the units of their clusters."""
     right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
-    outcomes, own = self.outcomes(**right), [self.group(name) for name in groups]
-    views = np.unique(np.concatenate([group.views for group in own]))
+    outcomes, members = self.outcomes(**right), [self.group(name) for name in groups]
+    views = np.unique(np.concatenate([group.views for group in members]))
     single = [Group({}, np.array([view]), np.ones(1)) for view in views]
     columns = [outcomes.columns(name, view) for name in right for view in single]
     total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
-    times = np.zeros((len(own), len(views)))
-    for row_of, group in zip(times, own, strict=True):
-      row_of[np.searchsorted(views, group.views)] = group.weight
-    n = [outcomes.observations('same', group.views) for group in own]
-    found = consistency.estimates(Units(total, weight, max(n)), times, self.confidence)
-    return [dataclasses.replace(each, n=count) for each, count in zip(found, n, strict=True)]
+    weights = np.zeros((len(members), len(views)))
+    for weights_in_group, group in zip(weights, members, strict=True):
+      weights_in_group[np.searchsorted(views, group.views)] = group.weight
+    n = [outcomes.observations('same', group.views) for group in members]
+    estimates = consistency.estimates(Units(total, weight, max(n)), weights, self.confidence)
+    return [dataclasses.replace(estimate, n=k) for estimate, k in zip(estimates, n, strict=True)]
 
   def shares(self, group: str) -> np.ndarray:
     """Returns the share of the group's views in which each image is right, [N]."""
@@ -360,36 +381,47 @@ class Answers:
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
-  """Returns given rows of an entry's records: these themselves where all are given in order."""
+  """Returns the rows of an entry's records with indices `rows`; the records if that is all rows."""
   records = entry.evaluation.records
-  whole = np.array_equal(rows, np.arange(records.layout.num_rows))
-  return records if whole else SelectedRows(records, rows)
+  is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
+  return records if is_complete else SelectedRows(records, rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-  """What a classifier is compared by: its label, answers on all its images, the first classifier's
-  and its own on those that they share (None without any), and the note of the `Pairing`."""
+  """The answers of a classifier, and the pair of answers that compares it with the first.
+
+  Attributes:
+    label: its label in the comparison.
+    answers: its answers on all its images.
+    pair: the first classifier's answers and its answers, on the images that they share; None if
+      they share none.
+    note: the note of the `Pairing`.
+  """
 
   label: str
-  own: Answers
-  both: tuple[Answers, Answers] | None
+  answers: Answers
+  pair: tuple[Answers, Answers] | None
   note: str
 
   @classmethod
-  def of(cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing, lacking: str) -> Shared:
-    """Returns the answers of an entry and, where they are paired, of the first one."""
-    own = base if entry is first else Answers.of(entry, entry.evaluation.records)
+  def from_pairing(
+    cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing, lacking: str
+  ) -> Shared:
+    """Reads the answers of `entry` and pairs them with `base`, the first classifier's answers."""
+    answers = base
+    if entry is not first:
+      answers = Answers.from_records(entry, entry.evaluation.records)
     note = '; '.join(filter(None, (pairing.note, lacking)))
     if not len(pairing.first):
-      return cls(entry.label, own, None, note)
-    both = base.on(first, pairing.first), own.on(entry, pairing.second)
-    if not np.array_equal(both[0].ids, both[1].ids):
+      return cls(entry.label, answers, None, note)
+    pair = base.on(first, pairing.first), answers.on(entry, pairing.second)
+    if not np.array_equal(pair[0].ids, pair[1].ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'
       )
-    return cls(entry.label, own, both, note)
+    return cls(entry.label, answers, pair, note)
 
 
 def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
@@ -397,15 +429,15 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 
   Args:
     entries: at least one.
-    common: whether runs that share some of their images are compared on those that all of them
-      share; what has none in common with the first keeps its own.
-    baseline: label of the first classifier of all tasks; where a task lacks it, such as a callable
-      in an attack, the notes name the one that differences are from.
+    common: whether runs that share a part of their images are compared on the images that all of
+      them share; a run that shares none with the first is measured on all its images.
+    baseline: label of the first classifier of all tasks. A task may lack it, such as an attack a
+      callable; its notes then name the classifier that differences are from.
 
   Returns:
-    The accuracy of each classifier by group of views, and its difference from the first's; then
-    what the study finds of all classifiers on their shared images as if one run had measured
-    them, or as a fact why it cannot.
+    The accuracy of each classifier by group of views, and its difference from the first's. The
+    study's estimates on the shared images of all classifiers, as if one run had measured them,
+    are added; if that is impossible, the table `WHY_NOT` has the reason.
   """
   first = entries[0]
   lacking = f'minus {first.label}: {baseline} is not in this task'
@@ -416,10 +448,10 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   if common:
     entries, pairings = _on_shared_images(entries, pairings)
     first = entries[0]
-  base = Answers.of(first, first.evaluation.records)
+  base = Answers.from_records(first, first.evaluation.records)
   shared = [
-    Shared.of(first, base, e, own, '' if first.label == baseline else lacking)
-    for e, own in zip(entries, pairings, strict=True)
+    Shared.from_pairing(first, base, e, pairing, '' if first.label == baseline else lacking)
+    for e, pairing in zip(entries, pairings, strict=True)
   ]
   groups = _common_groups(entries, shared)
   compared = Results(
@@ -439,53 +471,60 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 def _on_shared_images(
   entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> tuple[list[Entry], list[Pairing]]:
-  """Returns both with those images alone that all have which have any of the first's."""
-  paired = {e.label: own.first for e, own in zip(entries, pairings, strict=True) if len(own.first)}
+  """Reduces entries and pairings to the images that all entries share with the first.
+
+  Entries that share no image with the first do not count and stay as they are.
+  """
+  paired = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
   places = functools.reduce(np.intersect1d, paired.values())
   if not len(places):
     raise InputError(f'no image is in all of {", ".join(paired)}: compare them two by two.')
   in_order, shared, pairs = np.arange(len(places)), list(entries), list(pairings)
-  for place, (entry, own) in enumerate(zip(entries, pairings, strict=True)):
-    if len(own.first):
-      records = _selected(entry, own.second[np.isin(own.first, places)])
-      shared[place] = dataclasses.replace(entry, evaluation=Evaluation(entry.label, records))
-      pairs[place] = Pairing(in_order, in_order, own.note)
+  for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
+    if len(pairing.first):
+      records = _selected(entry, pairing.second[np.isin(pairing.first, places)])
+      shared[index] = dataclasses.replace(entry, evaluation=Evaluation(entry.label, records))
+      pairs[index] = Pairing(in_order, in_order, pairing.note)
   return shared, pairs
 
 
 def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
+  """Returns the rows of accuracy, effective robustness and error consistency, by group of views."""
   rows, first = [], shared[0]
-  confidence = first.own.confidence
+  confidence = first.answers.confidence
   for group in groups:
     effective = _effective(shared, group) if group != CLEAN and CLEAN in groups else []
-    facets = first.own.table.facets_of(group)
-    for each in shared:
-      accuracy = each.own.accuracy(group)
-      rows.append(row(each.label, '', ACCURACY, facets, accuracy, confidence))
-      if each is not first:
+    facets = first.answers.table.facets_of(group)
+    for compared in shared:
+      accuracy = compared.answers.accuracy(group)
+      rows.append(row(compared.label, '', ACCURACY, facets, accuracy, confidence))
+      if compared is not first:
         difference = (
-          each.both[1].minus(each.both[0], group)
-          if each.both
-          else independent_difference(first.own.accuracy(group), accuracy)
+          compared.pair[1].minus(compared.pair[0], group)
+          if compared.pair
+          else independent_difference(first.answers.accuracy(group), accuracy)
         )
-        noted = dataclasses.replace(difference, note=each.note)
-        rows.append(row(each.label, first.label, ACCURACY, facets, noted, confidence))
-    for each, estimate in zip(shared, effective, strict=False):
+        noted = dataclasses.replace(difference, note=compared.note)
+        rows.append(row(compared.label, first.label, ACCURACY, facets, noted, confidence))
+    for compared, estimate in zip(shared, effective, strict=False):
       if not np.isnan(estimate.value):
-        rows.append(row(each.label, '', EFFECTIVE, facets, estimate, confidence))
-  for each in shared[1:]:
-    found = each.both[1].consistency(each.both[0], groups) if each.both else []
-    for group, estimate in zip(groups, found, strict=False):
-      note = '; '.join(filter(None, (estimate.note, each.note)))
-      noted, facets = dataclasses.replace(estimate, note=note), first.own.table.facets_of(group)
-      rows.append(row(each.label, '', CONSISTENCY, facets, noted, confidence))
+        rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
+  for compared in shared[1:]:
+    kappas = compared.pair[1].consistency(compared.pair[0], groups) if compared.pair else []
+    for group, estimate in zip(groups, kappas, strict=False):
+      note = '; '.join(filter(None, (estimate.note, compared.note)))
+      noted, facets = dataclasses.replace(estimate, note=note), first.answers.table.facets_of(group)
+      rows.append(row(compared.label, '', CONSISTENCY, facets, noted, confidence))
   return rows
 
 
 def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[str]:
-  """Returns the groups of views that are the same in all; an error where runs have other stored
-  versions."""
-  named = [answers.named_groups for each in shared for answers in (each.own, *(each.both or ()))]
+  """Returns the groups that consist of the same views in all entries.
+
+  Raises:
+    InputError: there is none, as the runs have different stored versions of images.
+  """
+  named = [answers.named_groups for s in shared for answers in (s.answers, *(s.pair or ()))]
   groups = [group for group, names in named[0].items() if all(o.get(group) == names for o in named)]
   if not groups:
     places = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
@@ -497,23 +536,23 @@ def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[s
 
 
 def _foremost(groups: Sequence[str], table: ViewTable) -> list[Facts]:
-  """Returns the facets of the clean view and of the group that all others are in, whatever its
-  name, as far as there are such groups."""
-  others = {*range(len(table.names))} - {table.clean}
-  whole = [name for name in groups if others <= {*table.groups[name]}]
-  names = [name for name in groups if name == CLEAN or name in whole[:1]]
+  """Returns the facets of the clean view and of the first group that has all other views, if they
+  are among `groups`."""
+  changed = {*range(len(table.names))} - {table.clean}
+  comprehensive = [name for name in groups if changed <= {*table.groups[name]}]
+  names = [name for name in groups if name == CLEAN or name in comprehensive[:1]]
   return [dict(table.facets_of(name)) for name in names]
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Adds to each other task the effective robustness given the accuracies in several reference
-  tasks, by group of views and `reference`, without intervals.
+  """Adds the effective robustness relative to reference tasks to all other tasks, by group of views
+  and `reference`, without intervals.
 
-  The accuracy in a reference task is that on clean images, or else over all of its views.
+  The accuracy in a reference task is measured on clean images, or else over all of its views.
 
   Raises:
-    InputError: a reference that is no task, or has neither of these accuracies, no other task,
-      classifiers that a task lacks, or too few of them.
+    InputError: a reference is no task or has neither of these accuracies, no other task is left,
+      a task lacks a classifier, or there are too few classifiers.
   """
   for name in references:
     choice('--reference', name, tasks)
@@ -521,33 +560,33 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
     raise InputError('every task is a --reference, and none is left to judge classifiers on.')
   labels = tasks[references[0]].labels
   levels = {task: _accuracies(results) for task, results in tasks.items()}
-  known = {name: _reference_level(name, levels[name]) for name in references}
-  x = np.stack([_of_labels(name, labels, values) for name, (_, values, _) in known.items()], 1)
+  bases = {name: _reference_level(name, levels[name]) for name in references}
+  x = np.stack([_in_order(name, labels, values) for name, (_, values, _) in bases.items()], 1)
   named, added = ' and '.join(references), {}
   for task, results in tasks.items():
     rows = []
     for facets, values, count in levels[task] if task not in references else ():
-      y = _of_labels(task, labels, values)
-      n = min(count, *(fewest for *_, fewest in known.values()))
-      found = effective_robustness(x, y, n)
-      for label, value in zip(labels, found, strict=True):
+      y = _in_order(task, labels, values)
+      n = min(count, *(fewest for *_, fewest in bases.values()))
+      for label, value in zip(labels, effective_robustness(x, y, n), strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
         by = {**facets, 'reference': named}
         rows.append(row(label, '', EFFECTIVE, by, estimate, results.settings['confidence']))
-    whole = [results.table, part(rows)] if rows else [results.table]
-    table = assemble([each.astype(object) for each in whole])
+    parts = [results.table, part(rows)] if rows else [results.table]
+    table = assemble([estimates.astype(object) for estimates in parts])
     added[task] = dataclasses.replace(results, table=table)
   return added
 
 
 Level = tuple[dict[str, object], dict[str, float], int]
+"""Facets of a group of views, accuracies in it by classifier, and the fewest images of any."""
 
 
 def _reference_level(task: str, levels: Sequence[Level]) -> Level:
   """Returns the accuracies of a task on clean images, else over all views, else its only ones."""
-  for whole in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
+  for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for level in levels:
-      if level[0] == whole:
+      if level[0] == facets:
         return level
   if len(levels) != 1:
     named = ', '.join(' '.join(map(str, facets.values())) for facets, *_ in levels)
@@ -559,22 +598,23 @@ def _reference_level(task: str, levels: Sequence[Level]) -> Level:
 
 
 def _accuracies(results: Results) -> list[Level]:
-  """Returns facets, accuracies by classifier, and the fewest images of each group of views."""
-  own = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
-  names = [name for name in facets_of(own) if own[name].notna().any() and name != 'class']
-  own = own[own['class'].isna()] if 'class' in own else own
-  groups = own.groupby(names, dropna=False, sort=False) if names else [((), own)]
+  """Returns the level of each group of views."""
+  table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
+  names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
+  table = table[table['class'].isna()] if 'class' in table else table
+  groups = table.groupby(names, dropna=False, sort=False) if names else [((), table)]
   return [
     (
       {k: v for k, v in zip(names, key, strict=True) if not pd.isna(v)},
-      dict(zip(of.classifier, of.value, strict=True)),
-      int(of.n.min()),
+      dict(zip(rows.classifier, rows.value, strict=True)),
+      int(rows.n.min()),
     )
-    for key, of in groups
+    for key, rows in groups
   ]
 
 
-def _of_labels(task: str, labels: Sequence[str], values: Mapping[str, float]) -> np.ndarray:
+def _in_order(task: str, labels: Sequence[str], values: Mapping[str, float]) -> np.ndarray:
+  """Returns the accuracies in the order of `labels`; a missing one is an InputError."""
   lacking = [label for label in labels if label not in values]
   if lacking:
     raise InputError(f'the task {task} has no accuracy of {", ".join(lacking)}.')
@@ -582,8 +622,8 @@ def _of_labels(task: str, labels: Sequence[str], values: Mapping[str, float]) ->
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second - first with its interval, from those of two independent proportions (Newcombe,
-  Statistics in Medicine 17, 1998, method 10 with the intervals given)."""
+  """Returns second - first of two independent proportions, with an interval computed from their
+  intervals (Newcombe, Statistics in Medicine 17, 1998, method 10)."""
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
   high = value + float(np.hypot(second.high - second.value, first.value - first.low))
@@ -591,24 +631,27 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
-  """Returns each classifier's effective robustness, none of too few classifiers; with a bootstrap
-  interval over images, or what they are clustered in, where all share them."""
+  """Returns each classifier's effective robustness; [] for too few classifiers.
+
+  The interval is from a bootstrap over images, or the units of their clusters, if all classifiers
+  share their images; otherwise there is none.
+  """
   if len(shared) < fewest_models(1):
     return []
-  counts = [len(each.own.ids) for each in shared]
+  counts = [len(compared.answers.ids) for compared in shared]
   n = min(counts)
-  both = [each.both[1] for each in shared if each.both]
-  if len(both) == len(shared) and all(len(answers.ids) == n for answers in both):
-    groups = [both[0].group(CLEAN), both[0].group(group)]
-    own = both[0].outcomes(**{str(k): answers.right for k, answers in enumerate(both)})
-    each = [units(own, label, groups) for label in own.labels]
+  paired = [compared.pair[1] for compared in shared if compared.pair]
+  if len(paired) == len(shared) and all(len(answers.ids) == n for answers in paired):
+    groups = [paired[0].group(CLEAN), paired[0].group(group)]
+    outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
+    units_by_classifier = [units(outcomes, label, groups) for label in outcomes.labels]
 
-    def of_sample(weights: np.ndarray) -> np.ndarray:
-      means = np.stack([model.means(weights) for model in each], -2)
+    def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
+      means = np.stack([u.means(weights) for u in units_by_classifier], -2)
       return effective_robustness(means[..., :1], means[..., 1], n)
 
-    return bootstrap(of_sample, each[0], shared[0].own.confidence)
-  x, y = (np.array([each.own.shares(k).mean() for each in shared]) for k in (CLEAN, group))
+    return bootstrap(robustness_of_resample, units_by_classifier[0], shared[0].answers.confidence)
+  x, y = (np.array([s.answers.shares(k).mean() for s in shared]) for k in (CLEAN, group))
   values = effective_robustness(x[:, None], y, n)
   return [
     Estimate(float(value), np.nan, np.nan, count, count, '')
@@ -619,36 +662,39 @@ def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
 def _with_findings(
   compared: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Adds what the study finds of all classifiers on their shared images; an error says why it
-  cannot."""
+  """Adds the study's estimates on the shared images of all classifiers.
+
+  Raises:
+    InputError: the study cannot reduce the records together.
+  """
   first = entries[0].finished
   if len(entries) < 2:
     raise InputError('a single classifier')
   if not all(len(pairing.first) for pairing in pairings):
     raise InputError('not all classifiers were shown the same images')
   evaluations = [
-    Evaluation(entry.label, _selected(entry, own.second))
-    for entry, own in zip(entries, pairings, strict=True)
+    Evaluation(entry.label, _selected(entry, pairing.second))
+    for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
-  own = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
-  kept = {k: v for k, v in first.results.arrays.items() if not k.startswith(own or ('\0',))}
-  table = pd.concat([own.astype(object) for own in (compared.table, *findings.estimates)])
-  again = table.duplicated([*SUBJECT, *facets_of(table)])
-  known = {quantity.name for quantity in compared.quantities}
-  declared = (
-    quantity for quantity in first.study.described_quantities if quantity.name not in known
-  )
+  prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
+  arrays = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes or '\0')}
+  parts = (compared.table, *findings.estimates)
+  table = pd.concat([estimates.astype(object) for estimates in parts])
+  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
+  names = {quantity.name for quantity in compared.quantities}
+  declared = (q for q in first.study.described_quantities if q.name not in names)
   return dataclasses.replace(
     compared,
     data={**first.results.data, 'num_examples': len(pairings[0].first)},
     tables=findings.tables,
-    arrays={**kept, **findings.arrays},
-    table=assemble([table[~again]]),
+    arrays={**arrays, **findings.arrays},
+    table=assemble([table[~is_repeated]]),
     quantities=(*declared, *compared.quantities),
   )
 
 
 def _described(entry: Entry) -> Facts:
-  own = next(of for of in entry.finished.results.classifiers if of['label'] == entry.own)
-  return {**own, 'label': entry.label, 'workdir': str(entry.finished.folder)}
+  """Returns the facts of an entry's classifier, with its label in the comparison and workdir."""
+  facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
+  return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}

@@ -50,7 +50,7 @@ from robustness.results import (
 from robustness.training.checkpoint import PROGRESS
 
 MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
-"""Of a round. The last chunk is padded, which wastes half a chunk per round on average."""
+"""Limits of the chunks of views in a round. The last chunk is padded: half a chunk is wasted."""
 PASSES = 'passes'
 PASSES_COLUMNS = (
   *('classifier', 'half width', 'views', 'images of a view, fewest', 'images of a view, most'),
@@ -142,14 +142,14 @@ def _results(
 
 
 def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
-  """Refuses records of one run, of the same data, whose images differ: files were changed between
-  a stop and its resume."""
+  """Raises InputError where records of the same data differ in their images, as they do if files
+  were changed before the run was resumed."""
   first = evaluations[0].records
   for other in (evaluation.records for evaluation in evaluations[1:]):
     if other.identity['data'] == first.identity['data']:
       columns = ('example_id', IMAGE_DIGEST)
-      recorded, now = ({k: of.column(k) for k in columns} for of in (other, first))
-      require_same_images(recorded, now, other.directory)
+      recorded, expected = ({k: r.column(k) for k in columns} for r in (other, first))
+      require_same_images(recorded, expected, other.directory)
 
 
 def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:
@@ -189,8 +189,10 @@ def _failures(
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the folder of what a study records of rows in a battery: the same for studies that
-  share it, whichever tasks run."""
+  """Returns the name of the folder with a study's records of `rows` in a battery.
+
+  Studies that record the same have the same folder, whichever tasks run.
+  """
   fixed = {'study': study.recording, 'data': identity_of(rows)}
   plain = json.dumps(fixed, sort_keys=True, default=str)
   return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
@@ -199,14 +201,14 @@ def recording_name(study: Study, rows: Rows) -> str:
 def evaluator_for(
   execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
-  """Returns what makes the records of a study."""
+  """Returns the evaluator that makes the records of a study."""
   adapts = classifier is not None and classifier.adaptation is not None
-  views, further = study.views(rows.image_shape), dict[str, Any]()
+  views, options = study.views(rows.image_shape), dict[str, Any]()
   if adapts:
-    further['stream_rows'] = rows.num_examples // rows.description.get('parts', 1)
+    options['stream_rows'] = rows.num_examples // rows.description.get('parts', 1)
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
     table = study.view_table(rows.image_shape)
-    further['pictured'] = table if table.counted is None else None
+    options['pictured'] = table if table.counted is None else None
   return (AdaptingEvaluator if adapts else Evaluator)(
     classifier,
     views,
@@ -216,7 +218,7 @@ def evaluator_for(
     classifier.select_outputs(study.outputs) if classifier else (),
     study.summarise_output,
     study.name,
-    **further,
+    **options,
   )
 
 
@@ -248,8 +250,8 @@ def _recorded(
 
 
 def _identified(classifier: Classifier) -> Facts:
-  """Returns what tells a classifier's answers from another's: its provenance, and of one without a
-  digest of its weights what it gives for fixed images."""
+  """Returns the facts that identify a classifier in records: its provenance and, without a digest
+  of its weights, its outputs for fixed images."""
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:
     facts = {**facts, from_file.KEY: from_file.probe(classifier)}
@@ -273,12 +275,12 @@ def evaluate_in_rounds(
   many images, of the same seed and the same images in all, would show.
 
   Args:
-    evaluator: of all views.
-    rows: at least `design.most_trials`, with `at`.
-    directory: of the rounds' folders.
-    identity: of what is recorded.
-    design: which views go on.
-    seed: of the order of the rows.
+    evaluator: the evaluator of all views.
+    rows: at least `design.most_trials` rows.
+    directory: the folder of the rounds' folders.
+    identity: the facts that identify the records.
+    design: decides which views the next round shows.
+    seed: seed of the order of the rows.
     batch_size: rows of a shard; 0 chooses.
     views_per_step: views of a shard; 0 chooses.
 
@@ -291,31 +293,31 @@ def evaluate_in_rounds(
   size = evaluator.layout(trials, min(batch_size, trials), views_per_step or views)
   processes = jax.process_index(), jax.process_count()
   while rounds.next_views.size:
-    number, chosen = len(rounds.rounds), rounds.next_views
-    layout = Layout(trials, len(chosen), size.block_rows, size.chunk_views)
+    number, round_views = len(rounds.rounds), rounds.next_views
+    layout = Layout(trials, len(round_views), size.block_rows, size.chunk_views)
     records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
     missing = records.missing()
     if missing:
       logging.info(
         '%s: round %d of at most %d, %d of %d views',
-        *(evaluator.name, number + 1, design.looks, len(chosen), rounds.num_views),
+        *(evaluator.name, number + 1, design.looks, len(round_views), rounds.num_views),
       )
-    if missing or number == 0:  # of which the images are compared
-      shown = rows.at(places_of_round(number, rows.num_examples, seed, design))
-      evaluator.of_views(chosen).evaluate(shown, records, *processes)
+    if missing or number == 0:  # compares the images of a complete first round with the records
+      round_rows = rows.at(places_of_round(number, rows.num_examples, seed, design))
+      evaluator.of_views(round_views).evaluate(round_rows, records, *processes)
     barrier(f'round {number + 1} of {evaluator.name}')
     rounds.add(records)
   return rounds
 
 
 def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
-  """Returns which rows a round shows, int64 [n], ascending; see `evaluate_in_rounds`."""
+  """Returns the indices of the rows that a round shows, int64 [n], ascending."""
   places = slice(number * design.trials, (number + 1) * design.trials)
   return np.sort(random_order(num_examples, seed)[places])
 
 
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
-  """Returns the table `passes`, a row a classifier; nothing of a design that is not sequential.
+  """Returns the table `passes` with a row per classifier; {} if no design is sequential.
 
   A pass is one image in one view. The fixed design shows every view to the fewest images with which
   the Clopper–Pearson interval of no error is wider than ± the half width; `saved` is the share of
@@ -326,10 +328,11 @@ def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
     rounds = evaluation.rounds
     if rounds is None:
       continue
-    design, shown = rounds.design, rounds.shown
+    design, images_by_view = rounds.design, rounds.shown
     images = fixed_size(design.half_width, design.confidence)
-    spent, fixed = int(shown.sum()), images * rounds.num_views
-    extent = int(shown.min()), int(shown.max()), evaluation.records.layout.num_rows
-    known = [evaluation.label, design.half_width, rounds.num_views, *extent]
-    rows.append([*known, spent, images, fixed, 1 - spent / fixed])
+    spent, fixed = int(images_by_view.sum()), images * rounds.num_views
+    fewest, most_images = int(images_by_view.min()), int(images_by_view.max())
+    setup = [evaluation.label, design.half_width, rounds.num_views]
+    extent = fewest, most_images, evaluation.records.layout.num_rows
+    rows.append([*setup, *extent, spent, images, fixed, 1 - spent / fixed])
   return {PASSES: Table(PASSES_COLUMNS, rows)} if rows else {}

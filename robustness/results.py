@@ -32,15 +32,15 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
 WHICH_NUMBERS = 'which numbers these are'
-"""The table in which every study states what its numbers are of."""
+"""Name of the table in which every study states what its numbers measure."""
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
-"""The table of the images that suffer most, and the array of their pictures."""
+"""Names of the table of the most damaged images and of the array of their pictures."""
 TASK, SEED = 'task', 'seed'
 """The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
 NO_SPREAD = 'no interval: all seeds are equal'
 NO_CLASSIFIER = 'no classifier is used'
 SINGLE = ''
-"""Name of the task where there is but one."""
+"""Name of the only task of a run that is no battery."""
 FOURIER_TABLE = 'fourier_table'
 SUMMARIES = ('', FOURIER_TABLE)
 """Reports above the tasks of a battery: '' for their headlines, or the tables of Yin et al. (2019)
@@ -117,15 +117,15 @@ class Results:
 
   Attributes:
     study: name of the study.
-    classifiers: plain values that describe each, with its `label`; none of results of none.
+    classifiers: plain values that describe each, with its `label`; empty without classifiers.
     data: plain values that describe the rows.
     settings: plain values of the study.
     tables: by name, facts that are no estimates, such as which numbers these are.
-    arrays: by name, pictures and what they show: numeric, boolean or string arrays of any shape.
-    table: of estimates, a row each; see `robustness.estimates.table`.
-    quantities: what the table is of; of several tasks, each declaration of any of them.
-    tasks: of several tasks, what the table is of by task; empty for one study.
-    environment: plain values of the code that made them: its commit and the versions of packages.
+    arrays: by name, pictures and the facts they show: numeric, boolean or string arrays.
+    table: the estimates, a row each; see `robustness.estimates.table`.
+    quantities: the quantities of the table; for a battery, those that any task declares.
+    tasks: for a battery, the quantities of each task by its name; empty for one study.
+    environment: plain values of the code: its commit and the versions of packages.
   """
 
   study: str
@@ -158,7 +158,7 @@ class Results:
 
   @property
   def over_seeds(self) -> Results:
-    """The same without the estimates of single seeds, where there are several."""
+    """The results without the estimates of single seeds, if the run has more than one seed."""
     means = dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
     return means if SEED in self.table.columns else self
 
@@ -170,7 +170,7 @@ class Results:
 
   @property
   def presented(self) -> tuple[Quantity, ...]:
-    """The quantities that are shown by default: none of several tasks, which show their own."""
+    """The quantities that are shown by default; () for a battery, which shows them by task."""
     return () if self.tasks else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
@@ -228,7 +228,7 @@ class Results:
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Returns the results with facets that quantities lack, as those of earlier versions do."""
+    """Returns the results with `facets` for quantities without facets, as in earlier versions."""
     return dataclasses.replace(
       self, quantities=tuple(_with_facets(q, q.facets or facets) for q in self.quantities)
     )
@@ -417,7 +417,7 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
 def _means_over(
   table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
-  """Returns the means of the estimates that two seeds or more have, those of families left out.
+  """Returns the means of estimates that at least two seeds have, without estimates of families.
 
   A number that every seed states, such as a published one, stays as it is. NaN in one seed makes a
   mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of the quantity: for normal
@@ -470,7 +470,7 @@ def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -
 
 
 def _plain(value: Any, key: str) -> Any:
-  """The value in JSON's types; `where` names it in an error."""
+  """Returns the value in JSON's types; `key` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
@@ -491,7 +491,7 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """An uncompressed .npz with sorted names and NumPy's fixed date: equal arrays are equal bytes."""
+  """Returns an uncompressed .npz with sorted names and a fixed date: equal arrays, equal bytes."""
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():
     if array.dtype.kind not in _PLAIN_KINDS:

@@ -1,6 +1,6 @@
-"""Runs a config to a finished workdir: rows, classifiers, records, results, figures, report.
+"""Runs a config to a finished workdir with records, results, figures and a report.
 
-The one module of this package that reaches TensorFlow for rows, through `input_pipeline`.
+It is the only module of the package that loads rows with TensorFlow, through `input_pipeline`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     What `results.json` and `results.npz` hold.
 
   Raises:
-    InputError: whatever is wrong with the config, the data or the workdir.
+    InputError: the config, the data or the workdir is not valid.
   """
   return run_and_present(config, directory, command)[0]
 
@@ -220,8 +220,11 @@ def preview(
 
 
 class OpenedRows(dict[DataSettings, Rows]):
-  """The rows of an experiment by their settings, each opened once; grey images are repeated over
-  three channels for networks made for colour. Rows of trainings are kept apart."""
+  """The rows of an experiment by their settings, each opened once.
+
+  Grey images are repeated over three channels for networks that take colour. Rows of trainings
+  are stored separately, see `training`.
+  """
 
   def __init__(self, experiment: Experiment):
     super().__init__()

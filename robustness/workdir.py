@@ -1,11 +1,11 @@
-"""The folder of a run: how it is begun or continued, what it holds, and how a finished one is read.
+"""Starts, continues and reads workdirs, the folders of runs.
 
-config.json, environment.json       what was asked for, and what it ran on
-records/CLASSIFIER/                 of one study; of a battery records/STUDY-DIGEST/CLASSIFIER/
-checkpoints/CLASSIFIER/             of trainings
+config.json, environment.json       the config of the run, and the machine and versions it ran on
+records/CLASSIFIER/                 its records; in a battery records/STUDY-DIGEST/CLASSIFIER/
+checkpoints/CLASSIFIER/             checkpoints of trainings
 results.json, .csv, .npz            the results, with figures/ and report.html
 tasks/TASK/                         the results of each task of a battery
-seed<n>/                            all but config.json and environment.json, of each seed
+seed<n>/                            for each seed, all but config.json and environment.json
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from robustness.results import JSON_NAME, SINGLE, Findings, Results
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
 RECORDS, TASKS = 'records', 'tasks'
 LEFT_OUT = 'left out'
-"""The table of a battery that says which classifiers a task could not take, and why."""
+"""Name of a battery's table of the classifiers that a task could not measure, with the reason."""
 MEASURED = (JSON_NAME, f'{RECORDS}/**/*.npz')
 """Files that bind a workdir to its config; without them, a corrected config may replace it."""
 TRAINED = ('checkpoints/*/checkpoints/*',)
@@ -70,7 +70,7 @@ def seed_folder(seed: int | str) -> str:
 
 
 def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
-  """Returns where the results of a task are, in a workdir or the folder of a seed."""
+  """Returns the folder of a task's results in a workdir or the folder of a seed."""
   return folder if task == SINGLE else folder / TASKS / task
 
 
@@ -155,7 +155,7 @@ def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
-  """A context in which a file of a workdir is made; says so where none can be."""
+  """Raises InputError if a file of a workdir cannot be written within this context."""
   try:
     yield
   except OSError as error:
@@ -184,7 +184,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   old, new = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
   in_one = {key for key in old.keys() ^ new.keys() if key.startswith(('classifier', 'battery.'))}
 
-  def compared(keys: Section) -> Section:  # what else a training depends on, its checkpoints refuse
+  def compared(keys: Section) -> Section:  # a checkpoint refuses the other keys of its training
     kept_keys = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
     return {k: v for k, v in keys.items() if k in kept_keys - in_one}
 
@@ -224,8 +224,8 @@ def work(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns a config with each study replaced by the study of an earlier config that records the
-  same: the reduction of records may change."""
+  """Replaces each study of a config by the earlier study if both have the same records, as the
+  reduction of records may change."""
   merged = dict(config)
   for name, section in config.items():
     other = before.get(name)
@@ -246,9 +246,9 @@ def _recorded(study: Section) -> Facts:
 
 
 def _of_numbers(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its records; each of several classifiers and each task
-  of a battery is one."""
-  from robustness.config.recorded import recorded  # networks, which no study needs
+  """Returns the keys of a config that decide its records; each classifier of `classifiers` and each
+  task of a battery is one key."""
+  from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
   values = recorded(config)
   for section in ('classifiers', 'battery'):
@@ -385,16 +385,17 @@ class FinishedStudy:
 
 
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir, or the folder `seed<n>` of one, by the task of the battery, a
-  single one by `SINGLE`. No Python file that the workdir names is run.
+  """Returns the studies of a workdir, or of its folder `seed<n>`, by the task of the battery.
+
+  The task of a single study is `SINGLE`. No Python file that the workdir names is run.
 
   Args:
     directory: the workdir.
-    study_file: FILE.py:NAME that the user gives for the study of that name; '' for none.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
 
   Raises:
-    InputError: no workdir, one of predictions that were made elsewhere or of several seeds, or one
-      that is not finished.
+    InputError: the folder is no workdir, is not finished, holds runs of more than one seed, or
+      holds numbers of predictions that were made elsewhere.
   """
   path = expanded(directory)
   file = path / CONFIG
@@ -469,7 +470,7 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
 
 
 def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the tasks of a finished battery, or seed, that none of its classifiers could take."""
+  """Returns the tasks of a finished battery or seed that could measure none of its classifiers."""
   if not (folder / JSON_NAME).is_file():
     return set()
   table = Results.read(folder).tables.get(LEFT_OUT)
@@ -501,7 +502,7 @@ def _study(path: pathlib.Path, task: str, section: Section, study_file: str) -> 
 
 
 def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder with the records of a task of a battery: of the same study and data.
+  """Returns the folder of the records of a battery's task, with the same study and data.
 
   Records and results may describe their data by different keys; the records with the fewest
   differing keys are taken.
@@ -525,8 +526,11 @@ def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Pa
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
-  """Returns the absolute path of a workdir, finished or not, its config and its environment; raises
-  InputError where there is none, naming workdirs directly inside."""
+  """Returns the absolute path of a workdir, finished or not, its config and its environment.
+
+  Raises:
+    InputError: the folder is no workdir; the message names the workdirs directly inside.
+  """
   path = expanded(directory).absolute()
   if not path.is_dir():
     raise InputError(f'{path} is no folder; give the --workdir of a run.')
@@ -541,8 +545,11 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 
 
 def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], command: str) -> None:
-  """Raises InputError for a run without results in some of the places: names the trainings, shards
-  of records and results that are missing, and the command that finishes it."""
+  """Raises InputError for a run that has no results in one of the folders `places`.
+
+  The message names the trainings, shards of records and results that are missing, and the command
+  that finishes the run.
+  """
   without = [place for place in dict.fromkeys(places) if not (place / JSON_NAME).is_file()]
   if not without:
     return
@@ -557,7 +564,7 @@ def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], comman
 
 def trainings(path: pathlib.Path) -> Iterator[str]:
   """Yields a line for every training that was begun in a workdir."""
-  from robustness.training.checkpoint import FACTS_NAME, newest_step  # Orbax, which no reader needs
+  from robustness.training.checkpoint import FACTS_NAME, newest_step  # imports Orbax
 
   for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
     form = {'training': {'total_steps': int}}
@@ -579,12 +586,12 @@ def shards(path: pathlib.Path) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class WorkdirPredictions:
-  """The top level of a config whose predictions are the records of a finished workdir.
+  """The top level of a config that scores the records of a finished workdir.
 
   Attributes:
     predictions: the workdir.
     task: a task of its battery; '' for a single study.
-    seed: of resampling.
+    seed: the seed of resampling.
   """
 
   predictions: str = ''
@@ -601,7 +608,7 @@ class WorkdirPredictions:
   ) -> Scored:
     """Returns the evaluations of the workdir's classifiers, reduced with the table of their views.
 
-    `described` says in plain values what `reduce` is. A study of images alone is refused.
+    `described` holds the settings of `reduce` as plain values. A study of images alone is refused.
     """
     task = read_task(self.predictions, self.task)
     if not task.study.needs_classifier:

@@ -81,8 +81,11 @@ def run(
   baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
-  studies = {task: inputs[0].finished.study for task, inputs in entries.items()}
-  tasks = {task: comparison.compare(inputs, common, baseline) for task, inputs in entries.items()}
+  studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
+  tasks = {
+    task: comparison.compare(entries_of_task, common, baseline)
+    for task, entries_of_task in entries.items()
+  }
   if references:
     if SINGLE in tasks:
       raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')

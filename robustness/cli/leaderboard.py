@@ -458,8 +458,8 @@ def _compared(
       continue
     folders = {entry.name: entry.folder for entry in group}
     try:
-      [inputs] = comparison.read_entries(folders, file).values()
-      table = comparison.compare(inputs, common=False, baseline=inputs[0].label).table
+      [pairable] = comparison.read_entries(folders, file).values()
+      table = comparison.compare(pairable, common=False, baseline=pairable[0].label).table
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
