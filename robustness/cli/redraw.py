@@ -103,7 +103,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
   """Raises InputError where a report that is there has rows that the results lack."""
   for folder in dict.fromkeys(folders):
-    if names := page.lost(folder, Results.read(folder)):
+    if names := page.shortened_tables(folder, Results.read(folder)):
       raise InputError(
         f'{folder / page.NAME} has more rows of {", ".join(names[:3])} than the results beside it, '
         'which were damaged or altered, and is not replaced. Run the same command again: results '

@@ -2,15 +2,15 @@
 
 Estimates of a quantity that have the same facets are one picture:
 
-  a name            points with intervals, differences beside them
-  an axis           a curve a classifier, differences beside them
-  a name, an axis   a panel of curves a name; a grid of differences
-  two axes          a map a classifier and a difference
-  two names         a grid a classifier
-  a name, two axes  a map a classifier and name
+  a name            points with intervals, and a column of differences
+  an axis           a curve per classifier, and a panel of differences
+  a name, an axis   a panel of curves per name; a grid of differences
+  two axes          a map per classifier and difference
+  two names         a grid per classifier
+  a name, two axes  a map per classifier and name
 
-An axis is a facet whose values are ordered numbers, a name any other (`Facet.ordered`). A facet
-with a single value is neither; the caption states it.
+An axis is a facet of ordered numbers, a name any other facet (`Facet.ordered`). A facet with a
+single value is neither; the caption states it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,40 +39,41 @@ from robustness.present.notation import (
 )
 from robustness.results import SEED, Results
 
-MOST_POINTS, MOST_PANELS, LEAST_MAP = 40, 24, 3
-"""Names with points, panels of a picture, values a side from which a map is drawn."""
+MAX_POINTS, MAX_PANELS, MIN_MAP_SIDE = 40, 24, 3
+"""Most names with points, most panels of a picture, fewest values on a side of a map."""
 Picture = tuple[Figure, str]
 Column = tuple[Notation, pd.DataFrame]
-"""Own values, or differences, with how they are written."""
+"""The notation and the rows of values, or of differences."""
 
 
 def draw(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the quantities that are drawn.
 
-  The name is that of the quantity and its facets: `error_corruption`. Where none of them has
-  facets, the pictures `levels` have their values over all.
+  A file name consists of the quantity and its facets: `error_corruption`. If no quantity has
+  facets, the pictures of `levels` are returned.
   """
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
   declared = {quantity.name: quantity for quantity in results.quantities}
   for quantity in results.drawn:
     reference = declared.get(quantity.reference)
-    beside = (reference, results.table) if reference else None
-    own = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    groups = [pair for pair in told_once(own) if pair[0] and SEED not in pair[0]]
-    most = max(2, min((len(facets) for facets, _ in groups), default=0))
+    pair = (reference, results.table) if reference else None
+    estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
+    groups = [pair for pair in told_once(estimates) if pair[0] and SEED not in pair[0]]
+    max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
-      if len(facets) <= most:  # nothing by three where there is a picture by fewer
-        drawn = of_rows(rows, quantity, facets, results.labels, rate, beside)
+      if len(facets) <= max_facets:  # three only if there is no picture by fewer
+        pictures = of_rows(rows, quantity, facets, results.labels, rate, pair)
         name = name_of(quantity.name, facets)
-        figures |= {f'{name}{suffix}': picture for suffix, picture in drawn.items()}
+        figures |= {f'{name}{suffix}': picture for suffix, picture in pictures.items()}
   return figures or levels(results, rate)
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
   """Returns the picture of one share against another, `<up>_against_<across>`, if both exist.
 
-  The values of the facet `by` are panels, '' for one; what is across may be over all of it.
+  Each value of the facet `by` has a panel; '' draws one panel. If `across` has no values by this
+  facet, its values over all are used.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   x, y = (
@@ -84,8 +85,8 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     return {}
 
   def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
-    some = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
-    return some.set_index('classifier')
+    rows = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
+    return rows.set_index('classifier')
 
   panels = [
     forms.NamedPoints((value_text(up.facet(by), value) if by else '',), at(x, value), at(y, value))
@@ -98,8 +99,8 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
 
 
 def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
-  """Draws a line at a level of the vertical axes into one of the pictures, where it is there, and
-  says in its caption what it is."""
+  """Draws a line at a level of the vertical axes into the picture of a name, if it is in `figures`,
+  and explains it in the caption by `words`."""
   if name in figures:
     figure, caption = figures[name]
     for axes in figure.axes:
@@ -108,23 +109,23 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 
 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
-  """Returns the pictures of shares over all of everything, or at the only value of a facet: those
-  with differences, then those of which others have some and they have none."""
+  """Returns the pictures of shares over everything, or at the only value of each facet: `levels`,
+  and `levels_without_differences` if some shares have differences and others do not."""
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
-  for quantity, facets, every in results.by_facets():
-    rows = every.dropna(subset=['value'])
+  for quantity, facets, estimates in results.by_facets():
+    rows = estimates.dropna(subset=['value'])
     if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
       place = place_of(quantity, rows.iloc[0], facets)
-      of = ' '.join(filter(None, (quantity.words, place)))
-      parts[bool((rows.versus != '').any())].append(rows.assign(of=of))
+      words = ' '.join(filter(None, (quantity.words, place)))
+      parts[bool((rows.versus != '').any())].append(rows.assign(words=words))
   figures: dict[str, Picture] = {}
-  for some in filter(None, parts.values()):
-    own = pd.concat(some)
-    names = list(dict.fromkeys(own['of']))
-    columns = columns_of(own, Quantity('share', 'share'), rate)
-    figure = forms.rows_of_points(names, columns, results.labels, 'of')
+  for part in filter(None, parts.values()):
+    rows = pd.concat(part)
+    names = list(dict.fromkeys(rows['words']))
+    columns = columns_of(rows, Quantity('share', 'share'), rate)
+    figure = forms.rows_of_points(names, columns, results.labels, 'words')
     name = 'levels_without_differences' if figures else 'levels'
-    text = f'{", ".join(names)}{sample(own)}{_of_differences(columns[-1], rate)}'
+    text = f'{", ".join(names)}{sample(rows)}{_difference_words(columns[-1], rate)}'
     figures[name] = figure, sentence(text)
   return figures
 
@@ -135,64 +136,62 @@ def of_rows(
   facets: Sequence[str],
   labels: Sequence[str],
   rate: float = RATE,
-  beside: tuple[Quantity, pd.DataFrame] | None = None,
+  reference: tuple[Quantity, pd.DataFrame] | None = None,
 ) -> dict[str, Picture]:
   """Returns the pictures of estimates that have the same facets, by the end of their names.
 
-  Nothing where the facets have no form, or more values than a picture holds. Each of all `labels`
-  has one colour in all pictures. Points and curves have lines at the quantity `beside`, of which
-  the table of results is given too: points at its values by the same facets where it has these,
-  else at those over all.
+  Returns {} if the facets have no form, or more values than a picture holds. Each of `labels` has
+  one colour in all pictures. `reference` is a quantity with the table of results: points and curves
+  get lines at its values, over all or, for points, by the same facets if it has such values.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
-  if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < LEAST_MAP:
+  if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < MIN_MAP_SIDE:
     names = [min(axes, key=lambda name: int(rows[name].nunique()))]
     axes = [name for name in axes if name not in names]
   columns = columns_of(rows, quantity, rate)
-  own = columns[:1]
 
-  def caption(shown: Sequence[Column]) -> str:
-    return _caption(shown, facets, varying, rate)
+  def caption(columns: Sequence[Column]) -> str:
+    return _caption(columns, facets, varying, rate)
 
-  lines = _reference(beside, '' if axes else names[0], facets) if beside and varying else {}
-  told = ''
-  if beside and lines and not own[0][0].difference:
-    by_name = any(at for _, at in lines)
+  lines = _reference(reference, '' if axes else names[0], facets) if reference and varying else {}
+  line_words = ''
+  if reference and lines and not columns[0][0].difference:
+    by_name = any(name for _, name in lines)
     marks = 'Dotted level lines' if axes else 'Bars' if by_name else 'Broken lines'
-    told = f' {marks}: {beside[0].words}.'
+    line_words = f' {marks}: {reference[0].words}.'
   match len(names), len(axes):
     case 1, 0:
-      figure = _named_points(rows, columns, labels, names[0], lines)
-      return {'': (figure, caption(columns) + told)}
+      figure = _points_by_name(rows, columns, labels, names[0], lines)
+      return {'': (figure, caption(columns) + line_words)}
     case 0, 1:
       titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
       notations = [notation for notation, _ in columns]
       figure = forms.curves(titled, notations, labels, axes[0], lines)
-      return {'': (figure, caption(columns) + told)}
-    case 1, 1 if rows[names[0]].nunique() <= MOST_PANELS:
+      return {'': (figure, caption(columns) + line_words)}
+    case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]
       facet = quantity.facet(name)
-      titled = [(_named(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
+      titled = [(_title(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
       figure = forms.curves(titled, [notation], labels, axes[0], lines)
       grids = _grids(columns[1:], names[0], axes[0], caption)
-      return {'': (figure, caption(own) + told), **grids}
+      return {'': (figure, caption(columns[:1]) + line_words), **grids}
     case 2, 0:
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
     case 0, 2:
       return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), caption(columns))}
     case 1, 2:
-      return _small_multiples(columns[0], names[0], axes, caption(own))
+      return _small_multiples(columns[0], names[0], axes, caption(columns[:1]))
   return {}
 
 
 def _reference(
-  beside: tuple[Quantity, pd.DataFrame], name: str, facets: Sequence[str]
+  reference: tuple[Quantity, pd.DataFrame], name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
-  """Returns values by classifier and value of `name`, or '' over all."""
-  quantity, table = beside
+  """Returns values by classifier and value of the facet `name`, or by classifier and ''."""
+  quantity, table = reference
   by: dict[str, Any] = dict.fromkeys(facets, ...)
   rows = select(table, quantity.name, '', **by) if name else table[:0]
   if rows.empty:
@@ -211,46 +210,47 @@ def _grids(
       caption([column]),
     )
     for column in columns
-    if column[1][down].nunique() <= 2 * MOST_POINTS and column[1][across].nunique() <= MOST_PANELS
+    if column[1][down].nunique() <= 2 * MAX_POINTS and column[1][across].nunique() <= MAX_PANELS
   }
 
 
 def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
-  """Returns own values, and differences where there are some, with which of these are marked."""
-  own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+  """Returns the values and the differences, if any, with a column `marked`: a difference that is
+  significant."""
+  values, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
   differences = differences.assign(marked=significant(differences, quantity, rate))
-  several = list(differences.versus.unique())
-  notation = Notation(quantity, True, several[0] if len(several) == 1 else '')
-  both = ((Notation(quantity), own.assign(marked=False)), (notation, differences))
-  return [(notation, some) for notation, some in both if len(some)]
+  baselines = list(differences.versus.unique())
+  notation = Notation(quantity, True, baselines[0] if len(baselines) == 1 else '')
+  columns = [(Notation(quantity), values.assign(marked=False)), (notation, differences)]
+  return [column for column in columns if len(column[1])]
 
 
 def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
   return [
-    maps.Panel(column_name(label, versus), own, notation)
+    maps.Panel(column_name(label, versus), group, notation)
     for notation, rows in columns
-    for (label, versus), own in rows.groupby(['classifier', 'versus'], sort=False)
+    for (label, versus), group in rows.groupby(['classifier', 'versus'], sort=False)
   ]
 
 
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
-  drawn, every = {}, _by_classifier([column])  # on one scale
+  pictures, scaled = {}, _by_classifier([column])  # on one scale
   facet = column[0].quantity.facet(name)
   for label, rows in column[1].groupby('classifier', sort=False):
     values = list(dict.fromkeys(rows[name]))
     panels = [
-      maps.Panel(_named(facet, value), rows[rows[name] == value], column[0])
-      for value in values[:MOST_PANELS]
+      maps.Panel(_title(facet, value), rows[rows[name] == value], column[0])
+      for value in values[:MAX_PANELS]
     ]
-    figure = maps.maps(panels, axes[0], axes[1], every)
-    left = f' The first {MOST_PANELS} of {len(values)}.' if len(values) > MOST_PANELS else ''
-    drawn[f'_{label}'] = figure, f'{label}: {caption}{left}'
-  return drawn
+    figure = maps.maps(panels, axes[0], axes[1], scaled)
+    excerpt = f' The first {MAX_PANELS} of {len(values)}.' if len(values) > MAX_PANELS else ''
+    pictures[f'_{label}'] = figure, f'{label}: {caption}{excerpt}'
+  return pictures
 
 
-def _named_points(
+def _points_by_name(
   rows: pd.DataFrame,
   columns: Sequence[Column],
   labels: Sequence[str],
@@ -258,15 +258,15 @@ def _named_points(
   reference: Mapping[tuple[str, str], float],
 ) -> Figure:
   values = list(dict.fromkeys(map(str, rows[name])))
-  if len(values) > MOST_POINTS:
+  if len(values) > MAX_POINTS:
     largest = columns[0][1].groupby(name, sort=False).value.max()
     ascending = columns[0][0].quantity.better == 'higher'
-    values = list(map(str, largest.sort_values(ascending=ascending).index[:MOST_POINTS]))
-    columns = [(notation, own[own[name].astype(str).isin(values)]) for notation, own in columns]
+    values = list(map(str, largest.sort_values(ascending=ascending).index[:MAX_POINTS]))
+    columns = [(notation, part[part[name].astype(str).isin(values)]) for notation, part in columns]
   return forms.rows_of_points(values, columns, labels, name, reference)
 
 
-def _named(facet: Facet, value: Any) -> str:
+def _title(facet: Facet, value: Any) -> str:
   text = value_text(facet, value)
   return text if isinstance(value, str) else f'{facet.words} {text}'
 
@@ -283,11 +283,11 @@ def _caption(
   text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
   if (
     len(varying) == 1
-    and rows[varying[0]].nunique() > MOST_POINTS
+    and rows[varying[0]].nunique() > MAX_POINTS
     and not is_axis(quantity, rows, varying[0])
   ):
     end = 'smallest' if quantity.better == 'higher' else 'largest'
-    text = f'{text}. The {MOST_POINTS} {end} of {rows[varying[0]].nunique()}'
+    text = f'{text}. The {MAX_POINTS} {end} of {rows[varying[0]].nunique()}'
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
   if notes and len(varying) == 2 and not any(is_axis(quantity, rows, name) for name in varying):
     text = f'{text}. Outlined: {", ".join(notes)}'
@@ -295,24 +295,24 @@ def _caption(
     text = f'{text}. Hollow, without an interval: degenerate'
   if rows.note.str.contains(TOO_FEW, regex=False).any():
     text = f'{text}. Estimates from too few clusters have no interval'
-  return sentence(text + _of_differences(columns[-1], rate))
+  return sentence(text + _difference_words(columns[-1], rate))
 
 
-def _of_differences(column: Column, rate: float) -> str:
+def _difference_words(column: Column, rate: float) -> str:
   notation, rows = column
   if not notation.difference:
     return ''
-  together = f' over the {len(rows):,} of this figure' if len(rows) > 1 else ''
+  family = f' over the {len(rows):,} of this figure' if len(rows) > 1 else ''
   return (
     f'. Differences are from {rows.versus.iloc[0]}, paired; a dot marks a significant one '
-    f'(false-discovery rate {100 * rate:g} %{together})'
+    f'(false-discovery rate {100 * rate:g} %{family})'
   )
 
 
 def sample(rows: pd.DataFrame) -> str:
-  """Returns the end of a caption: what the rows are of, and their confidence."""
+  """Returns the end of a caption: the number of images, and the confidence of intervals."""
   n = sorted({int(n) for n in rows.n.dropna()})
   images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
-  known = rows[rows.low.notna()]
-  told = f', n = {images}' if images else ''
-  return f'{told}; {100 * known.confidence.iloc[0]:g} % intervals' if len(known) else told
+  confidence = rows.confidence[rows.low.notna()]
+  text = f', n = {images}' if images else ''
+  return f'{text}; {100 * confidence.iloc[0]:g} % intervals' if len(confidence) else text

@@ -30,14 +30,14 @@ def cells(tasks: Mapping[str, Results], most: int = 0) -> list[HeadlineText]:
   for name, chosen in zip(names, found, strict=True):
     unit = Notation(chosen.quantity).unit
     line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {})
-    for _, row in chosen.stated.iterrows():
+    for _, row in chosen.summary_rows.iterrows():
       key = row.classifier, row.versus
       text = Notation(chosen.quantity, difference=bool(row.versus)).bare(row)
       if math.isnan(row.value):
         line.values[key] = row.note.partition(';')[0]
         continue
       line.values[key] = f'{text} {chosen.places(row)}'.rstrip()
-      together = chosen.together if chosen.extremes is not None else ''
+      together = chosen.coverage if chosen.extremes is not None else ''
       if note := '; '.join(filter(None, (together, row.note))):
         line.notes[key] = note
     texts.append(line)
@@ -77,7 +77,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     quantity = chosen.quantity
     rated = f', {quantity.better} is better' if quantity.better else ''
     shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
-    rows = chosen.stated.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
+    rows = chosen.summary_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
     kinds.setdefault(shown, []).append(rows.assign(headline=chosen.name))
   figures: dict[str, charts.Picture] = {}
   for shown, of_kind in kinds.items():

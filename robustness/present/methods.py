@@ -25,7 +25,7 @@ from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present import choice
-from robustness.present.page import classifier_words, counted_devices, data_words, taken
+from robustness.present.page import classifier_words, counted_devices, data_words, duration
 from robustness.results import NO_CLASSIFIER, SEED, Results
 
 METHODS = {
@@ -81,11 +81,11 @@ def _intervals(results: Results, label: str) -> str:
   """Returns which intervals the headlines have, with n and, where it differs, independent units."""
   kinds: dict[str, dict[str, list[pd.Series]]] = {}
   for chosen in choice.headlines(results.over_seeds.by_task):
-    for _, row in chosen.stated.iterrows():
+    for _, row in chosen.summary_rows.iterrows():
       meant = not label or (row.classifier == label and not row.versus)
       if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
         words = f'differences in {chosen.name}' if row.versus else chosen.name
-        words += '' if chosen.extremes is None else f' ({chosen.together})'
+        words += '' if chosen.extremes is None else f' ({chosen.coverage})'
         kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, levels = [], set()
   for method, by_words in kinds.items():
@@ -146,6 +146,6 @@ def _machine(environment: Facts) -> str:
   if len(commit := str(environment.get('git_commit', ''))) == 40:
     code = f'{code} (commit {commit[:12]})'
   named = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
-  lasts = f'takes {time} on' if (time := taken(environment)) else 'uses'
+  lasts = f'takes {time} on' if (time := duration(environment)) else 'uses'
   software = ', '.join([f'Python {environment.get("python", "")}', *named])
   return f'The run of {code} {lasts} {counted_devices(environment)} with {software}.'

@@ -76,7 +76,7 @@ def findings(results: Results) -> list[Finding]:
     head, clauses = _differences(choice) if of_differences else _extremes(choice)
     if clauses:
       told = _joined(head, clauses, 1 if of_differences else MOST_IN_A_LINE)
-      text = f'{told} Intervals are {choice.together}.'
+      text = f'{told} Intervals are {choice.coverage}.'
       found.append(Finding(text, choice.rows, choice.facets))
   return found
 
@@ -153,8 +153,8 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
     place = _among(choice.places(largest))
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
   if answers:
-    return f'{f"of {choice.of_places} {quantity.words[answers.end() :]}".rstrip()},', clauses
-  return f'{quantity.words}: of {choice.of_places},', clauses
+    return f'{f"of {choice.count_words} {quantity.words[answers.end() :]}".rstrip()},', clauses
+  return f'{quantity.words}: of {choice.count_words},', clauses
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:
@@ -167,10 +167,10 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
     if extreme is None or place == 'everywhere':
       continue
     clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
-    if choice.beside is not None and choice.beside.extremes is not None:
-      reference = choice.beside.extremes.loc[extreme.name]
-      estimate = _estimate(choice.beside.quantity, reference)
-      clause = f'{clause}, where the {choice.beside.quantity.words} is {estimate}'
+    if choice.reference is not None and choice.reference.extremes is not None:
+      reference = choice.reference.extremes.loc[extreme.name]
+      estimate = _estimate(choice.reference.quantity, reference)
+      clause = f'{clause}, where the {choice.reference.quantity.words} is {estimate}'
     clauses.append(clause)
   return f'{choice.words}:', clauses
 

@@ -13,7 +13,7 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import choice, headlines
-from robustness.present.summary import tell
+from robustness.present.summary import battery_findings
 from robustness.results import Results, joined
 
 COUNT = 50
@@ -143,7 +143,7 @@ def test_the_headlines_of_a_battery_and_the_largest_error_of_each_classifier():
 
 
 def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_direction():
-  plain, other = (finding.text for finding in tell(TASKS)[:2])
+  plain, other = (finding.text for finding in battery_findings(TASKS)[:2])
   low, high = (100 * end for end in clopper_pearson(2, COUNT, 1 - 0.05 / 2))
   attack, clean = plain.split('Of all tasks, plain errs most in ')[1].split('; then ')
   assert attack.startswith('attack: error under attack, 100\N{NO-BREAK SPACE}% (')
@@ -151,7 +151,7 @@ def test_the_overview_tells_where_each_is_worst_and_draws_each_unit_and_directio
   end = 'Intervals are simultaneous over 2 errors of the tasks.'
   assert clean == f'clean: top-1 error, 4\N{NO-BREAK SPACE}% {interval}. {end}', '1 − accuracy'
   assert other.startswith('clean: '), 'it has one error over all'
-  first = tell({'clean': TASKS['clean']})[0].text
+  first = battery_findings({'clean': TASKS['clean']})[0].text
   assert first.startswith('clean: '), 'no choice'
   figures = headlines.draw(TASKS)
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
