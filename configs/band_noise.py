@@ -12,8 +12,8 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
     --config.classifiers.natural.weights=FILE --config.classifiers.gaussian.weights=FILE
 
   Two networks on the same noise, 1000 CIFAR-10 test images by TFDS, norm 8 as in the paper; without
-  weights --config.classifiers.natural.train=True trains one. Any labels, as many as there are
-  networks: :cifar10,natural,gaussian,adversarial. --config.study.bandwidths=3,15,31 takes fewer
+  weights --config.classifiers.natural.train=True trains one. Give one label
+  per network: :cifar10,natural,gaussian,adversarial. --config.study.bandwidths=3,15,31 takes fewer
   bandwidths (odd ones, for sides of an even number of pixels).
 """
 

@@ -1,4 +1,4 @@
-r"""Which frequencies does each layer keep? Spectra of feature maps through a network.
+r"""Spectra of feature maps through a network: the frequencies that each layer keeps.
 
 python main.py --config=configs/feature_spectrum.py --workdir=/tmp/feature_spectrum
 

@@ -15,7 +15,7 @@ python main.py --config=configs/finetune_video.py:resnet50 ...
   The networks that Shankar et al. fine-tune with a learning rate of 1e-4 are :resnet50 and
   :resnet152, with 1e-5 :vgg16 (AlexNet is not here); their tables also have :vgg16_bn, :vgg19 and
   :resnet18. The default, EfficientNet-Lite0, needs no hub. :resnet152 begins with weights that timm
-  trained by another recipe: give torchvision's, the paper's, as a file. Batches of 32, 10 epochs
+  trained by another recipe: use torchvision's, the paper's, as a file. Batches of 32, 10 epochs
   and a rate that falls on plateaus are theirs (Table 10). They name neither optimizer, momentum nor
   patience, and nothing else for YouTube-BB: here stochastic gradient descent with momentum .9
   without weight decay, and one epoch without a lower training loss, for both data sets.

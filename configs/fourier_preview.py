@@ -5,9 +5,9 @@ python main.py --config=configs/fourier_preview.py --workdir=/tmp/preview \
     --config.classifiers.natural.weights=/tmp/heatmap/checkpoints/natural \
     --config.classifiers.gaussian.weights=/tmp/heatmap/checkpoints/gaussian
 
-  After `python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap`, whose networks
-  and heat maps it takes. Spearman's rank correlation over the 394 distinct frequencies is about .6
-  for the plain network and .5 for the other; the whole preview takes seconds.
+  After `python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap`: it takes the
+  networks and heat maps of the run. Spearman's rank correlation over the 394 distinct frequencies
+  is about .6 for the plain network and .5 for the other; the whole preview takes seconds.
 
 python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/preview_cifar10 \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE

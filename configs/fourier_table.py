@@ -40,7 +40,7 @@ python main.py --config=configs/fourier_table.py:imagenet --workdir=/tmp/fourier
 
   Table 4 and figure 4: ResNet-50, 90 epochs of ImageNet by TFDS (manual download; docs/papers.md),
   all 50,000 validation images under the corruptions, 15 million in 60 views of five networks. In
-  the heat maps it shows each frequency to as many of them as its error needs to be known to ± 3
+  the heat maps it shows each frequency to the number of images that its error needs for ± 3
   points; --config.battery.heat_maps.study.half_width=0 shows all, 496 million. Trained in
   bfloat16, measured in float32. Corrupts crops of 224 pixels where the paper corrupts whole
   pictures (docs/contradictions.md). Not run.
@@ -74,8 +74,8 @@ CIFAR10_RECIPES = (*RECIPES, 'fog_noise')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant; their names are those of the functions below. After commas, as in
-  'cifar10,natural,adversarial', stand the recipes, if not all."""
+  """Returns the variant with the name of a function below. Recipes may follow after commas, as in
+  'cifar10,natural,adversarial'; all are the default."""
   name, *recipes = variant.split(',')
   config = variants(digits, cifar10, cifar10_half, cifar10_c, full, imagenet)(name)
   for recipe in recipes:

@@ -1,4 +1,4 @@
-"""Which frequencies alone suffice to recognise a class, by class.
+"""The frequencies that alone suffice to recognise a class, by class.
 
 python main.py --config=configs/frequency_shortcuts.py --workdir=/tmp/shortcuts
 

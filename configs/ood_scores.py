@@ -1,4 +1,4 @@
-r"""Which images are of no known class? AUROC and FPR95 of scores, in and out of distribution.
+r"""AUROC and FPR95 of scores that detect images of unknown classes (out of distribution).
 
 python main.py --config=configs/ood_scores.py --workdir=/tmp/known \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE
@@ -8,13 +8,13 @@ python main.py --config=configs/ood_scores.py --workdir=/tmp/known \
 python main.py --config=configs/ood_scores.py:unknown --workdir=/tmp/unknown \
     --config.classifier.name=resnet20 --config.classifier.weights=FILE --config.data.folder.path=DIR
 
-  The same of images of no class that the network knows: a folder of class folders, whose images are
-  resized to 32 pixels.
+  The same of images of no class that the network knows: a folder of class folders; the images
+  are resized to 32 pixels.
 
 python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
     --config.predictions=/tmp/known --config.out_of_distribution=/tmp/unknown
 
-  How well each score tells one from the other. For 'knn' run the first command with
+  How well each score separates the two sets. For 'knn' run the first command with
   --config.data.split=train, and add --config.bank=WORKDIR
   --config.study.scores=msp,knn; workdirs of corrupted images of the known classes in
   --config.shifted are counted as known (full-spectrum).

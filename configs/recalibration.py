@@ -1,4 +1,4 @@
-r"""What do images held out buy under corruption? Rescaled confidence and prediction sets.
+r"""Rescaled confidence and prediction sets under corruption, fitted on held-out images.
 
 python main.py --config=configs/recalibration.py --workdir=/tmp/recalibration
 

@@ -20,9 +20,9 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   :bit_or_vit_imagenet    figure 7: BiT-R101x1 and ViT-B/16, trained on ImageNet
   :clip                   figures 8 to 10: ResNet-50 with GroupNorm, CLIP's ResNet-50 and ViT-B/32
 
-  Figure 6 names no pairs: those of figure 7 with --config.study.factor=grid. Figures 7, 9 and 10
-  are of size and rotation: --config.study.factor=size and =rotation. The first of each is the
-  baseline of the difference maps; `normalised_accuracy` is the accuracy as a share of each
+  Figure 6 names no pairs: use the pairs of figure 7 with --config.study.factor=grid. Figures 7, 9
+  and 10 are of size and rotation: --config.study.factor=size and =rotation. The first of each is
+  the baseline of the difference maps; `normalised_accuracy` is the accuracy as a share of each
   network's largest, and its difference the third column of figure 3. Expect ViT to lose less at the
   edges, and no trace of its patches; CLIP to be lower and flatter.
 
@@ -30,7 +30,7 @@ python main.py --config=configs/si_score_families.py:batch_or_group_norm --workd
   --config.data.si_score.path=area --config.data.si_score.metadata=object_size/metadata.csv, with
   the folder's factor.
 
-Weights whose names `robustness list classifiers` shows are fetched (pip install '.[hub]'). BiT
+Weights in the list of `robustness list classifiers` are fetched (pip install '.[hub]'). BiT
 trained on ImageNet alone (the BiT-S files) and CLIP are given as files:
 
   --config.classifiers.bit_r101x3.weights=BiT-S-R101x3.npz

@@ -6,8 +6,8 @@ python main.py --config=configs/systematic_corruptions.py --workdir=/tmp/systema
   first group alone, Gaussian blur to the second, contrast to the third, snow to the fourth. All are
   shown to all classes in the test. Trains a network on clean digits, for comparison, and one with
   the selective augmentation, in about half a minute on 2 cores. Expect the outlined cells of the
-  grid to be as bright as the clean ones, and unseen cells of contrast to be darker than those of
-  the network that never saw contrast: what changes the contrast has come to mean the classes of C3.
+  grid to be as bright as the clean ones, and unseen cells of contrast to be darker than for the
+  network that never saw contrast: what changes the contrast has come to mean the classes of C3.
   Compensated by the network trained on clean digits ρ is 0: unseen classes gain nothing over it.
   Several seeds: --config.seeds=0,1,2.
 
@@ -32,7 +32,7 @@ python main.py --config=configs/systematic_corruptions.py:cifar10_finetuned \
     --config.classifiers.erm.initial_weights=DIR
 
   airbench94 from trained weights, 40 steps of 250 images, three seeds: about 10 minutes. DIR is
-  checkpoints/airbench94 in the workdir of configs/train.py:cifar10_fast. The baseline b is that of
+  checkpoints/airbench94 in the workdir of configs/train.py:cifar10_fast. The baseline b has
   40 steps on clean images.
 
 python main.py --config=configs/systematic_corruptions.py:imagenet \

@@ -16,7 +16,7 @@ python main.py --config=configs/systematic_renditions.py:domainnet \
 
   The paper's styles: the six domains of DomainNet by TFDS (345 classes, 18 GB to download),
   photographs (`real`) for all classes and a fifth of the classes in each other style. Pictures that
-  TFDS stores twice are read once, those of training are left out of the test, and classes that a
+  TFDS stores twice are read once, training pictures are left out of the test, and classes that a
   domain lacks are named in the results. With --config.data.environments.path=DOMAINS they are read
   from DomainNet's own files: its zips, unpacked, next to the lists clipart_train.txt,
   clipart_test.txt and so on. Fine-tunes ResNet-50 from torchvision's weights, which were trained

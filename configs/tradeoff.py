@@ -1,4 +1,4 @@
-r"""What training gains at high and loses at low frequencies (Yin et al. 2019, figure 6).
+r"""Accuracy that training gains at high and loses at low frequencies (Yin et al. 2019, figure 6).
 
 python main.py --config=configs/tradeoff.py --workdir=/tmp/tradeoff
 

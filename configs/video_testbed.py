@@ -7,14 +7,14 @@ python main.py --config=configs/video_testbed.py:resnet18,vgg16=FILE --workdir=/
   the paper printed for it (the table `published`), all of them among the published models, and the
   line through yours. SETS and FRAMES are the folder imagenet-vid-robust or ytbb-robust.
 
-  The networks are those of the testbed that are here, with torchvision's first weights where
+  The networks of the testbed that are implemented here have torchvision's first weights where
   these have a name (`robustness list classifiers`): resnet18, resnet34, resnet50, squeezenet1_0,
   squeezenet1_1, vgg16, vgg16_bn, vgg19, vgg19_bn; squeezenet1_0 has a published row on
   YTBB-Robust alone. Further networks of the tables are run by PyTorch from timm (pip install
   '.[timm]'), such as densenet121, inceptionv4, dpn92, nasnetalarge, resnet101 and resnet152: all
   of `IN_TIMM`. Several of these want --config.data.resize=256 --config.data.crop=224
-  --config.data.interpolation=bilinear, for their records differ; those of 299 or 331 pixels are
-  run in a workdir each. A FILE after a name takes other weights. Networks trained by
+  --config.data.interpolation=bilinear, for their records differ; networks of 299 or 331 pixels
+  are run in a workdir each. A FILE after a name takes other weights. Networks trained by
   finetune_video.py and video_training.py are given as folders:
   resnet50_finetuned=WORKDIR/checkpoints/resnet50 (vgg16bn_finetuned on ImageNet-Vid),
   resnet50_augment_shot_noise=WORKDIR/checkpoints/resnet50_augment_shot_noise. Without a list

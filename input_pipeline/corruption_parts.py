@@ -1,4 +1,4 @@
-"""What stored corrupted sets share: their parts, the columns of their rows, and names of others.
+"""Images of stored corrupted sets: their parts, their columns, and hints for other releases.
 
 A part is one corruption at one severity of all base images, in one order; part p of n base images
 holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are the first part.
@@ -24,7 +24,7 @@ _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
 def of_parts(
   parts: Sequence[StoredPart], num_base: int, title: str, description: Facts, **fields: Any
 ) -> Images:
-  """Returns stored corrupted images of whole parts.
+  """Returns stored corrupted images in complete parts.
 
   `columns` are `corruption`, `severity` and `base_id`, int32 [parts * num_base]. A subset takes the
   same base images from every part, so that comparisons stay paired. Images were cropped before they
@@ -33,9 +33,9 @@ def of_parts(
   Args:
     parts: in the order of the examples.
     num_base: images a part.
-    title: what messages call them.
+    title: names the images in messages.
     description: plain values for results.json, to which facts about the parts are added.
-    fields: further ones of `Images`.
+    fields: other fields of `Images`.
   """
   numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
@@ -49,7 +49,7 @@ def of_parts(
     'clean_images': CLEAN_PART in parts,
   }
 
-  def where(index: int) -> str:
+  def describe(index: int) -> str:
     return f'{title}, {parts[index // num_base]}, image {index % num_base} (example {index})'
 
   return Images(
@@ -59,7 +59,7 @@ def of_parts(
     parts=len(parts),
     cropped=True,
     columns={'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
-    **{'where': where, **fields},
+    **{'where': describe, **fields},
   )
 
 

@@ -90,8 +90,8 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
     names: {identifier: class}.
   """
   table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
-  wanted = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
-  pairs = table.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), wanted), on=[*_OBJECT])
+  filters = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
+  pairs = table.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), filters), on=[*_OBJECT])
   distance = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy()).max(1)
   near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
   nearest_first = near.sort_values('distance', kind='stable').drop_duplicates('index')
@@ -119,8 +119,10 @@ def _refusals(path: Path) -> Iterator[None]:
 def _read(
   path: Path, words: Sequence[str], numbers: Sequence[str], values: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-  """Returns columns of words and of numbers of the lines with one of some words in each of some
-  columns, `values`."""
+  """Returns columns `words` and `numbers` of a table, in the lines that pass a filter.
+
+  A line passes if each column in `values` holds one of the words that `values` has for it.
+  """
   columns, options = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
   with _refusals(path):
     header = [*pd.read_csv(path, nrows=0, **options)]
@@ -145,13 +147,13 @@ def _read(
 
 @dataclasses.dataclass(frozen=True)
 class Filters:
-  """What a segment must fulfil.
+  """The conditions that a segment must meet.
 
   Attributes:
     absent: flags that must not be present; the paper's are IsOccluded and IsTruncated. An unknown
-      flag (-1) counts as absent, as only what is tagged is left out.
+      flag (-1) counts as absent.
     min_side: pixels that the shorter side of the cutout must have; the paper names no minimum.
-    min_fill: fraction of the cutout's rectangle that the mask must fill; likewise.
+    min_fill: fraction of the rectangle that the mask must fill; the paper names no minimum.
   """
 
   absent: Sequence[str] = ('IsOccluded', 'IsTruncated')
@@ -282,14 +284,14 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
   ground = Image.fromarray(np.where(squares, _LIGHT, _DARK).astype(np.uint8)).convert('RGB')
   for place, entry in enumerate(entries):
     row, column = divmod(place, THUMBNAILS)
-    left, top = column * SIDE, row * (SIDE + CAPTION)
+    x, y = column * SIDE, row * (SIDE + CAPTION)
     with opened(str(out / str(entry['file']))) as image:
       small = image.convert('RGBA')
     small.thumbnail((SIDE - 4, SIDE - 4))
-    page.paste(ground, (left, top))
-    page.paste(small, (left + (SIDE - small.width) // 2, top + (SIDE - small.height) // 2), small)
+    page.paste(ground, (x, y))
+    page.paste(small, (x + (SIDE - small.width) // 2, y + (SIDE - small.height) // 2), small)
     caption = f'{entry["number"]}  {entry["width"]}x{entry["height"]}'
-    draw.text((left + 2, top + SIDE + 1), caption, fill='black', font=font)
+    draw.text((x + 2, y + SIDE + 1), caption, fill='black', font=font)
   return page
 
 

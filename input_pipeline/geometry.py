@@ -60,16 +60,16 @@ def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
 def _by_pillow(
   levels: np.ndarray, target: Sequence[int], size: Sequence[int], settings: DataSettings
 ) -> np.ndarray:
-  """Returns the centre, of a size (height, width), of an image that is resized to `target`.
+  """Resizes an image to `target` and returns its centre of `size`, both (height, width).
 
-  Rows are resized first and rounded to levels, as by Pillow up to 12; later versions begin with the
-  columns where this is less work, which changes every fourth value.
+  Rows are resized first and rounded to levels, as Pillow does up to version 12. Later versions
+  resize columns first where that is less work, which changes every fourth value.
   """
   picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
   (whole_height, whole_width), (height, width) = target, size
-  method, left = FILTERS[settings.interpolation], (whole_width - width) // 2
+  method, x = FILTERS[settings.interpolation], (whole_width - width) // 2
   wide = picture.resize((whole_width, picture.height), method)
-  resized = wide.crop((left, 0, left + width, picture.height)).resize((width, whole_height), method)
+  resized = wide.crop((x, 0, x + width, picture.height)).resize((width, whole_height), method)
   top = (whole_height - height) // 2
   return np.asarray(resized)[top : top + height].reshape(height, width, -1)
 
@@ -85,15 +85,15 @@ def random_resized_crop(
 
   Args:
     image: [H, W, C] of any size, float32 in [0, 1], or uint8 by Pillow.
-    size: height and width of the result, pixels.
-    seed: int64 [2]; decides the box, whatever the order of reading.
+    size: height and width of the returned image, pixels.
+    seed: int64 [2]; alone decides the box.
     settings: for `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
 
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
   shape = tf.shape(image)[:2]
-  top, left, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
-  part = image[top : top + rows, left : left + columns]
+  y, x, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
+  part = image[y : y + rows, x : x + columns]
   if settings.resized_by == 'pillow':
     levels = tf.numpy_function(lambda x: _by_pillow(x, size, size, settings), [part], tf.uint8)
     return tf.ensure_shape(levels, [*size, image.shape[-1]])
@@ -111,8 +111,8 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   fits = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
   first = tf.argmax(tf.cast(fits, tf.int32))
   largest = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
-  chosen = tf.where(tf.reduce_any(fits), tf.stack([rows[first], columns[first]]), tf.round(largest))
-  margin = tf.stack([height, width]) - chosen
+  sides = tf.where(tf.reduce_any(fits), tf.stack([rows[first], columns[first]]), tf.round(largest))
+  margin = tf.stack([height, width]) - sides
   central = tf.floor(margin / 2)
   place = tf.where(tf.reduce_any(fits), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
-  return tf.cast(tf.concat([tf.minimum(place, margin), chosen], 0), tf.int32)
+  return tf.cast(tf.concat([tf.minimum(place, margin), sides], 0), tf.int32)

@@ -69,8 +69,8 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns the folders in a folder by name, in the order of `in_class_order`, without hidden ones
-  and those of file servers and systems."""
+  """Returns the folders in a folder by name, in the order of `in_class_order`, without hidden
+  folders and folders that file servers and operating systems make."""
   inside = {
     path.name: path for path in root.iterdir() if path.is_dir() and not is_passed_over(path.name)
   }
@@ -97,8 +97,10 @@ def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
 
 
 def suffix_of(name: str) -> str:
-  """Returns the reason for which a file of another suffix is left out, such as 'files .txt'; what
-  is long or no word, as anybody may call a file, is one reason."""
+  """Returns the reason for leaving out a file of another suffix, such as 'files .txt'.
+
+  All suffixes that are long or no word share a reason.
+  """
   suffix = Path(name).suffix.lower()
   if not suffix:
     return 'files without a suffix'
@@ -126,9 +128,9 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
   """Decodes a picture in a file, or its bytes, to uint8 [H, W, channels].
 
   It may be grey (up to 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
-  point and 32-bit integers, whose range no file says, are refused.
+  point and 32-bit integers are refused, because their range is unknown.
   """
-  which = 'an image' if isinstance(file, bytes) else file
+  title = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
     grey, largest = _is_grey(image), _largest_level(image)
     if image.mode.startswith('I'):  # Pillow's own conversion would saturate
@@ -140,7 +142,7 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
       transparent = image.mode == 'P' and 'transparency' in image.info
       pixels = np.asarray((image.convert('RGBA') if transparent else image).convert('RGB'))
   if channels == 1 and not grey:
-    raise InputError(f'{which} is in colour; a grey image was expected.')
+    raise InputError(f'{title} is in colour; a grey image was expected.')
   return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
 
 
@@ -182,18 +184,18 @@ def file_images(
   title: str,
   description: Facts,
   channels: int | None = None,
-  **further: Any,
+  **fields: Any,
 ) -> Images:
   """Returns images that are a file each, in colour unless every readable file is grey.
 
-  For the arguments, and further ones, see `Images`. Headers are read where `channels` is None.
+  For the arguments and other fields see `Images`. Headers are read where `channels` is None.
   """
   channels = channels or (1 if all(map(may_be_grey, paths)) else 3)
-  fields: dict[str, Any] = {
+  fields = {
     'read': functools.partial(read_file, channels=channels),
     'header': lambda path: read_header(path.decode()),
     'sizes': lambda indices: (read_header(paths[index])[0] for index in indices),
-    **further,
+    **fields,
   }
   return Images(
     title=title,

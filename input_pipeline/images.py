@@ -113,8 +113,8 @@ class PartsStore(IndexedStore):
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """See `HostStore`."""
-    part, own = divmod(index, len(self.labels))
-    return self.fetch(part, own), self.labels[own]
+    part, place = divmod(index, len(self.labels))
+    return self.fetch(part, place), self.labels[place]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +122,10 @@ class Images:
   """Stored images with labels.
 
   Attributes:
-    title: what messages call them, for example "folder 'photos'".
+    title: names the images in messages, for example "folder 'photos'".
     description: plain values for results.json.
-    num_examples: how many there are.
-    class_names: in label order.
+    num_examples: the number of examples.
+    class_names: the names of the classes in label order.
     channels: 1 when every image is grey, else 3.
     store: the elements.
     where: names one example for messages.
@@ -135,7 +135,7 @@ class Images:
       a dict of `image`, which the settings resize and crop, and further columns, which they do not.
     read: in place of `decode`, of image files: from `stored` as bytes on the host to an image,
       uint8 [H, W, channels].
-    columns: what else is known of every example, {name: numbers [num_examples, ...]}.
+    columns: other facts about every example, {name: numbers [num_examples, ...]}.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.
     parts: of examples that come in equal parts, such as a corruption at a severity: a subset takes
@@ -196,8 +196,8 @@ class Images:
     try:
       height, width = self.decoded(element['stored'])['image'].shape[:2]
     except (tf.errors.OpError, InputError) as error:
-      where = self.where(int(element['example_id']))
-      raise InputError(f'{where} cannot be decoded: {error}') from error
+      example = self.where(int(element['example_id']))
+      raise InputError(f'{example} cannot be decoded: {error}') from error
     return int(height), int(width)
 
 

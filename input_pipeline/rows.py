@@ -1,8 +1,8 @@
-"""From a source to batches: the one place where stored examples become rows.
+"""Reads stored examples as rows, in batches for evaluation and training.
 
-Evaluation reads every example once, in order, in blocks that are padded and masked; a subset, a
-process's share and a resumed run choose blocks before anything is decoded. Training reads epochs
-of permutations end to end.
+Evaluation reads every example once, in order, in blocks that are padded and masked. Subsets,
+processes and resumed runs choose their blocks before anything is decoded. Training reads one
+permutation of the examples after another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READ_AT_ONCE = 1024
 _MOST_READ = 100_000  # streamed images that are passed over for their labels
 IN_FLIGHT = 64  # files a thread that Pillow reads ahead: a block of large images
 DRAW = 'draw'
-"""Of a training's element: (seed, position in the sequence), which random crops depend on."""
+"""Key of (seed, position in the sequence) in a training's element; random crops depend on it."""
 
 
 class TfRows:
@@ -102,8 +102,8 @@ class TfRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    chosen = chosen_blocks(self.num_examples, batch_size, blocks)
-    if self._is_cached and 2 * len(chosen) * batch_size > self.num_examples:
+    num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
+    if self._is_cached and 2 * num_blocks * batch_size > self.num_examples:
       self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
     if self._arrays:
       return self._arrays.batches(batch_size, blocks, stored=stored)
@@ -112,10 +112,10 @@ class TfRows:
   def _batches(
     self, batch_size: int, blocks: Sequence[int] | None, *, stored: bool
   ) -> Iterator[Batch]:
-    chosen = chosen_blocks(self.num_examples, batch_size, blocks)
-    parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in chosen]
+    block_numbers = chosen_blocks(self.num_examples, batch_size, blocks)
+    parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in block_numbers]
     elements = self._images.store.elements
-    if not chosen:
+    if not block_numbers:
       return
     rows: Iterator[Batch]
     if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
@@ -123,7 +123,7 @@ class TfRows:
     else:
       examples = elements(np.concatenate(parts))
       rows = self._read(examples, batch_size, lambda read: elements(parts[read]))
-    for block, batch in zip(chosen, rows, strict=True):
+    for block, batch in zip(block_numbers, rows, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
       columns = self._columns(batch['example_id'])
@@ -166,7 +166,7 @@ class TfRows:
     """See `Rows`; nothing is decoded."""
     store, ids = self._images.store, self.indices
     label = store.labels
-    if label is None:  # they stand beside the images alone
+    if label is None:  # labels are stored with the images only
       self._refuse_streamed(_MOST_READ)
       read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
       label = np.concatenate([*read.as_numpy_iterator()])

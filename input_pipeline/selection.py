@@ -1,4 +1,4 @@
-"""Which examples of stored images are read, and at which size: decided before decoding.
+"""Selects the examples that are read and the size of images, before anything is decoded.
 
 Sizes are truncated, the longer side's as in torchvision's `Resize`.
 """
@@ -68,18 +68,18 @@ def _robustbench_file() -> Path:
 
 
 def choose_subset(
-  num_examples: int, num_images: int, seed: int, first: bool = False, what: str = 'images'
+  num_examples: int, num_images: int, seed: int, first: bool = False, noun: str = 'images'
 ) -> np.ndarray:
   """Returns the positions of a subset without replacement, int64 [num_images], ascending.
 
-  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead. `what` is what
-  messages call them.
+  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead. `noun` names
+  them in messages.
   """
   require(
     num_images <= num_examples,
     'config.data.num_images',
     num_images,
-    f'at most {num_examples}, the number of {what} there are (0 takes all)',
+    f'at most {num_examples}, the number of {noun} there are (0 takes all)',
   )
   if first or not num_images:
     return np.arange(num_images or num_examples, dtype=np.int64)
@@ -89,12 +89,11 @@ def choose_subset(
 def check_pictures(images: Images, indices: np.ndarray) -> None:
   """Refuses pictures in files that cannot be decoded, before anything is computed with them.
 
-  All of up to `MAX_DECODED` examples are decoded; of more a sample of so many, and the headers of
-  all, or of `MAX_HEADERS` evenly spaced ones. Of streamed images, to which every look costs a
-  block, `MAX_STREAMED` are decoded.
+  Up to `MAX_DECODED` evenly spaced examples are decoded, and up to `MAX_HEADERS` headers are read.
+  Reading a streamed image costs a block, so only `MAX_STREAMED` of these are decoded.
 
   Raises:
-    InputError: how many cannot be read, and which are the first.
+    InputError: pictures are damaged; the message has their number and the first names.
   """
   header, read, store = images.header, images.read, images.store
   if header is None or read is None or not isinstance(store, HostStore):
@@ -120,16 +119,16 @@ def refuse_damaged(
   looked_at: Sequence[int],
   num_decoded: int,
   number: int,
-  where: Callable[[int], str],
+  describe: Callable[[int], str],
 ) -> None:
   """Raises InputError where some pictures are damaged, with their count and the first names.
 
   Args:
-    damage: what is wrong with a picture, or ''; called in threads.
-    looked_at: which pictures it is called with.
-    num_decoded: how many of them it decodes; of others it reads the headers.
-    number: of pictures in all.
-    where: names a picture.
+    damage: returns the damage of the picture with an index, or ''; called in threads.
+    looked_at: the indices that it is called with.
+    num_decoded: the number of pictures that it decodes; it reads the headers of the others.
+    number: the number of all pictures.
+    describe: returns the name of the picture with an index.
   """
   with ThreadPoolExecutor(usable_cores()) as pool:
     reasons = zip(looked_at, pool.map(damage, looked_at), strict=True)
@@ -139,24 +138,24 @@ def refuse_damaged(
   among = '' if len(looked_at) == number else f' that were looked at of {number}'
   if num_decoded < len(looked_at):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
-  others = ', '.join(where(index) for index, _ in damaged[1:LISTED])
-  more = f'; then {others}' if others else ''
-  more += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''
+  names = [describe(index) for index, _ in damaged[:LISTED]]
+  listed = f'; then {", ".join(names[1:])}' if len(names) > 1 else ''
+  listed += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''
   raise InputError(
     f'{len(damaged)} of {len(looked_at)} pictures{among} cannot be decoded, first '
-    f'{where(damaged[0][0])}: {damaged[0][1].removesuffix(".")}{more}. Replace or remove them.'
+    f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
   )
 
 
-def evenly(indices: np.ndarray, most: int) -> list[int]:
-  """Returns at most so many of some indices, evenly spaced, with the first and the last."""
-  if len(indices) <= most:
+def evenly(indices: np.ndarray, max_count: int) -> list[int]:
+  """Returns at most `max_count` of the indices, evenly spaced, with the first and the last."""
+  if len(indices) <= max_count:
     return list(map(int, indices))
-  places = np.linspace(0, len(indices) - 1, most).astype(np.int64)
+  places = np.linspace(0, len(indices) - 1, max_count).astype(np.int64)
   return list(map(int, indices[places]))
 
 
-def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
+def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   """Returns the positions of the examples that are read, int64, ascending."""
   if images.choose and not images.names:
     if settings.image_list or settings.subset == FIRST:
@@ -190,8 +189,8 @@ def _chosen(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
         f'lacks, first {missing[0]!r}: {nearest(missing[0], index_of)}.'
       )
     bases = np.sort(np.array([index_of[name] for name in listed], np.int64))
-  what = 'base images' if images.parts > 1 else 'images'
-  subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, what)
+  noun = 'base images' if images.parts > 1 else 'images'
+  subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, noun)
   return (np.arange(images.parts)[:, None] * part_size + bases[subset][None]).ravel()
 
 
@@ -200,11 +199,11 @@ class Selection:
   """Examples of stored images, and how they are prepared.
 
   Attributes:
-    images: all of them.
-    settings: with the resize and crop that apply.
-    indices: int64 [n], ascending: the examples that are read.
-    image_shape: of every image as delivered.
-    facts: where the rows come from, in plain values.
+    images: all stored images.
+    settings: the settings, with the resize and crop that apply.
+    indices: the examples that are read, int64 [n], ascending.
+    image_shape: the shape of every image as delivered.
+    facts: plain values that describe the rows.
   """
 
   images: Images
@@ -243,16 +242,16 @@ def select(
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
     raise InputError(f'{images.title} holds no images.')
-  indices, facts = _chosen(images, settings, seed), dict(images.description)
+  indices, facts = _selected_indices(images, settings, seed), dict(images.description)
   check_pictures(images, indices)
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
   if preparation and not (settings.resize or settings.crop or images.as_stored):
-    wanted = (preparation.side, preparation.side)
+    prepared_size = (preparation.side, preparation.side)
     looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset
-    if any(size != wanted for size in _sizes(images, looked_at)):
+    if any(size != prepared_size for size in _sizes(images, looked_at)):
       # A second crop would cut off what belongs to images that were cropped before.
       settings = dataclasses.replace(
         settings,
@@ -310,7 +309,7 @@ def delivered_size(
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
-  """Returns the stored sizes; of the first example alone if they are unknown before decoding."""
+  """Returns the stored sizes; the first example's alone if sizes are unknown before decoding."""
   sizes = images.sizes(indices.tolist())
   if sizes is None:
     return [images.decoded_size(next(iter(images.store.elements(indices[:1]))))]

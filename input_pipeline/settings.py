@@ -28,7 +28,7 @@ LISTED = 8  # classes without images in a message
 
 @dataclasses.dataclass(frozen=True)
 class Source(Part, abc.ABC):
-  """Where images are stored; `config.data.source` names one.
+  """A place of stored images; `config.data.source` names one.
 
   A module of `input_pipeline.sources`, or a file of the user's, holds a subclass. Its fields are
   its settings, the keys of `config.data.<name>`. It imports no TensorFlow before `open` is called.
@@ -100,7 +100,7 @@ def _default_source() -> Source:
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
-  """Which images a run reads: the keys of `config.data` that concern every source.
+  """The images that a run reads: the keys of `config.data` that concern every source.
 
   Attributes:
     source: where the images are stored, with its settings. `config.data.source` is one of
@@ -156,16 +156,16 @@ class DataSettings:
   class_group_seed: int = setting(0, COUNT, is_count)
 
   @classmethod
-  def from_section(cls, section: Section, where: str = 'config.data') -> Self:
-    """Returns the checked settings of a section of the config, which `where` names in messages."""
+  def from_section(cls, section: Section, key: str = 'config.data') -> Self:
+    """Returns the checked settings of a section of the config, which `key` names in messages."""
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
-    with naming('config.data', where):
-      refuse_moved(moved_keys(SOURCES.find(name, f'{where}.source')), section, where)
-      SOURCES.check_sections(section, where, 'source', (name,), keys)
-      values = {key: value for key, value in section.items() if key in keys}
-      source = SOURCES.select(name, section, where, 'source')
-      return parse(cls, {**values, 'source': source}, where)
+    with naming('config.data', key):
+      refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
+      SOURCES.check_sections(section, key, 'source', (name,), keys)
+      values = {k: v for k, v in section.items() if k in keys}
+      source = SOURCES.select(name, section, key, 'source')
+      return parse(cls, {**values, 'source': source}, key)
 
   @property
   def is_permitted_cells(self) -> bool:
@@ -231,17 +231,17 @@ def open_images(settings: DataSettings) -> Images:
     facts[LEFT_OUT] = left_out
   # scenes have all classes of ImageNet
   if settings.known_classes and not images.as_stored and (empty := _without_images(images, names)):
-    more = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
+    unlisted = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
     logging.warning(
       '%s: %d of %d classes have no image: %s',
-      *(images.title, len(empty), len(names), ', '.join(map(repr, empty[:LISTED])) + more),
+      *(images.title, len(empty), len(names), ', '.join(map(repr, empty[:LISTED])) + unlisted),
     )
     facts['classes_without_images'] = empty
   return dataclasses.replace(images, class_names=names, description=facts)
 
 
 def _without_images(images: Images, names: Sequence[str]) -> list[str]:
-  """Returns the names of the classes that no label is of, where labels are known."""
+  """Returns the names of the classes without a label; [] if labels are unknown."""
   labels = images.store.labels
   if labels is None:
     return []

@@ -1,7 +1,6 @@
-"""Files that hold many encoded images each: which there are, and images that are read from them.
+"""Reads files that hold many encoded images each, and tables with a row per image.
 
-A table with a row an image says what else is known of each: its column of the label, and columns of
-numbers or words, which are further columns of rows.
+A table has a column of labels. Its other columns of numbers or words become columns of rows.
 """
 
 import abc
@@ -32,7 +31,7 @@ from robustness.core.typing import Facts
 from robustness.models import label_space
 
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
-"""Columns that are taken for the label, the first there is."""
+"""Names of columns with labels; the first that exists is used."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
@@ -45,9 +44,9 @@ class Shards(Source, abc.ABC):
 
   Attributes:
     path: a file, or a folder of them.
-    label_column: the column with the label; '' is the first called as labels usually are.
-    label_space: the space, such as 'imagenet', whose classes labels number; '' keeps the names that
-      are stored.
+    label_column: the column with the label; '' is the first column with a name in `LABELS`.
+    label_space: the label space, such as 'imagenet', that numbers the labels; '' keeps the stored
+      names.
     allow_missing: whether numbered shards may be missing.
   """
 
@@ -67,12 +66,11 @@ class Shards(Source, abc.ABC):
     """Returns the files of a suffix at `path`, a file or a folder, sorted; counts others in
     `left_out`.
 
-    Where files or their folders say splits, as in `train-00000-of-00014.parquet`, those of the
-    split: see `of_split`.
+    If names of files or folders state splits, as `train-00000-of-00014.parquet` does, the files of
+    other splits are left out: see `of_split`.
 
     Raises:
-      InputError: there is none, or none of the split; files are of several data sets, or some are
-        missing.
+      InputError: there is no such file, files belong to different data sets, or some are missing.
     """
     root = expanded(self.path) if self.path else None
     if root is not None and root.is_file():
@@ -81,15 +79,15 @@ class Shards(Source, abc.ABC):
     files = image_files.images_in(root, (suffix,), left_out=left_out)
     if not files:
       raise InputError(f'{root} holds no {suffix} file{image_files.looks_like(root)}.')
-    chosen = of_split(files, root, split, self.path)
-    _check_one_set(chosen, root, split, self.key('path'))
+    shards = of_split(files, root, split, self.path)
+    _check_one_set(shards, root, split, self.key('path'))
     if not self.allow_missing:
-      _check_complete(chosen, self.key('allow_missing'))
-    return chosen
+      _check_complete(shards, self.key('allow_missing'))
+    return shards
 
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
-    """Returns the names of numbered classes: those of `label_space` if it is set, in
-    place of as many `stored` ones, else these."""
+    """Returns the names of numbered classes: from `label_space` if it is set, which must have the
+    same number of classes, else the `stored` names."""
     if not self.label_space:
       return stored
     names = label_space.get(self.label_space).class_names
@@ -99,8 +97,10 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Refuses shards in several folders, as of several configs, because images would count twice;
-  folders that numbers name are one. `key` names the path."""
+  """Refuses shards in different folders, as of different configs, because images would count twice.
+
+  Folders with numbers as names count as one. `key` is the setting of the path, for messages.
+  """
   ends = {*SPLITS, split}
   inside = (file.parent.relative_to(root).parts for file in files)
   folders = {'/'.join(p for p in parts if p not in ends and not p.isdecimal()) for parts in inside}
@@ -117,58 +117,59 @@ def _check_complete(files: list[Path], key: str) -> None:
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
     if match:
-      before, number, of, after = match.groups('')
-      numbers.setdefault((str(file.parent / before), of, after), []).append(int(number))
-  for (before, of, after), listed in numbers.items():
-    every = range(int(of[4:])) if of else range(min(listed), max(listed) + 1)
+      before, number, total, after = match.groups('')
+      numbers.setdefault((str(file.parent / before), total, after), []).append(int(number))
+  for (before, total, after), listed in numbers.items():
+    every = range(int(total[4:])) if total else range(min(listed), max(listed) + 1)
     present = {*listed}
     missing = every.stop - every.start - sum(number in every for number in present)
     if missing:
       first = next(number for number in every if number not in present)
       raise InputError(
         f'{missing} of {every.stop - every.start} shards are missing, first number {first} of '
-        f'{before}*{of}{after}: fetch them, or set {key}=True.'
+        f'{before}*{total}{after}: fetch them, or set {key}=True.'
       )
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns the files of a split by their names, or the names of their folders in `root`.
+  """Returns the files of a split, which their names or their folders' names in `root` state.
 
-  Files that all say no split are those of 'test' too, and '' takes files that all say the same.
+  If no file states a split, all files belong to 'test' too. '' takes all files if all state the
+  same split or none does.
   """
   splits = [_split_of(file, root, split) for file in files]
   if (not split and len(set(splits)) == 1) or (split == 'test' and not any(splits)):
     return files
-  chosen = [file for file, name in zip(files, splits, strict=True) if split and name == split]
-  if not chosen:
+  matching = [file for file, name in zip(files, splits, strict=True) if split and name == split]
+  if not matching:
     named = sorted({name for name in splits if name})
     fix = nearest(split, named) if named else "its files say no split: set it to ''"
     raise SettingError(
       KEYS.data.split, split, problem=f'of which {title} has no file', fix=f'{fix}.'
     )
-  return chosen
+  return matching
 
 
-def _split_of(file: Path, root: Path, wanted: str) -> str:
-  """Returns the split that a word of the name of a file, or its folder, says; '' for none."""
+def _split_of(file: Path, root: Path, split: str) -> str:
+  """Returns the split that a word in the name of a file or its folder states; '' for none."""
   folder = file.parent.name if file.parent != root else ''
-  splits = {*SPLITS, wanted} - {''}
+  splits = {*SPLITS, split} - {''}
   return next((word for word in (*re.split('[-_.]', file.name), folder) if word in splits), '')
 
 
 def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
   """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet.
 
-  Of CSV, in which nothing tells numbers from words, a column has numbers where every field is
-  written as one: `7` or `0.50`, but not `007`, which is a word as in JSON. Truth values are words.
+  CSV does not mark numbers. A column holds numbers if every field is written as `7` or `0.50`;
+  `007` is a word, as in JSON. Truth values are words.
 
   Args:
-    file: of the table.
-    words: columns of CSV that have words whatever they look like, such as names of files.
+    file: the file of the table.
+    words: columns of CSV that always hold words, such as names of files.
 
   Raises:
-    InputError: the file is missing, empty, truncated, too large, or of another kind, or two columns
-      have one name.
+    InputError: the file is missing, empty, truncated, too large, or of another format, or two
+      columns have the same name.
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
     '.csv': functools.partial(_read_csv, words=words),
@@ -198,7 +199,7 @@ def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
 
 
 def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
-  """Raises InputError where two columns of a table have one name."""
+  """Raises InputError if two columns of a table have the same name."""
   repeated = [name for name, count in Counter(names).items() if count > 1]
   if repeated:
     raise InputError(f'{title} has {names.count(repeated[0])} columns {repeated[0]!r}: rename one.')
@@ -214,7 +215,7 @@ def _read_csv(file: Path, words: Collection[str]) -> pd.DataFrame:
 
 
 def _as_numbers(values: pd.Series) -> pd.Series:
-  """Returns fields as numbers where all are written as such; else as they are."""
+  """Returns fields as numbers if all are written as numbers, else unchanged."""
   present = values.dropna()
   if len(present) and present.str.fullmatch(_WHOLE_NUMBER).all():
     return pd.to_numeric(values)
@@ -243,13 +244,13 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def check_num_rows(number: int, title: str) -> None:
-  """Refuses more rows than a table can have, before memory is asked for them."""
+  """Refuses more rows than a table can have, before memory is allocated."""
   limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)
   require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 
 
 def label_column(names: Collection[str], column: str) -> str:
-  """Returns the column of the label: the one that is asked for, or the first of `LABELS`, or ''."""
+  """Returns the column of the label: `column` if it is set, else the first of `LABELS`, or ''."""
   return column or next((name for name in LABELS if name in names), '')
 
 
@@ -259,23 +260,23 @@ def labels_of(
   """Returns the labels, int32 [N], and the names of the classes in their order.
 
   Args:
-    table: a row an image.
-    column: of the label, numbers from 0 or names; see `label_column`.
-    class_names: of numbers; () calls them '0', '1', ... up to the largest.
-    title: what messages call the images.
+    table: a row per image.
+    column: the column of labels, numbers from 0 or names; see `label_column`.
+    class_names: names of numbered classes; () names them '0', '1', ... up to the largest.
+    title: names the images in messages.
     key: the setting that names the column.
 
   Raises:
-    InputError: there is no row or no such column, or it has no label for an image.
+    InputError: the table has no row or no such column, or an image has no label.
   """
   if not len(table):
     raise InputError(f'{title} has no row.')
   label = label_column(table, column)
   if label not in table:
-    wanted = f'{key} is {column!r}' if column else 'no column is called label or class'
+    problem = f'{key} is {column!r}' if column else 'no column is called label or class'
     columns = ', '.join(table)
     give = f'give one of {columns} as {key}.' if columns else 'there is no other column.'
-    raise InputError(f'{title}: {wanted}; {give}')
+    raise InputError(f'{title}: {problem}; {give}')
   values = table[label]
   if values.isna().any():
     raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
@@ -308,13 +309,12 @@ def columns_of(
   table: pd.DataFrame, without: Sequence[str], left_out: Counter[str]
 ) -> dict[str, np.ndarray]:
   """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
-  Truth values of which some are missing, and categories, are words.
+  Categories are words, and so are truth values if any is missing.
 
   Args:
-    table: a row an image.
-    without: columns that are used otherwise.
-    left_out: counts columns of other values, such as lists, and those called as columns that rows
-      have themselves.
+    table: a row per image.
+    without: columns that have another use.
+    left_out: counts columns of other types, such as lists, and columns with a name in `RESERVED`.
   """
   columns = {}
   for name in table:
@@ -337,18 +337,18 @@ def encoded_images(
   title: str,
   description: Facts,
   num_examples: int,
-  **further: Any,
+  **fields: Any,
 ) -> Images:
-  """Returns images whose `stored` is the bytes of an encoded file, in colour unless every readable
-  one is grey; for the arguments see `Images`."""
+  """Returns images that are stored as bytes of encoded files, in colour unless every readable file
+  is grey; for the arguments see `Images`."""
   elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
   channels = 1 if all(image_files.may_be_grey(element['stored']) for element in elements) else 3
-  fields: dict[str, Any] = {
+  fields = {
     'read': functools.partial(image_files.read_image, channels=channels),
     'header': image_files.read_header,
     'sizes': lambda indices: None,
     'where': lambda index: f'{title}, example {index}',
-    **further,
+    **fields,
   }
   return Images(
     title=title,

@@ -53,8 +53,8 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set whose files are there, downloaded if need be; `key` names it
-  in messages."""
+  """Returns the builder of a data set after its files are downloaded, if need be; `key` names it in
+  messages."""
   builder = find_builder(name, data_dir, key)
   check_features(builder)
   download(builder)
@@ -62,8 +62,8 @@ def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.D
 
 
 def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*', which
-  messages call `key`."""
+  """Returns the builder of a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'; `key` is
+  the setting of the name, for messages."""
   if not name:
     raise SettingError(key, name, fix="Give a TFDS name, for example 'cifar10'.")
   register_own(name)
@@ -82,7 +82,7 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
       problem='which TFDS does not know',
       fix=f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview',
     ) from error
-  except Exception as error:  # parsers of what is stored fail in their own ways
+  except Exception as error:  # TFDS's parsers raise all kinds of errors
     problem = f'which TFDS cannot open: {_first_line(error)}'
     raise SettingError(key, name, problem=problem) from error
 
@@ -91,12 +91,12 @@ def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
   """Returns the builder of a prepared data set in a folder, which is not downloaded.
 
   Raises:
-    InputError: what it says of itself is damaged, or names a feature that TFDS does not have.
+    InputError: its metadata are damaged, or name a feature that TFDS does not have.
   """
   check_stored_features(folder / 'features.json')
   try:
     return tfds.builder_from_directory(str(folder))
-  except Exception as error:  # of its parsers, of which each fails in its own way
+  except Exception as error:  # TFDS's parsers raise all kinds of errors
     raise InputError(
       f'{folder}: dataset_info.json or features.json is damaged ({_first_line(error)}). Fetch or '
       'prepare the data set again.'
@@ -104,8 +104,10 @@ def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
 
 
 def check_stored_features(file: pathlib.Path) -> None:
-  """Refuses features.json of a data set unless its features are TFDS's own: TFDS imports whatever
-  module a feature is said to be in, and a module can do anything when it is imported."""
+  """Refuses features.json of a data set unless all features are classes of TFDS.
+
+  TFDS imports the module that the file names for a feature, and an import can run any code.
+  """
   pending = [json_files.read(file, advice='Fetch or prepare the data set again.')]
   while pending:
     value = pending.pop()
@@ -294,25 +296,25 @@ def _reading(split: Split) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class SplitsStore(StreamedStore):
-  """Some examples of one split or several, one split after the other.
+  """Examples of one or more splits, one split after the other.
 
   Attributes:
-    splits: what is read.
-    kept: for each split the places in its files that are read, int64, ascending; () keeps all.
-    labels: of all kept examples [N] in place of the stored ones, or None.
+    splits: the splits that are read.
+    selected: for each split the indices of the examples to read, int64, ascending; () reads all.
+    labels: labels of all selected examples [N] in place of the stored ones, or None.
   """
 
   splits: Sequence[Split]
-  kept: Sequence[np.ndarray] = ()
+  selected: Sequence[np.ndarray] = ()
   labels: np.ndarray | None = None
 
   @functools.cached_property
   def _places(self) -> Sequence[np.ndarray]:
-    return self.kept or [np.arange(split.num_examples) for split in self.splits]
+    return self.selected or [np.arange(split.num_examples) for split in self.splits]
 
   @functools.cached_property
   def _first(self) -> np.ndarray:
-    """The index of each split's first example, and how many there are, int64 [splits + 1]."""
+    """The index of each split's first example, and the number of examples, int64 [splits + 1]."""
     return np.concatenate([[0], np.cumsum([len(places) for places in self._places])])
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
@@ -360,13 +362,13 @@ class SplitsStore(StreamedStore):
       class_names=tuple(class_names),
       channels=channels,
       store=self,
-      where=self.where,
+      where=self.describe,
       decode=lambda stored: _decoded(image, stored, channels),
       sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
     )
 
-  def where(self, index: int) -> str:
-    """Names one example for messages, by its place in the files of its split."""
+  def describe(self, index: int) -> str:
+    """Returns the name of an example for messages, with its index in the files of its split."""
     number = int(np.searchsorted(self._first, index, side='right')) - 1
     split, place = self.splits[number], int(self._places[number][index - self._first[number]])
     return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {place}'
@@ -381,7 +383,7 @@ class SplitsStore(StreamedStore):
 
   def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
     elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
-    if len(self.splits) == 1 and not self.kept:
+    if len(self.splits) == 1 and not self.selected:
       return elements
     first, end = self._first[number : number + 2]
     places, index = tf.constant(self._places[number]), tf.constant(first)

@@ -62,18 +62,18 @@ PREPARATION: dict[str, Any] = {
 
 @dataclasses.dataclass(eq=False)
 class CorruptedConfig(BaseConfig):
-  """What is corrupted, and how.
+  """A data set of corrupted images: its base, corruption and severity.
 
   Attributes:
-    name: of the config; '' makes <base>_<corruption>_<severity> where nothing else was chosen.
+    name: name of the config; '' makes <base>_<corruption>_<severity> of default settings.
     base: TFDS name of the data set, with `image` and `label`.
-    base_dir: where TFDS keeps the base; '' where this data set goes.
-    seed: of the random stream.
-    resize, crop, interpolation, resized_by: before the corruption; see `DataSettings`.
+    base_dir: TFDS folder of the base; '' is the folder of this data set.
+    seed: seed of the random stream.
+    resize, crop, interpolation, resized_by: apply before the corruption; see `DataSettings`.
     corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
-    severity: 1..5; 0 of clean images.
-    splits: of the base, slices allowed ('test[:1000]'), each stored under the split's plain name;
-      () takes 'test', or 'validation' where there is no test split with labels.
+    severity: 1..5; 0 for clean images.
+    splits: splits of the base, slices allowed ('test[:1000]'), each stored under the split's plain
+      name; () takes 'test', or 'validation' where there is no test split with labels.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
     quantize: 'floor', as the released sets were made, or 'round', as TFDS makes them.
     photographs: '' draws procedural frost; see `textures.load_photographs`.
@@ -107,23 +107,25 @@ class CorruptedConfig(BaseConfig):
       "different splits, each with at most one slice: 'test[:1000]'",
     )
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
-      own = self._plain_name()
-      form = f'{own!r}, what this is, or a name of another form'
-      require(self.name in ('', own), 'name', self.name, form)
-      self.name = own
-    what = 'as they are' if self.is_clean else f'under {self.corruption}, severity {self.severity}'
-    self.description = self.description or f'Images of {self.base} {what}'
+      plain_name = self._plain_name()
+      form = f'{plain_name!r}, what this is, or a name of another form'
+      require(self.name in ('', plain_name), 'name', self.name, form)
+      self.name = plain_name
+    change = f'under {self.corruption}, severity {self.severity}'
+    change = 'as they are' if self.is_clean else change
+    self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
+    """Returns <base>_<corruption>_<severity>; settings other than the defaults are refused."""
     usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     usual.update(PREPARATION.get(self.base, {}))
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
-    used = (*free, 'interpolation', 'resized_by') if self.resize else free
-    chosen = [name for name in used if vars(self)[name] != usual[name]]
-    if chosen or '/' in self.base:
-      chosen = chosen or ['a base with a config']
+    keys = (*free, 'interpolation', 'resized_by') if self.resize else free
+    changed = [key for key in keys if vars(self)[key] != usual[key]]
+    if changed or '/' in self.base:
+      changed = changed or ['a base with a config']
       raise InputError(
-        f'a config that chooses {", ".join(chosen)} needs a name of its own, by '
+        f'a config that chooses {", ".join(changed)} needs a name of its own, by '
         "which it is loaded: name='...'."
       )
     severity = [] if self.is_clean else [str(self.severity)]
@@ -137,9 +139,9 @@ class CorruptedConfig(BaseConfig):
 
 def parse_name(name: str) -> CorruptedConfig:
   """Returns the config of the name <base>_<corruption>_<severity> or <base>_clean."""
-  known = re.fullmatch(PLAIN_NAME, name)
-  if known:
-    base, corruption, severity = known.groups()
+  match = re.fullmatch(PLAIN_NAME, name)
+  if match:
+    base, corruption, severity = match.groups()
     return CorruptedConfig(
       base=base,
       corruption=corruption or CLEAN_NAME,

@@ -60,21 +60,21 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 @dataclasses.dataclass(eq=False)
 class HeldOutConfig(BaseConfig):
-  """Which environments of which data set, and who sees them.
+  """A data set of class × environment cells, with a part of the cells in training.
 
   Attributes:
-    name: of the config; it is what the data are loaded by.
+    name: name of the config; TFDS loads the data set by it.
     base: TFDS name of the data set, with `image` and `label`.
-    base_dir: where TFDS keeps the base; '' where this data set goes.
-    seed: of the draws.
-    resize, crop, interpolation, resized_by: before the transform; see `DataSettings`.
+    base_dir: TFDS folder of the base; '' is the folder of this data set.
+    seed: seed of the draws.
+    resize, crop, interpolation, resized_by: apply before the transform; see `DataSettings`.
     environments: T_1, ..., T_M: corruptions or 'rotation'.
     class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
     classes_per_group, class_group_seed: see `DataSettings`; of one environment 0 is half of the
       classes.
-    severities: of corruptions; training draws one for each image.
+    severities: severities of corruptions; training draws one for each image.
     angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
-    train_split, test_split: of the base, slices allowed.
+    train_split, test_split: splits of the base, slices allowed.
   """
 
   description: str | None = 'Class × environment cells, some of them held out'
@@ -184,7 +184,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       ]
       yield np.where(group > 0, group, NOWHERE), levels
 
-    return self._shown(rows, groups, TRAIN_STREAM, places)
+    return self._transformed(rows, groups, TRAIN_STREAM, places)
 
   def _training_level(self, example: int, group: int) -> int:
     """Returns a severity or angle, drawn uniformly by (seed, example id) alone."""
@@ -194,25 +194,25 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
     """Yields rows of one class group in one environment, at every level."""
-    shown = transforms.get(self.builder_config.names[environment])
-    levels = shown.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
+    transform = transforms.get(self.builder_config.names[environment])
+    levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
     places: list[Place] = [(environment, level) for level in (levels if environment else (0,))]
-    return self._shown(rows, groups, STREAM, lambda ids, group: places)
+    return self._transformed(rows, groups, STREAM, lambda ids, group: places)
 
-  def _shown(
+  def _transformed(
     self,
     rows: Rows,
     groups: ClassGroups,
     stream: str,
     places: Callable[[np.ndarray, np.ndarray], Iterable[Place]],
   ) -> Iterator[Example]:
-    """Yields rows in the places that `places(example ids [B], class groups [B])` has for them."""
+    """Yields rows transformed for each place of `places(example ids [B], class groups [B])`."""
     show = shower(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for place in places(ids, group):
         environment, level = (
-          np.broadcast_to(np.asarray(own, np.int32), ids.shape) for own in place
+          np.broadcast_to(np.asarray(numbers, np.int32), ids.shape) for numbers in place
         )
         images = show(batch['image'], ids, environment, level)
         for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):

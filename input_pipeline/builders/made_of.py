@@ -1,7 +1,7 @@
-"""What prepared data were made of, noted in their metadata and compared when a config asks again.
+"""Stores the settings of prepared data in their metadata and compares them with a later config.
 
-TFDS finds prepared data by the config's name alone. A config that was given another folder or other
-settings under the same name would silently get the data of the first.
+TFDS finds prepared data by the config's name alone. Without the comparison, a config with another
+folder or other settings under the same name would silently get the data of the first.
 """
 
 import abc
@@ -165,7 +165,7 @@ class MadeOf(abc.ABC):
 
 @dataclasses.dataclass(eq=False)
 class BaseConfig(tfds.core.BuilderConfig):
-  """Which images of another TFDS data set one is made of; see `CorruptedConfig`."""
+  """The images of another TFDS data set that a data set is made of; see `CorruptedConfig`."""
 
   name: str = ''
   description: str | None = None
@@ -186,19 +186,19 @@ class BaseConfig(tfds.core.BuilderConfig):
 
 
 class MadeOfBase(MadeOf):
-  """`MadeOf` for data sets that are made of the images of another one, with a `BaseConfig`."""
+  """`MadeOf` for data sets with a `BaseConfig`."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object
 
   @property
   def base_dir(self) -> str:
-    """Where TFDS keeps the base."""
+    """The TFDS folder of the base."""
     return self.builder_config.base_dir or str(self._data_dir_root)
 
   @property
   def base(self) -> tfds.core.DatasetBuilder:
-    """The builder of the base, which may not be prepared."""
+    """The builder of the base, which is possibly not prepared yet."""
     return find_builder(self.builder_config.base, self.base_dir, 'base')
 
   def base_features(self) -> dict[str, Feature]:

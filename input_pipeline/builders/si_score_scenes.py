@@ -65,16 +65,16 @@ Compose = Callable[[Row, np.ndarray], jax.Array]
 
 @dataclasses.dataclass(eq=False)
 class ScenesConfig(tfds.core.BuilderConfig):
-  """Which scenes are made, and of what.
+  """A data set of scenes: its objects, backgrounds and levels.
 
   Attributes:
     name: 'size', 'location', 'rotation', or the name of your own design.
     foregrounds: folder of class folders of cutouts with alpha; '' is MANUAL_DIR/foregrounds.
     backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
-    design: the levels; None takes the published design of that name. A design also says which
-      share of an object must be inside: dataclasses.replace(published('location'), min_inside=0).
-    seed: of the draw of backgrounds.
-    measure: whether an area is that of the object's 'rectangle' (published) or of its 'mask'.
+    design: the levels; None takes the published design called `name`. A design also sets the share
+      of an object that must be inside: dataclasses.replace(published('location'), min_inside=0).
+    seed: seed of the draw of backgrounds.
+    measure: whether the area of the object's 'rectangle' (published) or of its 'mask' is set.
     encoding: 'png', lossless, or 'jpeg', as published.
     beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
       folders.
@@ -192,7 +192,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class ScenePlan:
-  """Which scenes a data set holds, before any is composed: P pairs at L levels.
+  """The scenes of a data set, before any is composed: P pairs at L levels.
 
   Numbers of images and the columns of metadata.csv are the released generator's.
 
@@ -200,9 +200,9 @@ class ScenePlan:
     design: the levels.
     cutouts: the objects.
     backgrounds: all files of the folder.
-    objects, grounds: int64 [P], the pair's places in these.
+    objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
     inside: float32 [P, L], the share of the object's rectangle on the canvas.
-    measure: what an area is of; see `robustness.scenes.compose`.
+    measure: 'rectangle' or 'mask'; see `robustness.scenes.compose`.
   """
 
   design: Design
@@ -214,14 +214,14 @@ class ScenePlan:
   measure: str
 
   @property
-  def kept(self) -> np.ndarray:
-    """Which scenes have enough of the object inside, bool [P, L]."""
+  def is_visible(self) -> np.ndarray:
+    """Whether a scene has enough of the object inside, bool [P, L]."""
     return self.inside >= np.float32(self.design.min_inside)
 
   def tables(self) -> dict[str, str]:
     """Returns {file name: text} of the tables that the released generator writes; metadata.csv has
-    the scenes that are kept, by image_id."""
-    level, pair = np.nonzero(self.kept.T)
+    the visible scenes, by image_id."""
+    level, pair = np.nonzero(self.is_visible.T)
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
     columns = {
@@ -267,7 +267,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
   objects = np.arange(len(cutouts)).repeat(drawn.shape[1])
   plan = ScenePlan(design, cutouts, files, objects, drawn.ravel(), inside[objects], measure)
-  if not plan.kept.any():
+  if not plan.is_visible.any():
     raise InputError(
       f'no scene of design {design.name!r} has {design.min_inside:g} of its object '
       f'inside; the most is {plan.inside.max():g}. Lower min_inside, or choose '
@@ -292,7 +292,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
       'foreground_size': np.array([height, width], np.int32),
     }
   )
-  levels = np.flatnonzero(plan.kept[pair])
+  levels = np.flatnonzero(plan.is_visible[pair])
   with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
     for chunk in np.split(levels, range(CHUNK, len(levels), CHUNK)):
       repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
@@ -334,8 +334,8 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
     key = jax.random.key(0)  # nothing is drawn
-    chosen = {name: values[levels] for name, values in views.items()}
-    images = jax.lax.map(lambda view: show(key, row, view), chosen)
+    views_of_batch = {name: values[levels] for name, values in views.items()}
+    images = jax.lax.map(lambda view: show(key, row, view), views_of_batch)
     return jnp.round(images * 255).astype(jnp.uint8)
 
   return prepared, compose

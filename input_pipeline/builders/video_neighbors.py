@@ -44,11 +44,11 @@ ARCHIVE = 'imagenet_vid_ytbb_robust'
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class VideoNeighborsConfig(tfds.core.BuilderConfig):
-  """Which sets; paths that are not there are looked for in manual_dir.
+  """A data set of neighbor sets; missing relative paths are looked up in manual_dir.
 
   Attributes:
     metadata: a folder that `robustness.video.metadata.read` takes.
-    frames: the folder that the paths of the metadata lie under; '' is `metadata`.
+    frames: the folder that the paths of the metadata are relative to; '' is `metadata`.
     classes: the label space, for metadata without a class index; '' is 'imagenet_vid'.
     boxes: a COCO file or a folder of ILSVRC annotations; '' for none.
     allow_missing: whether frames may be missing; the data set's metadata then say how many.

@@ -57,12 +57,12 @@ class DrawnScenes(SceneParts):
 
 def draw(name: str) -> np.ndarray:
   """Returns a cutout of `DRAWINGS`, uint8 [h, w, 4] with binary alpha, tight around the object."""
-  whole = SIDE * _FINE
-  image = Image.new('RGBA', (whole, whole))
+  side = SIDE * _FINE
+  image = Image.new('RGBA', (side, side))
   pen = ImageDraw.Draw(image)
   for method, places, options in DRAWINGS[name]:
-    lengths = {key: round(whole * options[key]) for key in ('width', 'radius') if key in options}
-    getattr(pen, method)([whole * place for place in places], **{**options, **lengths})
+    lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
+    getattr(pen, method)([side * place for place in places], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
   inside = pixels[..., 3] >= 128
   rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
@@ -131,8 +131,8 @@ def _strawberry() -> Iterator[Shape]:
     if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
       yield _dot(x, y, 0.011, 0.018, (244, 206, 90))
   for leaf in range(-3, 4):
-    tip, left, right = 0.5 + 0.13 * leaf, 0.5 + 0.10 * leaf - 0.04, 0.5 + 0.10 * leaf + 0.05
-    corners = (0.5, 0.16, left, 0.24, tip, 0.30, right, 0.20)
+    tip, middle = 0.5 + 0.13 * leaf, 0.5 + 0.10 * leaf
+    corners = (0.5, 0.16, middle - 0.04, 0.24, tip, 0.30, middle + 0.05, 0.20)
     yield 'polygon', corners, {'fill': (60, 140, 44)}
 
 
@@ -191,4 +191,4 @@ DRAWINGS: dict[str, Sequence[Shape]] = {
     _dot(0.50, 0.81, 0.12, 0.12, (24, 84, 50)),
   ),
 }
-"""What can be drawn, by SI-Score's name of the class: shapes, one over the other."""
+"""The shapes of each drawing, from back to front, by SI-Score's name of the class."""

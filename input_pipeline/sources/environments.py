@@ -4,24 +4,24 @@
 
   {"photo": {"dog": ["a/1.jpg", ...], "cat": [...]}, "sketch": {...}}
 
-of paths, relative to that file or absolute, each file once. With the keys "train" and "test" on
-top it gives both splits; otherwise a share `test_share` of every cell (environment and class),
-drawn once for all seeds, is the test.
+of paths, relative to that file or absolute, each file once. With the keys "train" and "test" at its
+top level the file defines both splits. Otherwise the test is a share `test_share` of every cell
+(environment and class), drawn once for all seeds.
 
-A folder with lists `<environment>_train.txt` and `<environment>_test.txt`, as DomainNet is released
-beside its zips, has the splits of these: a line holds a path in the folder, whose folder is the
-class, and a number.
+A folder may have lists `<environment>_train.txt` and `<environment>_test.txt`, which DomainNet
+publishes with its zips. A line holds a path in the folder and a number; the class is the folder of
+the image.
 
-A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' some.
-Of examples with the same bytes the first counts, in the order of environments and files, and what
-is in the split `train` of any environment is left out of `test`; results say how many.
+A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' two.
+Of examples with the same bytes the first counts, in the order of environments and files. Examples
+in the split `train` of any environment are left out of `test`; results state their number.
 
-`clean_environment` is the environment E_0, which all classes are trained in; the first one by
-default, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
+`clean_environment` is the environment E_0, in which all classes are trained; by default the first
+one, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
 
-Splits: 'test' has every cell; 'train' the cells of E_0 and, of E_k, those of the class group C_k;
-'clean' the training images of E_0 alone. A cell without images is refused, or named in the results
-where `allow_missing` is set.
+Splits: 'test' has every cell; 'train' the cells of E_0 and, for E_k, the cells of the class group
+C_k; 'clean' the training images of E_0 alone. A cell without images is refused, or named in the
+results where `allow_missing` is set.
 """
 
 from __future__ import annotations
@@ -186,8 +186,9 @@ class Environments(Source):
         )
     trained = [Split(builder, TRAIN) for builder in builders]
     splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
-    others = [] if splits is trained else trained
-    scanned = list(_first_of_each(splits, {d for s in others for d in s.labels_and_digests()[1]}))
+    excluded = [] if splits is trained else trained
+    digests = {d for split in excluded for d in split.labels_and_digests()[1]}
+    scanned = list(_first_of_each(splits, digests))
     groups = from_settings(settings, classes)
     present = np.array([np.isin(range(len(classes)), labels[new]) for labels, new in scanned])
     missing = _check_cells(present, environments, groups, self.allow_missing)
@@ -314,8 +315,8 @@ def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
 
 
 def _listed(missing: Sequence[str]) -> str:
-  rest = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
-  return ', '.join(missing[:_LISTED]) + rest
+  unlisted = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
+  return ', '.join(missing[:_LISTED]) + unlisted
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
@@ -330,9 +331,9 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
   repeated = {file: listed for file, listed in places.items() if len(listed) > 1}
   if repeated:
     file, (first, second, *_) = next(iter(repeated.items()))
-    rest = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
+    unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
     raise InputError(
-      f'{path} lists {file} in {first} and {second}{rest}: an image is of one class in one '
+      f'{path} lists {file} in {first} and {second}{unlisted}: an image is of one class in one '
       'environment, for training or for the test.'
     )
 

@@ -1,15 +1,14 @@
-"""Image files that a table names: CSV, JSON, JSON lines or Parquet, with any further columns.
+"""Image files that a table lists, in CSV, JSON, JSON lines or Parquet, with other columns.
 
 `table` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in `path`, as in the
 Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `image`) has paths below
 `path`, or bare names of files that are anywhere below.
-The label is the column `label_column`, else the first called as labels usually are, else the
-name of the file's folder; numbers are of the classes of `label_space`, if it names one.
-Of a column `split` the rows of `config.data.split` are read; a table without one is for '' and
-'test' alone.
+The label is in the column `label_column`, else in the first column with a usual name of labels,
+else it is the name of the file's folder. `label_space` names the classes of numbers. If the table
+has a column `split`, the rows of `config.data.split` are read; otherwise the split is '' or 'test'.
 
-All further columns of numbers and words are columns of the rows, by which
-`config.study.name='accuracy_by_factor'` groups. `example_id` is the row among those of the split.
+All other columns of numbers and words are columns of the rows, which
+`config.study.name='accuracy_by_factor'` can group. `example_id` is the row number in the split.
 """
 
 import dataclasses
@@ -36,10 +35,10 @@ TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
 
 @dataclasses.dataclass(frozen=True)
 class FileList(Source):
-  """Image files that a table names.
+  """Image files that a table lists.
 
   Attributes:
-    path: the folder of the images; '' is that of the table.
+    path: the folder of the images; '' is the folder of the table.
     table: the table; '' is the only one in `path` that is called as tables usually are.
     label_column: the column with the label; '' is the first called as labels usually are.
     label_space: the space, such as 'imagenet', that numbers are classes of; '' names none.

@@ -35,8 +35,8 @@ class Folder(Source):
 
   Attributes:
     path: the folder.
-    label_space: a coarser space of ImageNet's classes, such as 'laion_c', whose classes have the
-      images of their members; other folders are left out. '' keeps the classes.
+    label_space: a coarser space of ImageNet's classes, such as 'laion_c'. Each of its classes has
+      the images of its members; other folders are left out. '' keeps the classes.
   """
 
   path: str = ''

@@ -69,7 +69,7 @@ class MadeClips(Source):
     }
 
     def choose(count: int, seed: int) -> np.ndarray:
-      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, count, seed, what='clips')))
+      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, count, seed, noun='clips')))
 
     return dataclasses.replace(images, columns=columns, choose=choose)
 

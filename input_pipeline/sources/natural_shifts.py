@@ -10,11 +10,11 @@
                     real.json of the release as `real_labels`; or TFDS's
   objectnet         objects from odd sides: PATH/images/<object>/*.png and PATH/mappings as released
 
-With '' as `path` all but objectnet are TFDS's of that name. Class names are WordNet
-identifiers, of those classes alone that the set has.
+Without `path`, all but objectnet are read from the TFDS set with the same name. Class names are the
+WordNet identifiers of the classes in the set.
 
-Images that no label is left of (imagenet_real), and objects that are none of ImageNet's classes
-(objectnet) are left out; results say how many. An object of several classes has all their labels.
+Images without a label (imagenet_real) and objects outside ImageNet's classes (objectnet) are left
+out; results state their number. An object that belongs to more than one class has all their labels.
 The frame of two pixels around ObjectNet's pictures is cut off.
 
 Reference:
@@ -245,11 +245,11 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   return paths, np.array(labels), {}
 
 
-def _check_wnids(names: Collection[str], where: str) -> None:
+def _check_wnids(names: Collection[str], title: str) -> None:
   unknown = [name for name in names if name not in WNIDS]
   if unknown:
     raise InputError(
-      f'{len(unknown)} of {len(names)} classes of {where} are none of ImageNet, first '
+      f'{len(unknown)} of {len(names)} classes of {title} are none of ImageNet, first '
       f'{unknown[0]!r}. Classes are WordNet identifiers, such as {WNIDS[0]!r}, or all of them '
       f'numbers of 0..{len(WNIDS) - 1}: rename the class folders.'
     )

@@ -93,35 +93,35 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
   )
 
 
-def _checked_images(images: np.ndarray, where: str) -> np.ndarray:
+def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
   if images.ndim == 3:
     images = images[..., None]
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
     first = ' It looks channels-first: transpose it.' if images.shape[1:2] in ((1,), (3,)) else ''
     raise InputError(
-      f'{where} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{first}'
+      f'{title} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{first}'
     )
   if not images.size:
-    raise InputError(f'{where} holds no images (shape {images.shape}).')
+    raise InputError(f'{title} holds no images (shape {images.shape}).')
   if images.dtype == np.uint8:
     return images  # as it is: it may be mapped from a file
   if images.dtype.kind != 'f':
-    raise InputError(f'{where} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
+    raise InputError(f'{title} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
   low, high = float(images.min()), float(images.max())
   if not (low >= 0 and high <= 1):
     raise InputError(
-      f'{where} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
+      f'{title} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
       'Divide by 255, or store uint8.'
     )
   return images.astype(np.float32, copy=False)
 
 
-def _checked_labels(labels: np.ndarray, num_images: int, where: str) -> np.ndarray:
+def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarray:
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
-  check_label_array(labels, where)
+  check_label_array(labels, title)
   if len(labels) != num_images:
-    raise InputError(f'{where} has {len(labels)} labels for {num_images} images.')
+    raise InputError(f'{title} has {len(labels)} labels for {num_images} images.')
   return labels.astype(np.int32)
 
 

@@ -3,9 +3,9 @@
 `path` is a file or a folder of shards, in which names such as
 `data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
 the column `image` or `img`, or the only one with bytes: `struct<bytes, path>` or binary. The label
-is the column `label_column`, else the first called as labels usually are; the names of classes
-are those of the hub's features in the file's metadata, or of `label_space`, such as
-'imagenet'. `example_id` is the row over all shards.
+is the column `label_column`, else the first column with a usual name of labels. Names of classes
+come from the hub's features in the file's metadata, or from `label_space`, such as 'imagenet'.
+`example_id` is the row number over all shards.
 
 Images of up to 1 GiB are read at once. More are streamed by row group, and shuffled for a training
 in windows of row groups: an epoch's order depends on the seed and the epoch alone, and a resumed

@@ -73,10 +73,10 @@ def of_sequences(
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
   def choose(num_images: int, seed: int) -> np.ndarray:
-    bases = choose_subset(count, num_images, seed, what='base images')
+    bases = choose_subset(count, num_images, seed, noun='base images')
     return np.flatnonzero(np.isin(columns['base_id'], bases))
 
-  def where(index: int) -> str:
+  def describe(index: int) -> str:
     name, image, frame = place(index)
     return f'{title}, {name}, image {image}, frame {frame} (example {index})'
 
@@ -89,7 +89,7 @@ def of_sequences(
     columns=columns,
     choose=choose,
     cropped=True,
-    **{'where': where, **fields},
+    **{'where': describe, **fields},
   )
 
 
@@ -210,7 +210,7 @@ def read_video(path: str) -> np.ndarray:
 
 
 def _read_frame(stored: bytes) -> np.ndarray:
-  """Returns a frame, uint8 [H, W, 3], of a video that must have as many frames as others."""
+  """Returns a frame, uint8 [H, W, 3], of a video that must have the stated number of frames."""
   path, frame, count = stored.decode().split('\0')
   with _DECODING:
     video = read_video(path)

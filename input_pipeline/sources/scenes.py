@@ -36,7 +36,7 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 CANVAS = 512
-"""Side of the canvas where neither the data nor the study give one, pixels."""
+"""Side of the canvas if neither the data nor the study set one, pixels."""
 MAX_ENLARGEMENT = 1.25
 Read = Callable[[int], np.ndarray]
 

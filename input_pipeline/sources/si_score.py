@@ -4,7 +4,7 @@ A released set is a folder as it unpacks, such as area/<class>/<image id>.jpg, o
 `siscore` (size, location, rotation), which holds images, labels and numbers of images; the factors
 are in metadata.csv next to it and are joined by number. Sets of the builder
 `si_score_scenes` hold their factors themselves. `dataset_label` of `siscore` is not read: its names
-are not those of its numbers. A subset of k takes all scenes of k pairs of object and background,
+do not match its numbers. A subset of k takes all scenes of k pairs of object and background,
 since levels are compared on the same pairs.
 
 metadata.csv has a line a scene, in the released generator's columns. `x_coord` and `y_coord` are
@@ -69,8 +69,8 @@ class SiScore(Source):
     path: a folder of scenes, <class>/<image id>.jpg.
     dataset: the TFDS name of a set that is read instead, such as 'siscore/location'.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
-    metadata: the metadata.csv of the scenes; '' takes the one in the folder or beside it, and none
-      of a TFDS set that holds the factors.
+    metadata: the metadata.csv of the scenes; '' takes the one in the folder or next to it, and none
+      for a TFDS set that holds the factors.
     allow_missing: whether scenes that metadata.csv names may be missing.
   """
 
@@ -97,7 +97,7 @@ class SiScore(Source):
     count = int(pairs.max()) + 1
 
     def choose(num_images: int, seed: int) -> np.ndarray:
-      subset = choose_subset(count, num_images, seed, what='pairs of object and background')
+      subset = choose_subset(count, num_images, seed, noun='pairs of object and background')
       return np.flatnonzero(np.isin(pairs, subset))
 
     facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
@@ -192,8 +192,11 @@ def _joined(
   allow_missing: bool,
   folders: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of images from metadata.csv, and how many scenes it names besides; refuses
-  one whose classes are not theirs."""
+  """Returns the images' columns from metadata.csv, and the number of other scenes that it names.
+
+  Raises:
+    InputError: the classes in metadata.csv do not match the labels.
+  """
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
   met = np.unique(np.stack([classes, labels]), axis=1)

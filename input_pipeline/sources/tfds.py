@@ -166,10 +166,10 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
   """Returns the labels of a part's images, int64 [n]; refuses parts of other images or settings."""
-  first, *rest = splits
+  first, *later_parts = splits
   labels = first.numbers(['label'])['label']
   begin = np.arange(min(len(labels), COMPARED))
-  for split in rest:
+  for split in later_parts:
     read = split.elements(begin).map(lambda element: element['label']).batch(COMPARED)
     (compared,) = read.as_numpy_iterator()
     differ = differing_keys(_made_of(first), _made_of(split)) or [

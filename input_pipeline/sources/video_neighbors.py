@@ -133,7 +133,7 @@ class NeighborFrames:
       return np.arange(len(self.paths))
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
     anchors = np.argwhere((group_id >= 0) & (offset == 0))[:, 0]
-    # Frames of a set that is not there whole would be a wrong number.
+    # A part of a set would change its pm-k accuracy.
     family = component_numbers(group_id)
     families, sizes = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
@@ -142,7 +142,7 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of metadata: that of the split if there is one, else `path` itself."""
+  """Returns the folder of metadata: the folder of the split if it exists, else `path` itself."""
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
   root = existing_folder(path, advice, f'{KEY}.metadata')
   if split and find(root / split):
@@ -165,22 +165,25 @@ def load(
 ) -> NeighborFrames:
   """Reads neighbor sets and looks for their frames in a folder.
 
-  `names` is the label space of the classes where the metadata bring no class index:
-  'imagenet_vid' (''), or 'youtube_bb'. A set with a missing anchor is left out.
+  `names` is the label space of metadata without a class index: 'imagenet_vid' (''), or
+  'youtube_bb'. A set with a missing anchor is left out.
   """
   sets = read(metadata)
   logging.info('%s', sets.title)
   root = frames_folder(frames, sets.frames[0])
   present = np.array([_is_file(root, path) for path in sets.frames])
-  missing = tuple(path for path, there in zip(sets.frames, present, strict=True) if not there)
+  missing = tuple(sets.frames[index] for index in np.flatnonzero(~present))
   if missing and (not allow_missing or not present[sets.anchors].any()):
     raise _refusal(missing, sets, root)
   return _assemble(sets, class_names(sets, names), present, missing)
 
 
 def frames_folder(path: str, first: str = '') -> Path:
-  """Returns the folder of the frames: `path`, or `ytbb_videos` in it; refuses one that is
-  not there, and says of which path the first frame is."""
+  """Returns the folder of the frames: `path`, or `ytbb_videos` in it.
+
+  Raises:
+    InputError: `path` does not exist; the message has the path of the `first` frame.
+  """
   advice = f'give the folder that holds {first!r} and the other frames.'
   root = existing_folder(path, advice, f'{KEY}.frames')
   return root / VIDEOS if (root / VIDEOS).is_dir() else root
@@ -211,7 +214,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
 
 
 def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
-  """Returns the classes' names, in the words of the label space that they are of, if of any."""
+  """Returns the classes' names, in the words of their label space if they have one."""
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
     key = KEYS.data.video_neighbors.label_space
@@ -224,7 +227,7 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
 def _assemble(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the frames that are present and members of a set whose anchor is."""
+  """Returns the present frames of the sets that have their anchor."""
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]
   member = (columns[GROUP] >= 0) & present[:, None] & has_anchor[np.maximum(columns[GROUP], 0)]

@@ -5,10 +5,10 @@ A sample's members share the path up to the first dot of their last part; the re
 all fields of images have dots, as in `a.v2.jpg` and `a.v2.cls`, the path ends at the last dot. The
 image is a field called by the suffix of a picture, such as `jpg`;
 the label is the field `cls`, a number, or the key `label_column` of the field `json`, a number
-or a name, whose other numbers and words are columns of the rows. Other members are left out and
-counted: `pkl` and `pth` are never read. `classnames.txt` next to the shards, one
-name a line, or `label_space` names numbered classes. `example_id` is the sample over
-all shards.
+or a name. Other numbers and words of the field `json` are columns of the rows. Other members are
+left out and counted: `pkl` and `pth` are never read. `classnames.txt` next to the shards, one name
+a line, or `label_space` names numbered classes. `example_id` is the sample's number over all
+shards.
 
 Opening reads the headers of all members. Images are then read at their offsets, in any order.
 """
@@ -129,7 +129,7 @@ def _samples(
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
   """Yields key and fields of the samples of a shard that have an image; counts other members.
 
-  `shard_of_key` has the keys of the samples that were read, to which those of the shard are added.
+  The keys of the shard's samples are added to `shard_of_key`, which has all keys read so far.
   """
   key, fields = '', dict[str, _Member]()
   try:
@@ -186,33 +186,33 @@ def _with_images(
 
 
 def _image(key: str, fields: dict[str, _Member]) -> _Member:
-  [member, *others] = [fields[name] for name in IMAGE_FIELDS if name in fields]
-  if others:
-    raise InputError(f'{member.shard}: the sample {key!r} has several images.')
-  return member
+  images = [fields[name] for name in IMAGE_FIELDS if name in fields]
+  if len(images) > 1:
+    raise InputError(f'{images[0].shard}: the sample {key!r} has several images.')
+  return images[0]
 
 
 def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> dict[str, Any]:
-  """Returns what a sample says of its image; refuses two labels that are not of the same class.
+  """Returns the label and columns that a sample states; refuses labels of two different classes.
 
   Args:
-    key: of the sample.
+    key: the key of the sample.
     fields: its members.
-    names: of numbered classes in `classnames.txt`, if it is there.
+    names: the names of numbered classes in `classnames.txt`, if it exists.
   """
   stated: dict[str, Any] = {}
   if METADATA in fields:
-    where = f'{fields[METADATA].shard}: {key}.{METADATA}'
-    value = json_files.parse(fields[METADATA].read(), where, _ANY_JSON)
+    title = f'{fields[METADATA].shard}: {key}.{METADATA}'
+    value = json_files.parse(fields[METADATA].read(), title, _ANY_JSON)
     stated = dict(value) if isinstance(value, dict) else {}
   if LABEL in fields:
-    text, where = fields[LABEL].read(_MAX_LABEL), f'{fields[LABEL].shard}: {key}'
+    text, sample = fields[LABEL].read(_MAX_LABEL), f'{fields[LABEL].shard}: {key}'
     if not re.fullmatch(rb'\s*[+-]?[0-9]+\s*', text):
-      raise InputError(f'{where}.{LABEL} is {text!r}, which is no number.')
+      raise InputError(f'{sample}.{LABEL} is {text!r}, which is no number.')
     number = int(text)
     if _is_of_another(stated.get('label', number), number, names):
       raise InputError(
-        f'{where}.{LABEL} is {number}, and {key}.{METADATA} has the label {stated["label"]!r}: an '
+        f'{sample}.{LABEL} is {number}, and {key}.{METADATA} has the label {stated["label"]!r}: an '
         'image has one label.'
       )
     stated['label'] = number

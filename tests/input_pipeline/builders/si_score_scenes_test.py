@@ -174,8 +174,8 @@ def test_the_filter_of_the_location_set_keeps_objects_half_inside(folders):
   design = dataclasses.replace(designs.published('location'), side=SIDE)
   plan = plan_of(design, folders)
   corners = (np.isin(design.x, (0, 1))) & np.isin(design.y, (0, 1))
-  assert not plan.kept[:, corners].any()
-  assert plan.kept[:, (design.x == 0.5) & (design.y == 0.5)].all()
+  assert not plan.is_visible[:, corners].any()
+  assert plan.is_visible[:, (design.x == 0.5) & (design.y == 0.5)].all()
 
 
 def test_what_cannot_be_made_is_said_before_composing(folders, tmp_path):
