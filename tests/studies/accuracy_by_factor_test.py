@@ -19,48 +19,48 @@ from tests.refusals import refused
 from tests.studies.conftest import classifier, recorded, rows, table_of
 from tests.table_rows import estimate
 
-GIVEN = rows()
-COUNT = GIVEN.num_examples
+ROWS = rows()
+COUNT = ROWS.num_examples
 POSES = np.array(['left', 'right', ''])[np.arange(COUNT) % 3]
 SITES = np.arange(COUNT) // 4
-RIGHT = np.argmax(classifier('', 0).predict(GIVEN.images), 1) == GIVEN.labels
+RIGHT = np.argmax(classifier('', 0).predict(ROWS.images), 1) == ROWS.labels
 WITH_COLUMNS = dataclasses.replace(
-  GIVEN, columns={'pose': POSES, 'site': SITES, 'hour': np.linspace(0, 24, COUNT)}
+  ROWS, columns={'pose': POSES, 'site': SITES, 'hour': np.linspace(0, 24, COUNT)}
 )
 
 
-def table(folder, study: AccuracyByFactor, given: ArrayRows = WITH_COLUMNS):
-  study.check(given, {})
+def table(folder, study: AccuracyByFactor, array_rows: ArrayRows = WITH_COLUMNS):
+  study.check(array_rows, {})
   return table_of(
     study,
     [
-      Evaluation(label, recorded(folder / label, study, classifier(label, seed), given))
+      Evaluation(label, recorded(folder / label, study, classifier(label, seed), array_rows))
       for seed, label in enumerate(('first', 'second'))
     ],
   )
 
 
 def test_groups_by_word_are_those_counted_by_hand(tmp_path):
-  found = table(tmp_path, AccuracyByFactor(factors=('pose',), fewest=2))
-  assert {*found['pose'].dropna()} == {'left', 'right'}, 'the empty word is none'
+  estimates = table(tmp_path, AccuracyByFactor(factors=('pose',), fewest=2))
+  assert {*estimates['pose'].dropna()} == {'left', 'right'}, 'the empty word is none'
   for pose in ('left', 'right'):
-    own = RIGHT[pose == POSES]
-    row = estimate(found, 'first', 'accuracy', pose=pose)
-    assert (row.value, row.n) == (own.mean(), len(own))
-    low, high = clopper_pearson(own.sum(), len(own))
+    right_in_pose = RIGHT[pose == POSES]
+    row = estimate(estimates, 'first', 'accuracy', pose=pose)
+    assert (row.value, row.n) == (right_in_pose.mean(), len(right_in_pose))
+    low, high = clopper_pearson(right_in_pose.sum(), len(right_in_pose))
     np.testing.assert_allclose([row.low, row.high], [low, high])
-    ratio = estimate(found, 'first', 'error_ratio', pose=pose).value
-    assert ratio == pytest.approx((1 - own.mean()) / (1 - RIGHT.mean()))
-  assert estimate(found, 'first', 'overall_accuracy').value == RIGHT.mean()
-  assert not (found['pose'] == 'all images').any()
-  difference = estimate(found, 'second', 'accuracy', 'first', pose='left')
-  second = np.argmax(classifier('', 1).predict(GIVEN.images), 1) == GIVEN.labels
+    ratio = estimate(estimates, 'first', 'error_ratio', pose=pose).value
+    assert ratio == pytest.approx((1 - right_in_pose.mean()) / (1 - RIGHT.mean()))
+  assert estimate(estimates, 'first', 'overall_accuracy').value == RIGHT.mean()
+  assert not (estimates['pose'] == 'all images').any()
+  difference = estimate(estimates, 'second', 'accuracy', 'first', pose='left')
+  second = np.argmax(classifier('', 1).predict(ROWS.images), 1) == ROWS.labels
   assert difference.value == pytest.approx((second * 1.0 - RIGHT)[POSES == 'left'].mean())
 
 
 def test_numbers_are_cut_at_quantiles_and_small_groups_left_out(tmp_path):
-  found = table(tmp_path, AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
-  hours = found[(found.quantity == 'accuracy') & (found.versus == '')]
+  estimates = table(tmp_path, AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
+  hours = estimates[(estimates.quantity == 'accuracy') & (estimates.versus == '')]
   assert sorted(set(hours.n)) == [COUNT // 4] and hours.hour.nunique() == 4
   every = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
   assert table(tmp_path / 'sites', every)['site'].nunique() == COUNT // 4
@@ -91,51 +91,52 @@ def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   ranks, view = dict.fromkeys('ab', {'rank': wrong[:, None]}), pd.DataFrame(index=range(1))
   outcomes = (Outcomes.from_fields(quantity, ranks, view) for quantity in (ACCURACY, ERROR))
   study = AccuracyByFactor(factors=('pose',))
-  found = pd.concat(study._estimates(*outcomes, {'pose': pose}))
-  own, paired = (
-    found[(found['quantity'] == 'error_ratio') & (found.versus == of)].iloc[0] for of in ('', 'a')
-  )
-  assert own.value == own.low == 0 and 1 < own.high < 4 and own.n == 200
+  estimates = pd.concat(study._estimates(*outcomes, {'pose': pose}))
+  ratio = estimates[(estimates['quantity'] == 'error_ratio') & (estimates.versus == '')].iloc[0]
+  paired = estimates[(estimates['quantity'] == 'error_ratio') & (estimates.versus == 'a')].iloc[0]
+  assert ratio.value == ratio.low == 0 and 1 < ratio.high < 4 and ratio.n == 200
   assert paired.low < paired.value == 0 < paired.high
 
 
 def test_the_ratio_of_a_group_in_one_site_has_no_interval_and_says_why(tmp_path):
   places = np.where(SITES == 0, 'harbour', 'field')
-  given = dataclasses.replace(GIVEN, columns={'place': places, 'site': SITES})
+  with_places = dataclasses.replace(ROWS, columns={'place': places, 'site': SITES})
   study = AccuracyByFactor(factors=('place',), clusters='site', fewest=4)
-  found = table(tmp_path, study, given)
+  estimates = table(tmp_path, study, with_places)
   for place, versus in itertools.product(('harbour', 'field'), ('', 'first')):
-    row = estimate(found, 'second', 'error_ratio', versus, place=place)
+    row = estimate(estimates, 'second', 'error_ratio', versus, place=place)
     assert np.isfinite(row.value) and np.isnan([row.low, row.high]).all()
     assert row.note == 'no interval: too few clusters, effectively 1.0'
 
 
 def test_brightness_is_measured_in_the_images(tmp_path):
   study = AccuracyByFactor(factors=('brightness', 'contrast'), bins=2, fewest=2)
-  records = recorded(tmp_path, study, classifier('first', 0), GIVEN)
-  images = as_float32(GIVEN.images)
+  records = recorded(tmp_path, study, classifier('first', 0), ROWS)
+  images = as_float32(ROWS.images)
   np.testing.assert_allclose(records.column('brightness'), images.mean((1, 2, 3)), rtol=1e-5)
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
 
 
 def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
-  alone = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
-  alike = dataclasses.replace(alone, clusters='site')
-  found, joined = table(tmp_path / 'alone', alone), table(tmp_path / 'alike', alike)
-  assert estimate(found, 'first', 'overall_accuracy').clusters == COUNT
+  unclustered = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
+  clustered = dataclasses.replace(unclustered, clusters='site')
+  by_image, by_site = table(tmp_path / 'alone', unclustered), table(tmp_path / 'alike', clustered)
+  assert estimate(by_image, 'first', 'overall_accuracy').clusters == COUNT
   for quantity, facets in (('overall_accuracy', {}), ('error_ratio', {'pose': 'left'})):
-    row = estimate(joined, 'first', quantity, **facets)
+    row = estimate(by_site, 'first', quantity, **facets)
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
-  some = dataclasses.replace(WITH_COLUMNS, columns={'site': np.where(POSES == 'left', POSES, '')})
-  records = recorded(tmp_path / 'some', alike, classifier('first', 0), some)
-  units = alike.by_row(records, GIVEN.image_shape).units
+  partly_placed = dataclasses.replace(ROWS, columns={'site': np.where(POSES == 'left', POSES, '')})
+  network = classifier('first', 0)
+  records = recorded(tmp_path / 'some', clustered, network, partly_placed)
+  units = clustered.by_row(records, ROWS.image_shape).units
   assert len(set(units)) == 1 + (POSES != 'left').sum(), 'images of no known site are alone'
-  one = Evaluation('first', recorded(tmp_path / 'one', alike, classifier('first', 0), WITH_COLUMNS))
-  of_classes = failures.findings(alike, [one], GIVEN.image_shape)[0].estimates[0]
+  records = recorded(tmp_path / 'one', clustered, network, WITH_COLUMNS)
+  evaluation = Evaluation('first', records)
+  of_classes = failures.findings(clustered, [evaluation], ROWS.image_shape)[0].estimates[0]
   assert (of_classes.clusters < of_classes.n).all(), 'classes have these clusters too'
-  own = (POSES == 'left') & (GIVEN.labels == 1)
-  pair = estimate(found, 'first', 'accuracy', pose='left', **{'class': '1'})
-  assert (pair.value, pair.n) == (RIGHT[own].mean(), own.sum())
+  is_in_pair = (POSES == 'left') & (ROWS.labels == 1)
+  pair = estimate(by_image, 'first', 'accuracy', pose='left', **{'class': '1'})
+  assert (pair.value, pair.n) == (RIGHT[is_in_pair].mean(), is_in_pair.sum())
 
 
 @cases(
@@ -152,17 +153,13 @@ def test_columns_that_the_data_lack_are_refused(settings, message):
 
 def test_a_column_named_as_what_is_measured_or_the_label_is_refused():
   for name in ('contrast', 'class'):
-    named = dataclasses.replace(GIVEN, columns={name: POSES})
-    refused(
-      f"factors has '{name}', .* rename it",
-      AccuracyByFactor(factors=(name,), fewest=1).check,
-      named,
-      {},
-    )
-  names = dataclasses.replace(GIVEN, columns={'class': np.array(GIVEN.class_names)[GIVEN.labels]})
+    named = dataclasses.replace(ROWS, columns={name: POSES})
+    study = AccuracyByFactor(factors=(name,), fewest=1)
+    refused(f"factors has '{name}', .* rename it", study.check, named, {})
+  names = dataclasses.replace(ROWS, columns={'class': np.array(ROWS.class_names)[ROWS.labels]})
   AccuracyByFactor(factors=('class',)).check(names, {})
 
 
 def test_the_class_is_no_factor_of_images_with_several_labels():
-  several = dataclasses.replace(GIVEN, labels=np.stack([GIVEN.labels, -np.ones(COUNT, int)], 1))
-  refused('several labels', AccuracyByFactor(factors=('class',)).check, several, {})
+  multilabel = dataclasses.replace(ROWS, labels=np.stack([ROWS.labels, -np.ones(COUNT, int)], 1))
+  refused('several labels', AccuracyByFactor(factors=('class',)).check, multilabel, {})

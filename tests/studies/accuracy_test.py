@@ -46,11 +46,11 @@ def test_stored_versions_of_an_image_are_one_unit(tmp_path):
   base = np.arange(40).repeat(15)
   arrays = {'rank': np.where(base[:, None] % 3, 0, 1), 'example_id': np.arange(600)}
   labels = {'label': np.zeros(600, int), 'base_id': base}
-  one = made(tmp_path / 'net', {**arrays, **labels}, classes=['a', 'b'])
-  own = estimate(table_of(Accuracy(), [one]), 'net', 'top1_accuracy')
-  assert (own.n, own.clusters) == (600, 40)
-  assert own.high - own.low > 0.25, 'as of 40 images, all versions of which are alike'
-  np.testing.assert_array_equal(Accuracy().by_row(one.records, SHAPE).units, base)
+  evaluation = made(tmp_path / 'net', {**arrays, **labels}, classes=['a', 'b'])
+  accuracy = estimate(table_of(Accuracy(), [evaluation]), 'net', 'top1_accuracy')
+  assert (accuracy.n, accuracy.clusters) == (600, 40)
+  assert accuracy.high - accuracy.low > 0.25, 'as of 40 images, all versions of which are alike'
+  np.testing.assert_array_equal(Accuracy().by_row(evaluation.records, SHAPE).units, base)
 
 
 def test_the_only_view_is_the_image_as_stored():
@@ -65,26 +65,27 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   prediction = np.where(rank == 0, labels[:, None], 1 - labels[:, None])
   columns = {'label': labels, 'example_id': np.arange(6)}
   arrays = {'rank': rank, 'prediction': prediction, **columns}
-  only = made(tmp_path / 'only', arrays, classes=['left', 'right'])
-  assert list(table_of(Accuracy(), [only]).quantity) == ['top1_accuracy']
-  findings, _ = listing.findings(Accuracy(), [only], SHAPE)
+  two_classes = made(tmp_path / 'only', arrays, classes=['left', 'right'])
+  assert list(table_of(Accuracy(), [two_classes]).quantity) == ['top1_accuracy']
+  findings, _ = listing.findings(Accuracy(), [two_classes], SHAPE)
   of_class = assemble(findings.estimates)
   assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
-  assert Recorded([only]).top_k(1) == Recorded([only]).top_k(2) == [1]
-  more = made(tmp_path / 'three', arrays, classes=['left', 'right', 'up'])
-  assert Recorded([more]).top_k(2) == [1, 2] and Recorded([more, only]).top_k(2) == [1]
+  assert Recorded([two_classes]).top_k(1) == Recorded([two_classes]).top_k(2) == [1]
+  three_classes = made(tmp_path / 'three', arrays, classes=['left', 'right', 'up'])
+  assert Recorded([three_classes]).top_k(2) == [1, 2]
+  assert Recorded([three_classes, two_classes]).top_k(2) == [1]
 
 
 @pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
 def test_top_k_that_equal_scores_decide_is_left_out_and_said(tmp_path, caplog, study):
   """One-hot answers: nine classes have the score 0, in whatever order."""
   labels = np.arange(200) % 10
-  chosen = np.where(np.arange(200) < 120, labels, (labels + 3) % 10)
+  predictions = np.where(np.arange(200) < 120, labels, (labels + 3) % 10)
   scores = {
-    'one_hot': np.eye(10)[chosen],
-    'impossible': np.where(np.eye(10)[chosen] > 0, 0, -np.inf),
-    'distinct': np.eye(10)[chosen] * 9 + np.arange(10) / 10,
-    'few_ties': np.eye(10)[chosen] * 9 + np.arange(10) / 10 * (np.arange(200) != 150)[:, None],
+    'one_hot': np.eye(10)[predictions],
+    'impossible': np.where(np.eye(10)[predictions] > 0, 0, -np.inf),
+    'distinct': np.eye(10)[predictions] * 9 + np.arange(10) / 10,
+    'few_ties': np.eye(10)[predictions] * 9 + np.arange(10) / 10 * (np.arange(200) != 150)[:, None],
   }
   views = len(study.views(SHAPE))
   evaluations = {}
@@ -99,10 +100,10 @@ def test_top_k_that_equal_scores_decide_is_left_out_and_said(tmp_path, caplog, s
     assert 'equal scores' not in dict(study.which_numbers([evaluations[name]], SHAPE).rows)
   assert not caplog.messages
   for name in ('one_hot', 'impossible'):
-    both = [evaluations['distinct'], evaluations[name]]
-    assert not any('top5' in quantity for quantity in table_of(study, both).quantity)
+    compared = [evaluations['distinct'], evaluations[name]]
+    assert not any('top5' in quantity for quantity in table_of(study, compared).quantity)
     assert f'{name} (40%)' in caplog.text and 'config.study.top_k=1' in caplog.text
-    assert f'{name} (40%)' in dict(study.which_numbers(both, SHAPE).rows)['equal scores']
+    assert f'{name} (40%)' in dict(study.which_numbers(compared, SHAPE).rows)['equal scores']
 
 
 def test_records_without_places_of_ties_have_a_top_k(tmp_path):

@@ -27,17 +27,15 @@ def recipe(name, severity, corruptions=('official',), probability=1.0):
 def evaluations(folder, cells=CELLS):
   """The network of cell i has 10 + i errors where it is asked and 3 i on clean images; all else is
   wrong."""
-  found = []
-  for place, (name, severity) in enumerate(cells):
+  networks = []
+  for cell, (name, severity) in enumerate(cells):
     wrong = np.full(1 + len(CELLS), ROWS)
-    wrong[0] = 3 * place
-    wrong[1 + [(n, s) for n in STUDY.names for s in STUDY.severities].index((name, severity))] = (
-      10 + place
-    )
+    order = [(n, s) for n in STUDY.names for s in STUDY.severities]
+    wrong[0], wrong[1 + order.index((name, severity))] = 3 * cell, 10 + cell
     rank = (np.arange(ROWS)[:, None] < wrong).astype(int)
     label = f'{name}_{severity}'
-    found.append(made(folder / label, {'rank': rank}, classifier=recipe(name, severity)))
-  return found
+    networks.append(made(folder / label, {'rank': rank}, classifier=recipe(name, severity)))
+  return networks
 
 
 def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
@@ -57,8 +55,8 @@ def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
 
 def test_some_severities_have_no_mean(tmp_path):
   table = assemble(STUDY.reduce(evaluations(tmp_path, CELLS[:3]), (32, 32, 3)).estimates)
-  own = table[(table.classifier == COMPOSED) & table.severity.isna() & table.corruption.notna()]
-  assert list(own.corruption) == ['fog']
+  means = table[(table.classifier == COMPOSED) & table.severity.isna() & table.corruption.notna()]
+  assert list(means.corruption) == ['fog']
 
 
 @cases(
@@ -79,19 +77,19 @@ def test_networks_that_are_no_such_design_are_refused(recipes, message):
 
 
 def test_the_config_is_the_published_design_and_its_parts_make_the_whole():
-  whole = get_config('cifar10')
+  complete = get_config('cifar10')
   assert set(CORRUPTIONS) | {'clean'} == set(ALL_BUT_ONE)
-  assert len(whole.classifiers) == 65
-  assert whole.study.protocol == 'as_released', 'as the other columns of table 3'
+  assert len(complete.classifiers) == 65
+  assert complete.study.protocol == 'as_released', 'as the other columns of table 3'
   for name in CORRUPTIONS:
     for label, classifier in get_config(name).classifiers.items():
-      assert classifier.to_dict() == whole.classifiers[label].to_dict()
+      assert classifier.to_dict() == complete.classifiers[label].to_dict()
       assert classifier.augment.corruption.left_out == (name,) and label.startswith(name)
 
 
 @pytest.mark.slow
 def test_parts_that_were_trained_apart_are_gone_on_with(tmp_path):
-  """Checkpoints of two runs, copied into one workdir, give what one run of all gives."""
+  """Checkpoints of two runs, copied into one workdir, lead to the results of a joint run."""
   changes = {'study.severities': (1,)}
   config = runs.shrunk('all_but_one', '', changes)
   for label in ('contrast_5', 'impulse_noise_5'):

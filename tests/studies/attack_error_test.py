@@ -48,18 +48,18 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
   def logits(images):
     return network.forward(network.variables, images, ())[0]
 
-  shown = [data.images]
+  attacked = [data.images]
   for index in range(1, len(views)):
     epsilon = float(views.parameters['epsilon'][index])
-    own, ids = views.ids[index], np.arange(COUNT)
-    keys = jax.vmap(lambda e, own=own: random_keys.for_example(stream, e, own))(ids)
+    view_id, ids = views.ids[index], np.arange(COUNT)
+    keys = jax.vmap(lambda e, view_id=view_id: random_keys.for_example(stream, e, view_id))(ids)
     if views.parameters['attack'][index] == 0:
       size = STEP_SIZE * epsilon / study.epsilon
       attack = PGD('linf', epsilon, steps=STEPS, step_size=size)
     else:
       attack = FGSM('linf', epsilon)
-    shown.append(attack(keys, logits, data.images, data.labels))
-  return np.stack([np.asarray(images) for images in shown])
+    attacked.append(attack(keys, logits, data.images, data.labels))
+  return np.stack([np.asarray(images) for images in attacked])
 
 
 @pytest.mark.slow
@@ -69,23 +69,23 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   labels, worst = rows().labels, {}
   for seed, label in enumerate(('first', 'second')):
 
-    def of(quantity: str, attack: str, label: str = label) -> Any:
+    def row_of(quantity: str, attack: str, label: str = label) -> Any:
       return estimate(results, label, quantity, attack=attack, epsilon=SMALL.epsilon)
 
-    shown = attacked_by_hand(SMALL, seed)
+    attacked = attacked_by_hand(SMALL, seed)
     network = classifier('', seed)
-    wrong = np.stack([network.predict(images).argmax(1) != labels for images in shown])
+    wrong = np.stack([network.predict(images).argmax(1) != labels for images in attacked])
     table = wrong[1:].reshape(2, 2, COUNT)
     worst[label] = table.any(1)
     errors = select(results, 'error', attack=..., epsilon=...)
     np.testing.assert_allclose(errors.value[errors.classifier == label], table.mean(2).ravel())
     assert estimate(results, label, 'clean_error').value == wrong[0].mean()
-    attacked = estimate(results, label, 'attack_error', epsilon=SMALL.epsilon)
-    assert (attacked.value, attacked.n) == (worst[label][1].mean(), COUNT)
+    worst_error = estimate(results, label, 'attack_error', epsilon=SMALL.epsilon)
+    assert (worst_error.value, worst_error.n) == (worst[label][1].mean(), COUNT)
     exact = clopper_pearson(worst[label][1].sum(), COUNT, SMALL.confidence)
-    assert (attacked.low, attacked.high) == pytest.approx(exact)
-    assert of('error', 'fgsm').value == table[1, 1].mean()
-    change = (shown[1:] - shown[0]).reshape(2, 2, *shown.shape[1:])
+    assert (worst_error.low, worst_error.high) == pytest.approx(exact)
+    assert row_of('error', 'fgsm').value == table[1, 1].mean()
+    change = (attacked[1:] - attacked[0]).reshape(2, 2, *attacked.shape[1:])
     spectra = np.fft.fftshift(np.abs(np.fft.fft2(change, axes=(3, 4), norm='ortho')), axes=(3, 4))
     for e, a in np.ndindex(2, 2):
       successful = spectra[e, a][table[e, a]]
@@ -94,41 +94,36 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
       np.testing.assert_allclose(spectrum, successful.mean((0, -1)), atol=2e-5)
     successful = spectra[1, 0][table[1, 0]]
     energy = (successful**2).sum((1, 2, 3))
-    norm = of('change_norm', 'pgd')
+    norm = row_of('change_norm', 'pgd')
     assert (norm.n, norm.value) == (len(energy), pytest.approx(np.sqrt(energy).mean(), rel=1e-4))
     high = (successful**2)[:, high_pass(*SHAPE[:2], 0)].sum((1, 2)) / energy
-    row = of('high_frequency', 'pgd')
+    row = row_of('high_frequency', 'pgd')
     assert row.value == pytest.approx(high.mean(), rel=1e-4)
     half = stats.t.ppf(0.975, len(high) - 1) * high.std(ddof=1) / np.sqrt(len(high))
     assert row.high - row.value == pytest.approx(half, rel=1e-3)
-    at_zero = estimate(
-      results, label, 'radial_amplitude', attack='pgd', epsilon=SMALL.epsilon, radius=0
-    )
+    facets = {'attack': 'pgd', 'epsilon': SMALL.epsilon, 'radius': 0}
+    at_zero = estimate(results, label, 'radial_amplitude', **facets)
     centre = tuple(side // 2 for side in SHAPE[:2])
     assert at_zero.value == pytest.approx(successful[:, *centre].mean(), abs=2e-5)
-    of_clean = np.abs(np.fft.fft2(shown[0], axes=(1, 2), norm='ortho'))[:, 0, 0].mean()
+    of_clean = np.abs(np.fft.fft2(attacked[0], axes=(1, 2), norm='ortho'))[:, 0, 0].mean()
     at_zero = estimate(results, label, 'clean_radial_amplitude', radius=0)
     assert (at_zero.value, at_zero.n) == (pytest.approx(of_clean, rel=1e-5), COUNT)
     for epsilon in SMALL.radii:
       largest = estimate(results, label, 'largest_change', attack='pgd', epsilon=epsilon)
       assert 0 < largest.value <= epsilon * (1 + 1e-5)
   pairs = select(results, 'attack_error', 'first', epsilon=...)
-  b, c = (worst[one] & ~worst[other] for one, other in (('second', 'first'), ('first', 'second')))
+  b, c = worst['second'] & ~worst['first'], worst['first'] & ~worst['second']
   np.testing.assert_allclose(pairs.value, (b.mean(1) - c.mean(1)), atol=1e-12)
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
 def test_ids_of_views_do_not_depend_on_what_else_a_run_holds():
   views = SMALL.views(SHAPE)
-  given = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
-  alone = AttackError(attacks=('fgsm',), **given).views(SHAPE)
+  ball = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
+  alone = AttackError(attacks=('fgsm',), **ball).views(SHAPE)
   assert alone.ids[1] == views.ids[-1] and len(set(views.ids.tolist())) == len(views) == 5
-  other = AttackError(
-    attacks=('pgd', 'pgd_dlr=pgd'),
-    attack={'pgd_dlr': {'loss': 'dlr'}},
-    epsilons=SMALL.epsilons,
-    **given,
-  ).views(SHAPE)
+  labelled = {'attacks': ('pgd', 'pgd_dlr=pgd'), 'attack': {'pgd_dlr': {'loss': 'dlr'}}}
+  other = AttackError(**labelled, **ball, epsilons=SMALL.epsilons).views(SHAPE)
   assert len(set(other.ids.tolist())) == 5 and other.ids[1] == views.ids[1]
 
 
@@ -136,8 +131,8 @@ def test_ids_of_views_do_not_depend_on_what_else_a_run_holds():
 def test_more_restarts_never_make_an_attack_weaker(evaluate):
   once = AttackError(epsilon=0.03, attack={'pgd': {'steps': 2, 'step_size': 0.005}})
   studies = {'once': once, 'more': dataclasses.replace(once, restarts=4)}
-  tables = [evaluate(own, ('first',), k)[0].records.table('rank') for k, own in studies.items()]
-  wrong = [table[:, 1] > 0 for table in tables]
+  records = [evaluate(study, ('first',), name)[0].records for name, study in studies.items()]
+  wrong = [of_study.table('rank')[:, 1] > 0 for of_study in records]
   assert (wrong[1] >= wrong[0]).all()
 
 
@@ -159,19 +154,13 @@ def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp
     epsilon=0.5,
   )
   assert [*study.runs] == ['Own', 'strong', 'pgd']
-  own, strong, plain = study.runs.values()
-  assert (own.confidence, own.half_width, own.steps) == (0.0, 2.0, 3)
+  default, strong, plain = study.runs.values()
+  assert (default.confidence, default.half_width, default.steps) == (0.0, 2.0, 3)
   assert (strong.steps, strong.half_width, plain.steps) == (99, 5.0, 10)
-  assert {(each.norm, each.epsilon) for each in study.runs.values()} == {('l2', 0.5)}
+  assert {(attack.norm, attack.epsilon) for attack in study.runs.values()} == {('l2', 0.5)}
   settings = study.describe()['attack']
-  assert settings['Own'] == {
-    'confidence': 0.0,
-    'half_width': 2.0,
-    'steps': 3,
-    'step_size': 0.0,
-    'random_start': True,
-    'loss': 'cross_entropy',
-  }
+  inherited = {'step_size': 0.0, 'random_start': True, 'loss': 'cross_entropy'}
+  assert settings['Own'] == {'confidence': 0.0, 'half_width': 2.0, 'steps': 3, **inherited}
   assert [*settings] == [*study.runs], 'those of the chosen attacks alone'
 
 
@@ -202,19 +191,16 @@ def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_r
   assert (pgd.steps, pgd.step_size, pgd.random_start, pgd.loss) == (3, 0.02, False, 'dlr')
   assert (ensemble.version, ensemble.iterations, ensemble.queries) == ('plus', 9, 5)
   assert study.radii == (0.05, 0.1)
-  both = {**EARLIER, 'attacks': ['pgd', 'fab'], 'losses': ['cross_entropy', 'dlr']}
-  runs = read(both).runs
-  assert {label: run.loss for label, run in runs.items()} == {
-    'pgd_cross_entropy': 'cross_entropy',
-    'pgd_dlr': 'dlr',
-    'fab': 'cross_entropy',
-  }
+  two_losses = {**EARLIER, 'attacks': ['pgd', 'fab'], 'losses': ['cross_entropy', 'dlr']}
+  runs = read(two_losses).runs
+  expected = {'pgd_cross_entropy': 'cross_entropy', 'pgd_dlr': 'dlr', 'fab': 'cross_entropy'}
+  assert {label: run.loss for label, run in runs.items()} == expected
   recorded = json.loads(json.dumps(study.recording))
   assert AttackError.from_earlier(recorded) == recorded, 'a section of today stays'
-  for key, now in (('steps', 'steps'), ('losses', 'loss'), ('queries', 'queries')):
+  for key, current_key in (('steps', 'steps'), ('losses', 'loss'), ('queries', 'queries')):
     section = {'name': 'attack_error', key: EARLIER[key]}
-    words = bad_setting(f'config.study.{key}', words=f'now config.study.attack.ATTACK.{now}')
-    refused(words, studies.from_config, section)
+    words = f'now config.study.attack.ATTACK.{current_key}'
+    refused(bad_setting(f'config.study.{key}', words=words), studies.from_config, section)
   refused(bad_setting('config.study.steps', 3), read, {'name': 'attack_error', 'steps': 3})
   file = tmp_path / 'own.py'
   file.write_text('raise SystemExit')
@@ -241,36 +227,43 @@ def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate,
 
 
 def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
-  given = {'norm': 'linf', 'attacks': ('pgd',)}, {'norm': 'l2', 'attacks': ('pgd', 'fgsm')}
-  words = [AttackError(**own).quantities[0].words for own in given]
-  assert words == [
-    'top-1 error under ℓ∞ PGD',
-    'top-1 error under the worst ℓ2 attack on each image',
-  ]
+  sections = {'norm': 'linf', 'attacks': ('pgd',)}, {'norm': 'l2', 'attacks': ('pgd', 'fgsm')}
+  words = [AttackError(**section).quantities[0].words for section in sections]
+  assert words[0] == 'top-1 error under ℓ∞ PGD'
+  assert words[1] == 'top-1 error under the worst ℓ2 attack on each image'
 
 
-def test_attacks_are_described_by_their_settings():
-  def words(*attacks, **given):
-    return AttackError(attacks=attacks, **given).shown_as['attacks']
+RADII = {'epsilon': 0.5, 'epsilons': (1.0,)}
+NO_START = {'random_start': False, 'loss': 'dlr'}
 
-  assert words('pgd') == 'PGD (10 steps of ε/4) in the ℓ∞ ball of 8/255'
-  given = {'norm': 'l2', 'epsilon': 0.5}
-  assert words('fgsm', 'fab', **given) == 'FGSM, FAB (10 steps) in the ℓ2 ball of 0.5'
-  settings = {'step_size': 0.1, 'random_start': True}
-  given = {'epsilon': 0.5, 'epsilons': (1.0,), 'attack': {'pgd': settings}, 'restarts': 3}
-  assert words('pgd', **given).endswith(
-    '(10 steps of 0.1 at ε = 0.5) in the ℓ∞ ball of 0.5, 1; the worst of 3 random starts'
-  )
-  settings = {'pgd': {'random_start': False, 'loss': 'dlr'}, 'square': {'queries': 9}}
-  assert words('pgd', 'square', 'fgsm', attack=settings).startswith(
-    'PGD (10 steps of ε/4, no random start, dlr loss), Square (9 queries), FGSM in'
-  )
-  assert words('auto_attack').startswith('AutoAttack (standard version) in')
-  settings = {'auto_attack': {'version': 'rand', 'iterations': 5}}
-  assert words('auto_attack', attack=settings).startswith(
-    'AutoAttack (rand version, 5 iterations) in'
-  )
-  assert words('pgd', 'fgsm', restarts=2).endswith('; the worst of 2 random starts of PGD')
+
+@cases(
+  'attacks, settings, words',
+  ('pgd', {}, 'PGD (10 steps of ε/4) in the ℓ∞ ball of 8/255'),
+  ('fgsm fab', {'norm': 'l2', 'epsilon': 0.5}, 'FGSM, FAB (10 steps) in the ℓ2 ball of 0.5'),
+  (
+    *('pgd', {**RADII, 'attack': {'pgd': {'step_size': 0.1, 'random_start': True}}, 'restarts': 3}),
+    'PGD (10 steps of 0.1 at ε = 0.5) in the ℓ∞ ball of 0.5, 1; the worst of 3 random starts',
+  ),
+  (
+    *('pgd square fgsm', {'attack': {'pgd': NO_START, 'square': {'queries': 9}}}),
+    'PGD (10 steps of ε/4, no random start, dlr loss), Square (9 queries), FGSM in',
+  ),
+  ('auto_attack', {}, 'AutoAttack (standard version) in'),
+  (
+    *('auto_attack', {'attack': {'auto_attack': {'version': 'rand', 'iterations': 5}}}),
+    'AutoAttack (rand version, 5 iterations) in',
+  ),
+  ('pgd fgsm', {'restarts': 2}, 'PGD (10 steps of ε/4), FGSM in'),
+)
+def test_attacks_are_described_by_their_settings(attacks, settings, words):
+  described = AttackError(attacks=tuple(attacks.split()), **settings).shown_as['attacks']
+  assert described.startswith(words)
+
+
+def test_restarts_are_described_with_the_attacks_that_start_at_random():
+  study = AttackError(attacks=('pgd', 'fgsm'), restarts=2)
+  assert study.shown_as['attacks'].endswith('; the worst of 2 random starts of PGD')
   refused(bad_setting('config.study.restarts', 2), AttackError, attacks=('fgsm',), restarts=2)
   refused(bad_setting('config.study.epsilons', 0.0), AttackError, epsilons=(0.0,))
 
@@ -289,8 +282,8 @@ def test_attacks_are_described_by_their_settings():
 def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
   evaluate, attacks, settings, expected
 ):
-  chosen = {'auto_attack': settings} if settings else {}
-  study = AttackError(attacks=attacks, attack=chosen)
+  sections = {'auto_attack': settings} if settings else {}
+  study = AttackError(attacks=attacks, attack=sections)
   records = evaluate(SMALL, ('first',))[0].records
   assert study.differences(records, SHAPE) == [*Study.differences(study, records, SHAPE), *expected]
 
@@ -303,9 +296,9 @@ def test_a_headline_notes_that_auto_attack_was_shortened(evaluate):
   [row] = select(table, 'attack_error', epsilon=...).itertuples()
   expected = "AutoAttack of 2 steps and 20 queries, fewer than its authors': a lower bound"
   assert row.note == expected
-  shown = Results('attack_error', [{'label': 'first'}], {}, {}, table=table)
-  shown.quantities = study.quantities
-  assert f'[1] {expected}' in text.summary(shown)
+  results = Results('attack_error', [{'label': 'first'}], {}, {}, table=table)
+  results.quantities = study.quantities
+  assert f'[1] {expected}' in text.summary(results)
 
 
 def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
@@ -316,10 +309,10 @@ def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
   norm = evaluation.records.column('measure/energy', 1) ** 0.5
   changed = wrong[:, 1] & (norm > 0)
   assert 0 < changed.sum() < wrong[:, 1].sum(), 'images that were wrong before are left'
-  found = study.reduce([evaluation], SHAPE)
-  row = estimate(assemble(found.estimates), 'first', 'change_norm', attack=..., epsilon=...)
+  findings = study.reduce([evaluation], SHAPE)
+  row = estimate(assemble(findings.estimates), 'first', 'change_norm', attack=..., epsilon=...)
   assert (row.n, row.value) == (changed.sum(), pytest.approx(norm[changed].mean()))
-  at_zero = found.arrays['first/spectrum'][0, 0]
+  at_zero = findings.arrays['first/spectrum'][0, 0]
   rings = evaluation.records.column('measure/rings', 1)[changed]
   centre = tuple(side // 2 for side in SHAPE[:2])
   assert at_zero[centre] == pytest.approx(rings[:, 0].mean(), rel=1e-4)

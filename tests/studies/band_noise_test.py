@@ -10,7 +10,7 @@ from robustness.fourier.filters import KINDS
 from robustness.studies import band_noise, filtered_accuracy
 from tests.end_to_end import runs
 from tests.networks import SHAPE
-from tests.studies.conftest import COUNT, classifier, rows, shown, table_of
+from tests.studies.conftest import COUNT, classifier, rows, show_image, table_of
 from tests.table_rows import estimate
 
 SIDE = (32, 32, 3)
@@ -21,24 +21,24 @@ SIDE = (32, 32, 3)
 def test_noise_has_the_norm_and_only_the_frequencies_of_its_band(kind, bandwidth):
   study = band_noise.BandNoise(kinds=(kind,), bandwidths=(bandwidth,))
   image = np.random.default_rng(0).random(SIDE, np.float32)
-  noise = shown(study, image, 1) - image
+  noise = show_image(study, image, 1) - image
   np.testing.assert_allclose(np.sqrt((noise**2).sum((0, 1))), 8, rtol=1e-5)
   spectrum = np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(0, 1)), axes=(0, 1)))
-  kept = KINDS[kind](32, 32, bandwidth)
-  assert spectrum[~kept].max(initial=0) < 1e-3 < spectrum[kept].min()
-  np.testing.assert_array_equal(shown(study, image, 0), image)
-  assert not np.allclose(noise, shown(study, image, 1, example=4) - image)
+  band = KINDS[kind](32, 32, bandwidth)
+  assert spectrum[~band].max(initial=0) < 1e-3 < spectrum[band].min()
+  np.testing.assert_array_equal(show_image(study, image, 0), image)
+  assert not np.allclose(noise, show_image(study, image, 1, example=4) - image)
 
 
 def test_noise_is_white_within_its_band_and_clipping_is_an_option():
   study = band_noise.BandNoise(kinds=('low_pass',), bandwidths=(9,))
   image = np.full(SIDE, 0.5, np.float32)
-  noise = np.stack([shown(study, image, 1, e) - image for e in range(60)])
+  noise = np.stack([show_image(study, image, 1, e) - image for e in range(60)])
   power = (np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(1, 2)), axes=(1, 2))) ** 2).mean((0, 3))
   inside = power[KINDS['low_pass'](32, 32, 9)]
   assert inside.min() > 0.6 * inside.mean() and inside.max() < 1.5 * inside.mean()
   cut = band_noise.BandNoise(kinds=('low_pass',), bandwidths=(1,), clip=True)
-  clipped = shown(cut, image * 0, 1)
+  clipped = show_image(cut, image * 0, 1)
   assert clipped.min() == 0 and clipped.max() <= 1
 
 
@@ -48,8 +48,8 @@ def test_filtered_images_keep_the_frequencies_of_the_square(kind):
   image = np.random.default_rng(0).random((32, 30, 3), np.float32)
   mask = np.fft.ifftshift(KINDS[kind](32, 30, 7))[..., None]
   expected = np.fft.ifft2(np.fft.fft2(image, axes=(0, 1)) * mask, axes=(0, 1)).real
-  np.testing.assert_allclose(shown(study, image, 1), expected, atol=1e-5)
-  np.testing.assert_array_equal(shown(study, image, 0), image)
+  np.testing.assert_allclose(show_image(study, image, 1), expected, atol=1e-5)
+  np.testing.assert_array_equal(show_image(study, image, 0), image)
 
 
 def test_shares_are_those_of_the_records_and_a_filtered_network_has_its_own_bandwidth(evaluate):
@@ -63,17 +63,17 @@ def test_shares_are_those_of_the_records_and_a_filtered_network_has_its_own_band
   data, right = rows(), {}
   for seed, label in enumerate(('first', 'second')):
     network = classifier('', seed)
-    images = np.stack([[shown(study, image, v) for image in data.images] for v in range(6)])
+    images = np.stack([[show_image(study, image, v) for image in data.images] for v in range(6)])
     logits = np.stack([network.forward(network.variables, x, ())[0] for x in images])
     right[label] = logits.argmax(-1) == data.labels
     accuracy = right[label].mean(1)
     assert estimate(results, label, 'clean_accuracy').value == accuracy[0]
-    own = in_bands[''][in_bands[''].classifier == label]
-    assert [*zip(own.band, own.bandwidth, strict=True)] == bands
+    estimates = in_bands[''][in_bands[''].classifier == label]
+    assert [*zip(estimates.band, estimates.bandwidth, strict=True)] == bands
     exact = clopper_pearson(right[label][1:].sum(1), COUNT, 0.95)
-    np.testing.assert_allclose(own[['value', 'low', 'high']].T, [accuracy[1:], *exact])
-    assert set(own.n) == {COUNT}
-  b, c = (right[one] & ~right[other] for one, other in (('first', 'second'), ('second', 'first')))
+    np.testing.assert_allclose(estimates[['value', 'low', 'high']].T, [accuracy[1:], *exact])
+    assert set(estimates.n) == {COUNT}
+  b, c = right['first'] & ~right['second'], right['second'] & ~right['first']
   pairs = in_bands['first']
   np.testing.assert_allclose(pairs.value, (c.mean(1) - b.mean(1))[1:], atol=1e-12)
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1))[1:])
@@ -109,5 +109,5 @@ def test_the_filter_config_of_digits_runs_end_to_end(tmp_path):
   for kind, b in (('low_pass', 3), ('high_pass', 21)):
     of_band = {'band': kind, 'bandwidth': b}
     names = ('accuracy', 'trained_accuracy')
-    own, trained = (estimate(results.table, f'{kind}_{b}', name, **of_band) for name in names)
-    assert own.value == trained.value, 'filters are projections'
+    filtered, trained = (estimate(results.table, f'{kind}_{b}', name, **of_band) for name in names)
+    assert filtered.value == trained.value, 'filters are projections'

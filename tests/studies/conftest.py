@@ -44,7 +44,7 @@ def classifier(label: str, seed: int) -> Classifier:
 
 @functools.cache
 def rows() -> ArrayRows:
-  """Rows whose labels the first network gives, except every sixth, which the second gives."""
+  """Returns rows labelled as the first network answers; every sixth, as the second does."""
   images = tiny_rows(COUNT).images
   first, second = (np.argmax(classifier('', seed).predict(images), 1) for seed in (0, 1))
   return ArrayRows(images, np.where(np.arange(COUNT) % 6 == 0, second, first), CLASSES)
@@ -76,7 +76,7 @@ def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd
   return assemble(study.reduce(evaluations, shape).estimates)
 
 
-def shown(study: Study, image: np.ndarray, view: int, example: int = 3) -> np.ndarray:
-  """An image as a view shows it, with the draws of an example."""
+def show_image(study: Study, image: np.ndarray, view: int, example: int = 3) -> np.ndarray:
+  """Returns an image as a view shows it, with the draws of an example."""
   row = {'image': image, 'example_id': np.int32(example)}
   return one_view.show(study, row, view, random_keys.stream(0, study.stream))

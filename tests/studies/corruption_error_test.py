@@ -46,7 +46,7 @@ def made_records(path, study: CorruptionError, label: str, seed: int, shape=SHAP
   return made(path / label, {'rank': rank}, 16, 3, label=label)
 
 
-def two(path: pathlib.Path) -> list[Evaluation]:
+def two_evaluations(path: pathlib.Path) -> list[Evaluation]:
   return [made_records(path, SMALL, k, seed) for seed, k in enumerate(('first', 'second'))]
 
 
@@ -58,15 +58,15 @@ def test_views_are_the_corruptions_in_official_order_with_ids_that_do_not_depend
   assert SMALL.names == ('gaussian_noise', 'brightness', 'contrast')
   assert len(CorruptionError().names) == 15
   assert len(CorruptionError(corruptions=('official', 'extra')).names) == 19
-  views, whole = SMALL.views(SHAPE), CorruptionError(corruptions=('all',)).views(SHAPE)
+  views, all_views = SMALL.views(SHAPE), CorruptionError(corruptions=('all',)).views(SHAPE)
   assert len(views) == 1 + 3 * 2
-  assert set(views.ids) <= set(whole.ids)
-  assert len(set(whole.ids)) == 1 + 19 * 5
+  assert set(views.ids) <= set(all_views.ids)
+  assert len(set(all_views.ids)) == 1 + 19 * 5
   image = np.random.default_rng(0).random(SHAPE, np.float32)
-  np.testing.assert_array_equal(conftest.shown(SMALL, image, 0, 5), image)
+  np.testing.assert_array_equal(conftest.show_image(SMALL, image, 0, 5), image)
   key = random_keys.for_example(random_keys.stream(0, SMALL.stream), 5, views.ids[2])
   expected = corruptions.corrupt(key, image, 'gaussian_noise', 3)
-  np.testing.assert_allclose(conftest.shown(SMALL, image, 2, 5), expected, atol=1e-6)
+  np.testing.assert_allclose(conftest.show_image(SMALL, image, 2, 5), expected, atol=1e-6)
 
 
 def test_severities_between_the_five_have_views_of_their_own_which_options_reach():
@@ -76,19 +76,19 @@ def test_severities_between_the_five_have_views_of_their_own_which_options_reach
   assert views.parameters['severity'][1:5].tolist() == [1, 6, 7, 3]
   assert views.ids[[0, 1, 4, 5, 8]].tolist() == plain.ids[:5].tolist()
   assert len(set(views.ids)) == len(views)
-  one = dataclasses.replace(SMALL, between=(2.25,)).views(SHAPE)
-  assert one.ids[2] == views.ids[3]
+  single_level = dataclasses.replace(SMALL, between=(2.25,)).views(SHAPE)
+  assert single_level.ids[2] == views.ids[3]
   image = np.full(SHAPE, 0.4, np.float32)
   expected = corruptions.corrupt(jax.random.key(0), image, 'brightness', 2.25)
-  np.testing.assert_allclose(conftest.shown(study, image, 7), expected)
+  np.testing.assert_allclose(conftest.show_image(study, image, 7), expected)
   assert SMALL.recording != study.recording
   picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
-  shown = []
+  blurred = []
   for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
     study = CorruptionError(corruptions=('motion_blur',), severities=(5,), options=options)
-    shown.append([conftest.shown(study, picture, 1, example) for example in (0, 1)])
-  assert np.abs(shown[0][0] - shown[0][1]).max() > 0.05
-  np.testing.assert_array_equal(*shown[1])
+    blurred.append([conftest.show_image(study, picture, 1, example) for example in (0, 1)])
+  assert np.abs(blurred[0][0] - blurred[0][1]).max() > 0.05
+  np.testing.assert_array_equal(*blurred[1])
 
 
 table_of = functools.partial(conftest.table_of, shape=SHAPE)
@@ -124,7 +124,7 @@ def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path):
 
 
 def test_errors_means_and_mce_against_plain_numpy(tmp_path):
-  evaluations = two(tmp_path)
+  evaluations = two_evaluations(tmp_path)
   table = table_of(SMALL, evaluations)
   wrong = [ranks(e) > 0 for e in evaluations]
   error = [w[:, 1:].mean(0).reshape(3, 2) for w in wrong]
@@ -136,9 +136,9 @@ def test_errors_means_and_mce_against_plain_numpy(tmp_path):
     mean = estimate(table, label, 'error', **SHOWN)
     assert mean.value == pytest.approx(error[index].mean())
     assert mean.low < mean.value < mean.high
-    for place, name in enumerate(SMALL.names):
-      own = estimate(table, label, 'error', corruption=name)
-      assert own.value == pytest.approx(error[index][place].mean())
+    for number, name in enumerate(SMALL.names):
+      row = estimate(table, label, 'error', corruption=name)
+      assert row.value == pytest.approx(error[index][number].mean())
   ratio = (error[1].sum(1) / error[0].sum(1)).mean()
   clean = [w[:, 0].mean() for w in wrong]
   relative = ((error[1].mean(1) - clean[1]) / (error[0].mean(1) - clean[0])).mean()
@@ -160,10 +160,10 @@ def test_differences_are_tested_in_pairs(tmp_path):
   np.testing.assert_allclose(rows.p, p)
   np.testing.assert_allclose(rows.value, (b - c) / ROWS)
   for facets in ({'corruption': 'contrast'}, SHOWN):
-    own = [estimate(table, label, 'error', **facets).value for label in ('first', 'second')]
+    errors = [estimate(table, label, 'error', **facets).value for label in ('first', 'second')]
     row = estimate(table, 'second', 'error', 'first', **facets)
     assert row.low < row.value < row.high
-    assert row.value == pytest.approx(own[1] - own[0])
+    assert row.value == pytest.approx(errors[1] - errors[0])
   mce = estimate(table, 'second', 'mCE', **SHOWN)
   shifted = estimate(table, 'second', 'mCE', 'first', **SHOWN)
   assert (shifted.value, shifted.low) == pytest.approx((mce.value - 1, mce.low - 1))
@@ -181,16 +181,16 @@ def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
   table = table_of(study, evaluations, shape=shape)
   wrong = ranks(evaluations[1]) > 0
   by_corruption = wrong[:, 1:76].mean(0).reshape(15, 5).mean(1)
-  known = np.array([published.corrupted[name] for name in study.names[:15]])
+  baseline_errors = np.array([published.corrupted[name] for name in study.names[:15]])
   row = estimate(table, 'b', 'mCE', corruption_set='official')
-  assert row.value == pytest.approx((by_corruption / known).mean())
+  assert row.value == pytest.approx((by_corruption / baseline_errors).mean())
   assert row.low < row.value < row.high
   assert len(select(table, 'mCE', 'a', corruption_set='official')) == 1
   relative = select(table, 'relative_mCE', corruption_set='official').set_index('classifier')
   if np.isnan(published.clean):
     assert relative.empty, 'its clean error is not in the source'
   else:
-    excess = (by_corruption - wrong[:, 0].mean()) / (known - published.clean)
+    excess = (by_corruption - wrong[:, 0].mean()) / (baseline_errors - published.clean)
     assert relative.value['b'] == pytest.approx(excess.mean())
   for label in ('all', 'extra', *(['fourier_cifar'] if published.side == 32 else [])):
     assert len(select(table, 'error', corruption_set=label)) == 2
@@ -199,11 +199,11 @@ def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
 
 def test_mce_of_a_single_classifier_by_itself_says_what_to_set(tmp_path):
   study, published = CorruptionError(), {32: "to 'cifar10_standard'", 224: "to 'alexnet'", 28: ''}
-  for side, known in published.items():
-    shape = (side, side, 3 if known else 1)
+  for side, valid in published.items():
+    shape = (side, side, 3 if valid else 1)
     table = table_of(study, [made_records(tmp_path / str(side), study, 'a', 0, shape)], shape=shape)
     note = estimate(table, 'a', 'mCE', corruption_set='official').note
-    fix = f'set config.study.baseline {known}' if known else 'give two classifiers'
+    fix = f'set config.study.baseline {valid}' if valid else 'give two classifiers'
     assert note == f'the baseline itself; for mCE {fix}'
 
 
@@ -222,7 +222,7 @@ def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path):
   first = wrong.copy()
   first[:8, 1:] = True
   tables = {'first': first, 'second': wrong, 'third': wrong}
-  evaluations = [made(tmp_path / label, {'rank': own}) for label, own in tables.items()]
+  evaluations = [made(tmp_path / label, {'rank': rank}) for label, rank in tables.items()]
   table = table_of(SMALL, evaluations)
   for quantity, facets in (('error', {'corruption': 'contrast'}), ('error', SHOWN), ('mCE', SHOWN)):
     row = estimate(table, 'second', quantity, **facets)
@@ -281,10 +281,10 @@ def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(t
   refused('would be corrupted again', SMALL.views(SHAPE).show, None, stored, {})
   frost = CorruptionError(corruptions=('frost',), photographs=str(tmp_path))
   refused(r'frost1\.png', frost.views, SHAPE)
-  whole = CorruptionError(source='stored', baseline='cifar10_standard')
+  all_severities = CorruptionError(source='stored', baseline='cifar10_standard')
   parts = [(number, severity) for number in (1, 2) for severity in SEVERITIES]
   message = r"published for the corruptions .*official.*asked for have .*'shot_noise'.*'first'"
-  refused(message, whole.of_stored, parts)
+  refused(message, all_severities.of_stored, parts)
 
 
 @pytest.mark.slow
@@ -296,8 +296,8 @@ def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path):
   for name in ('fog', 'snow'):
     images = np.random.default_rng(0).integers(0, 256, (20, *SHAPE), np.uint8)
     np.save(folder / f'{name}.npy', images)
-  own = {'path': str(folder), 'clean_dataset': ''}
-  changes = {'data.cifar10_c': own, 'data.num_images': 3}
+  section = {'path': str(folder), 'clean_dataset': ''}
+  changes = {'data.cifar10_c': section, 'data.num_images': 3}
   changes['classifier.weights'] = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   results = runs.run(runs.shrunk('corruption_error', 'cifar10_c', changes), tmp_path / 'run')
   assert results.settings['source'] == 'stored' and results.data['stored'] is True

@@ -15,7 +15,7 @@ from robustness.parallel.pmap import PmapParallel
 from robustness.studies.corruption_spectrum import CorruptionSpectrum
 from tests.cases import cases
 from tests.refusals import refused
-from tests.studies.conftest import recorded, shown
+from tests.studies.conftest import recorded, show_image
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
@@ -24,7 +24,7 @@ SMALL = CorruptionSpectrum(corruptions=CHOSEN, severities=(1, 3))
 
 
 def rows(count: int = COUNT) -> ArrayRows:
-  """Pictures whose amplitudes fall with frequency, and a black one last."""
+  """Returns pictures with amplitudes that fall with frequency; the last is black."""
   generator = np.random.default_rng(0)
   f = np.hypot(np.fft.fftfreq(32)[:, None], np.fft.rfftfreq(32)[None, :])[None, :, :, None]
   noise = np.fft.rfft2(generator.normal(size=(count, *SHAPE)), axes=(1, 2))
@@ -43,8 +43,9 @@ def reduced(study: CorruptionSpectrum, folder, parallel=None, layout=(4, 3)) -> 
 def by_hand(study: CorruptionSpectrum) -> np.ndarray:
   """C(x) - x of every view and image (the image itself in the clean view), [V, N, H, W, C]."""
   images, views = rows().images, range(len(study.views(SHAPE)))
-  every = [[shown(study, x, view, e) for e, x in enumerate(images)] for view in views]
-  return np.stack([every[0], *(np.array(own) - images for own in every[1:])]).astype(float)
+  change = np.array([[show_image(study, x, v, e) for e, x in enumerate(images)] for v in views])
+  change[1:] -= images
+  return change.astype(float)
 
 
 def table_of(findings: Findings) -> pd.DataFrame:
@@ -71,8 +72,8 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path):
   expected = np.nanmean(fraction, 1)
   shares = grid(table, 'high_frequency_fraction').ravel()
   np.testing.assert_allclose(shares, expected[1:], rtol=1e-4)
-  own = estimate(table, 'images', 'clean_high_frequency_fraction')
-  assert own.value == pytest.approx(expected[0], rel=1e-4) and own.n == COUNT - 1
+  clean = estimate(table, 'images', 'clean_high_frequency_fraction')
+  assert clean.value == pytest.approx(expected[0], rel=1e-4) and clean.n == COUNT - 1
   contrast = estimate(table, 'images', 'high_frequency_fraction', corruption='contrast')
   assert contrast.n == COUNT - 1, 'contrast leaves a black image as it is'
   assert contrast.value == pytest.approx(np.nanmean(fraction[5:7]), rel=1e-4)
@@ -94,9 +95,9 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   rows = select(table, 'radial_amplitude', corruption=..., severity=..., radius=...)
   assert rows.radius.unique().tolist() == np.unique(ring).tolist()
   np.testing.assert_allclose(rows.value, expected[1:].ravel(), rtol=1e-4, atol=1e-6)
-  own = select(table, 'clean_radial_amplitude', radius=...)
-  np.testing.assert_allclose(own.value, expected[0], rtol=1e-4)
-  assert ((own.low <= own.value) & (own.value <= own.high) & (own.low >= 0)).all()
+  clean = select(table, 'clean_radial_amplitude', radius=...)
+  np.testing.assert_allclose(clean.value, expected[0], rtol=1e-4)
+  assert ((clean.low <= clean.value) & (clean.value <= clean.high) & (clean.low >= 0)).all()
   by_corruption = select(table, 'radial_amplitude', corruption='contrast', radius=...)
   np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
@@ -113,8 +114,8 @@ def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size, chunk, 
 
   JAX 0.12 rounds a few coefficients of a spectrum by the shape of the step, by up to 3e-6.
   """
-  chosen = ('gaussian_noise', 'brightness', 'saturate')
-  study = CorruptionSpectrum(corruptions=chosen, severities=(1, 3))
+  names = ('gaussian_noise', 'brightness', 'saturate')
+  study = CorruptionSpectrum(corruptions=names, severities=(1, 3))
   first = reduced(study, tmp_path / 'first')
   other = reduced(study, tmp_path / 'other', create(), (batch_size, chunk))
   rounding = 0 if jax.__version_info__ < (0, 11) else 1e-5
@@ -131,12 +132,13 @@ def test_named_conventions(tmp_path):
   scaled = reduced(CorruptionSpectrum(**settings, normalisation='sum'), tmp_path / 'sum')
   np.testing.assert_allclose(scaled.arrays['spectrum'], 32 * plain.arrays['spectrum'], rtol=1e-6)
   for quantity in ('high_frequency_fraction', 'rms'):
-    np.testing.assert_array_equal(*(grid(table_of(one), quantity) for one in (scaled, plain)))
+    scaled_grid, plain_grid = (grid(table_of(e), quantity) for e in (scaled, plain))
+    np.testing.assert_array_equal(scaled_grid, plain_grid)
   grey = reduced(CorruptionSpectrum(**settings, channels='grey'), tmp_path / 'grey')
   assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > 0.9
   wide = reduced(CorruptionSpectrum(**settings, bandwidth=31), tmp_path / 'wide')
-  shares = [grid(table_of(one), 'high_frequency_fraction').item() for one in (wide, plain)]
-  assert shares[0] > shares[1]
+  share = 'high_frequency_fraction'
+  assert grid(table_of(wide), share).item() > grid(table_of(plain), share).item()
 
 
 def test_a_classifier_in_its_config_is_refused():

@@ -1,4 +1,4 @@
-"""Spectra of feature maps: plain NumPy on known maps, tokens, and what gives no map."""
+"""Spectra of feature maps: plain NumPy on known maps, tokens, and outputs without a map."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,38 +17,20 @@ STUDY = FeatureSpectrum()
 def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
   amplitude = np.abs(np.fft.fft2(MAPS, axes=(1, 2)))[:, range(3), range(3)]
   expected = np.log(amplitude + 1e-6).mean(-1)
-  found = STUDY.summarise_output('stage', jnp.asarray(MAPS))
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  of_maps = STUDY.summarise_output('stage', jnp.asarray(MAPS))
+  np.testing.assert_allclose(of_maps, expected, rtol=1e-4, atol=1e-5)
   tokens = np.concatenate([np.ones((3, 1, 4)), MAPS.reshape(3, 36, 4)], 1)
   of_tokens = STUDY.summarise_output('block', jnp.asarray(tokens))
-  np.testing.assert_allclose(of_tokens, found, rtol=1e-5)
-  stated = FeatureSpectrum(first_tokens=2)
-  refused(
-    bad_setting('config.study.first_tokens', 2),
-    stated.summarise_output,
-    'block',
-    jnp.asarray(tokens),
-  )
-  more = FeatureSpectrum(first_tokens=100)
-  refused(
-    bad_setting('config.study.first_tokens', 100),
-    more.summarise_output,
-    'block',
-    jnp.asarray(tokens),
-  )
+  np.testing.assert_allclose(of_tokens, of_maps, rtol=1e-5)
+  for count in (2, 100):
+    study = FeatureSpectrum(first_tokens=count)
+    message = bad_setting('config.study.first_tokens', count)
+    refused(message, study.summarise_output, 'block', jnp.asarray(tokens))
   assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
-  refused(
-    bad_setting('config.study.of_layers', ('logits', 'logits')),
-    FeatureSpectrum,
-    of_layers=('logits', 'logits'),
-  )
-  named = FeatureSpectrum(of_layers=('stages', 'logits'))
-  refused(
-    bad_setting('config.study.of_layers', ('stages', 'logits')),
-    named.summarise_output,
-    'logits',
-    jnp.ones((3, 10)),
-  )
+  key, twice, named = 'config.study.of_layers', ('logits', 'logits'), ('stages', 'logits')
+  refused(bad_setting(key, twice), FeatureSpectrum, of_layers=twice)
+  study = FeatureSpectrum(of_layers=named)
+  refused(bad_setting(key, named), study.summarise_output, 'logits', jnp.ones((3, 10)))
 
 
 def test_estimates_are_relative_to_zero_frequency(tmp_path):
@@ -61,10 +43,6 @@ def test_estimates_are_relative_to_zero_frequency(tmp_path):
   ]
   assert means == pytest.approx([0, -2, -4])
   assert estimate(table, 'net', 'high_frequency_log_amplitude', layer='stage1').value == -4
-  vector = {'output/logits': values[..., :0], 'rank': np.zeros((2, 1))}
-  refused(
-    bad_setting('config.study.of_layers', ('stages',)),
-    table_of,
-    STUDY,
-    [made(tmp_path / 'vector', vector)],
-  )
+  del fields['output/stage1']
+  message, vector = bad_setting('config.study.of_layers', ('stages',)), tmp_path / 'vector'
+  refused(message, table_of, STUDY, [made(vector, fields)])

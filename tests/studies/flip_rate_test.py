@@ -1,5 +1,7 @@
 """The study `flip_rate`: frames with the same draws, rates by hand, ratios, and a whole run."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   image = np.full((1, *SHAPE), 0.5, np.float32)
   views = STUDY.views(SHAPE)
   assert len(views) == 6 and len(set(views.ids.tolist())) == 6
-  shown = {'image_shape': SHAPE, 'measure': lambda row, frame, view: {'image': frame}}
-  views = type(views)(**{**vars(views), **shown})
+  changes = {'image_shape': SHAPE, 'measure': lambda row, frame, view: {'image': frame}}
+  views = type(views)(**{**vars(views), **changes})
   rows = ArrayRows(image, np.zeros(1, int), ('a',))
   root = random_keys.stream(0, STUDY.stream)
   evaluator = Evaluator(None, views, root, parallel.create('jit'))
@@ -39,13 +41,11 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
 
 
 def test_shot_noise_of_like_severities_is_alike():
-  views = FlipRate(corruptions=('shot_noise', 'fog'), frames=3, lowest=1.0, highest=2.0).views(
-    SHAPE
-  )
+  views = dataclasses.replace(STUDY, corruptions=('shot_noise', 'fog')).views(SHAPE)
   image = np.tile(np.linspace(0.1, 0.9, 8, dtype=np.float32)[:, None, None], (1, 8, 3))
   key = random_keys.stream(0, STUDY.stream)
-  parameters = [{name: of[frame] for name, of in views.parameters.items()} for frame in (0, 1)]
-  first, second = (np.asarray(views.show(key, {'image': image}, own)) for own in parameters)
+  levels = [{name: column[k] for name, column in views.parameters.items()} for k in (0, 1)]
+  first, second = (np.asarray(views.show(key, {'image': image}, view)) for view in levels)
   assert np.corrcoef((first - image).ravel(), (second - image).ravel())[0, 1] > 0.98
 
 
@@ -60,8 +60,8 @@ def test_rates_and_ratio_by_hand(tmp_path):
   names = [{'corruption': name, 'frame': frame} for name in STUDY.names for frame in (1, 2)]
   places = [estimate(table, 'a', 'flip_rate', **facets).value for facets in names]
   assert places == [1, 0.5, 0, 0.5]
-  whole = estimate(table, 'a', 'flip_rate')
-  assert (whole.value, whole.n) == (0.5, 2)
+  overall = estimate(table, 'a', 'flip_rate')
+  assert (overall.value, overall.n) == (0.5, 2)
   expected = (0.25 / 0.75 + 0.5 / 0.25) / 2
   assert estimate(table, 'b', 'flip_ratio').value == pytest.approx(expected)
   assert estimate(table, 'b', 'flip_ratio', 'a').value == pytest.approx(expected - 1)

@@ -24,8 +24,8 @@ STUDY = fourier_attack.FourierAttack(norm=1.0, queries=3)
 
 
 def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
-  found = select(results, 'wave_error', queries=..., frequency_y=..., frequency_x=...)
-  return found[found.classifier == label].sort_values('queries')
+  rates = select(results, 'wave_error', queries=..., frequency_y=..., frequency_x=...)
+  return rates[rates.classifier == label].sort_values('queries')
 
 
 def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_view(evaluate):
@@ -40,10 +40,10 @@ def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_
     assert abs(half.sum() - (~half).sum()) <= 1 and len(set(np.diff(np.flatnonzero(half)))) > 1
     choosing, measured = wrong[~half], wrong[half]
     worst = np.argsort(-choosing[:, 1:].mean(0), kind='stable')[:3]
-    own = waves(results, label)
-    np.testing.assert_array_equal(own.frequency_y, frequencies.fy[worst])
-    np.testing.assert_array_equal(own.frequency_x, frequencies.fx[worst])
-    np.testing.assert_allclose(own.value, measured[:, 1 + worst].mean(0))
+    rates = waves(results, label)
+    np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[worst])
+    np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[worst])
+    np.testing.assert_allclose(rates.value, measured[:, 1 + worst].mean(0))
     answers[label] = [measured[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
     for n, turned in enumerate(answers[label], 1):
       row = estimate(results, label, 'error', queries=n)
@@ -70,23 +70,23 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
   table = assemble([arrays(ERROR, 'any', places, error, n=9, confidence=0.95)])
   described = {'image_shape': list(SHAPE), **data}
-  found = Results('fourier_heatmap', [{'label': 'any'}], described, {'window': 0}, table=table)
-  found.write(directory)
+  results = Results('fourier_heatmap', [{'label': 'any'}], described, {'window': 0}, table=table)
+  results.write(directory)
   return str(directory)
 
 
 def test_a_finished_map_names_the_frequencies(evaluate, tmp_path):
-  whole = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
-  expected = [whole.cell[4, 3], whole.cell[3, 2], whole.cell[1, 1]]
-  errors = np.zeros(len(whole))
+  frequencies = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
+  expected = [frequencies.cell[4, 3], frequencies.cell[3, 2], frequencies.cell[1, 1]]
+  errors = np.zeros(len(frequencies))
   errors[expected] = 0.9, 0.7, 0.5
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'map', errors, source='other'))
   views = study.views(SHAPE)
   assert len(views) == 4
   results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
-  own = waves(results, 'first')
-  np.testing.assert_array_equal(own.frequency_y, whole.fy[expected])
-  np.testing.assert_array_equal(own.frequency_x, whole.fx[expected])
+  rates = waves(results, 'first')
+  np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[expected])
+  np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[expected])
   assert estimate(results, 'first', 'clean_error').n == 40, 'no image of this run chose'
   heat_map_views = fourier_heatmap.FourierHeatmap().views(SHAPE)
   assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of heat maps'
@@ -96,29 +96,29 @@ def test_a_finished_map_names_the_frequencies(evaluate, tmp_path):
 
 def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   data = rows()
-  same = {k: v for k, v in data.description.items() if k != 'image_shape'}
-  study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **same))
+  facts = {k: v for k, v in data.description.items() if k != 'image_shape'}
+  study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **facts))
   refused('very images of this run', study.check, data, {})
-  fewer = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'few', np.zeros(16), **same))
+  fewer = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'few', np.zeros(16), **facts))
   fewer._map.results.data['num_examples'] = 4
   refused('few/records/any', fewer.check, data, {})
   for number in range(2):
     folder = tmp_path / f'few/records/any/round00{number}'
     made(folder, {'rank': np.zeros((2, 1), int), 'example_id': [2 * number, 2 * number + 1]})
   fewer.check(data, {})
-  ids = [own.column('example_id') for own in fewer._map.records()]
+  ids = [records.column('example_id') for records in fewer._map.records()]
   assert np.concatenate(ids).tolist() == [0, 1, 2, 3], 'of all rounds'
   refused('6 × 5 pixels; these are 8 × 8', study.views, (8, 8, 3))
   digests = {'rank': np.zeros((3, 1), int), 'example_id': [7, 8, 9], 'image_digest': [70, 80, 5]}
   seen = {**digests, 'image_digest': [70, 80, 90]}
   places = {'single': 'records/any', 'whole/tasks/map': 'whole/records/fourier_heatmap-1/any'}
   for name, place in {**places, 'seeds': 'seed3/records/any'}.items():
-    directory = finished(tmp_path / name, np.zeros(16), **{**same, 'split': 'test[:3]'})
+    directory = finished(tmp_path / name, np.zeros(16), **{**facts, 'split': 'test[:3]'})
     top = tmp_path / name if name in ('single', 'seeds') else tmp_path
     made(top / place, seen)
-    found = dataclasses.replace(STUDY, heat_map=directory)._map
+    heat_map = dataclasses.replace(STUDY, heat_map=directory)._map
     ours = made(tmp_path / f'ours of {name}'.replace('/', ' '), digests, data=data.description)
-    assert found.saw(ours.records).tolist() == [True, True, False], 'by their digests'
+    assert heat_map.saw(ours.records).tolist() == [True, True, False], 'by their digests'
   Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
   refused(bad_setting('config.study.heat_map'), other.views, SHAPE)

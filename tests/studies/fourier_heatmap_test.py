@@ -26,19 +26,19 @@ HEIGHT, WIDTH, _ = SHAPE
 AXIS_Y, AXIS_X = np.arange(HEIGHT) - HEIGHT // 2, np.arange(WIDTH) - WIDTH // 2
 
 
-def shown(study: FourierHeatmap, view: int, example: int) -> np.ndarray:
-  return conftest.shown(study, tiny_rows(COUNT).images[example], view, example)
+def show_example(study: FourierHeatmap, view: int, example: int) -> np.ndarray:
+  return conftest.show_image(study, tiny_rows(COUNT).images[example], view, example)
 
 
 def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
-  """Puts [views] on the map by looking every cell's frequency, or its mirror, up by hand."""
+  """Returns the map of values [views], by looking up each cell's frequency or its mirror."""
   views = study.views(SHAPE).parameters
   waves = enumerate(zip(views['fy'], views['fx'], strict=True))
   place = {(int(y) % HEIGHT, int(x) % WIDTH): v for v, (y, x) in waves if v != CLEAN}
 
   def look_up(y: int, x: int) -> int:
-    own, mirror = (y % HEIGHT, x % WIDTH), (-y % HEIGHT, -x % WIDTH)
-    return place[own] if own in place else place[mirror]
+    frequency, mirror = (y % HEIGHT, x % WIDTH), (-y % HEIGHT, -x % WIDTH)
+    return place[frequency] if frequency in place else place[mirror]
 
   return np.array([[values[look_up(y, x)] for x in AXIS_X] for y in AXIS_Y])
 
@@ -63,12 +63,12 @@ def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one
     np.testing.assert_array_equal(values, by_frequency(STUDY, wrong / COUNT))
     exact = [stats.binomtest(int(w), COUNT).proportion_ci(0.95, 'exact') for w in wrong]
     for end in ('low', 'high'):
-      expected = by_frequency(STUDY, np.array([getattr(own, end) for own in exact]))
+      expected = by_frequency(STUDY, np.array([getattr(interval, end) for interval in exact]))
       np.testing.assert_allclose(drawn(results, name, 'first', '', end), expected, atol=1e-12)
     clean = estimate(results.table, 'first', f'clean_{name}')
     assert (clean.value, clean.n) == (wrong[CLEAN] / COUNT, COUNT)
     assert len(np.unique(values)) > 3, 'a map without structure would show nothing'
-  # Korn and Graubard's interval of images whose trials are the frequencies, not the cells.
+  # Korn and Graubard's interval of images with frequencies, not cells, as their trials.
   frequencies = STUDY.frequencies(SHAPE)
   cells = np.bincount(frequencies.cell.ravel())
   share = (rank[:, 1:] > 0) @ cells / cells.sum()
@@ -113,9 +113,9 @@ def test_means_over_frequencies_weigh_every_cell_once_and_waves_are_drawn_beside
   }
   for label, versus in (('first', ''), ('second', ''), ('second', 'first')):
     errors = drawn(results, 'error', label, versus)
-    whole = estimate(results.table, label, 'error', versus)
-    assert whole.value == pytest.approx(errors.mean()) and whole.n == COUNT
-    assert whole.low < whole.value < whole.high
+    mean = estimate(results.table, label, 'error', versus)
+    assert mean.value == pytest.approx(errors.mean()) and mean.n == COUNT
+    assert mean.low < mean.value < mean.high
     for (facet, value), mask in masks.items():
       row = estimate(results.table, label, 'error', versus, **{facet: value})
       assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
@@ -133,11 +133,11 @@ def test_means_over_frequencies_weigh_every_cell_once_and_waves_are_drawn_beside
 
 def test_bands_that_the_window_cuts_say_so(evaluate):
   window = dataclasses.replace(STUDY, window=1)
-  whole, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
+  full, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
   assert cells['all'] == [1, HEIGHT * WIDTH] and cells['high'][0] == 0 < cells['high'][1]
-  assert all(row[1] == row[2] for row in whole.tables['bands'].rows)
-  rows, of_cut = assemble(whole.estimates), assemble(cut.estimates)
+  assert all(row[1] == row[2] for row in full.tables['bands'].rows)
+  rows, of_cut = assemble(full.estimates), assemble(cut.estimates)
   assert 'high' not in set(of_cut.band.dropna())
   note = f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
   assert estimate(of_cut, 'second', 'error', 'first').note == note
@@ -184,24 +184,24 @@ def test_a_window_is_the_cut_of_the_full_map(evaluate):
   full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
   rows, columns = (slice(side // 2 - 1, side // 2 + 2) for side in (HEIGHT, WIDTH))
   pair = ('error', 'second', 'first')
-  for chosen in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
-    np.testing.assert_array_equal(drawn(cut, *chosen), drawn(full, *chosen)[rows, columns])
+  for quantity in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
+    np.testing.assert_array_equal(drawn(cut, *quantity), drawn(full, *quantity)[rows, columns])
 
 
 def test_view_ids_are_distinct_and_illustrations_are_what_was_shown():
   views = STUDY.views(SHAPE)
   assert len(np.unique(views.ids)) == len(views) == 1 + len(STUDY.frequencies(SHAPE))
-  np.testing.assert_array_equal(shown(STUDY, CLEAN, 3), tiny_rows(COUNT).images[3])
+  np.testing.assert_array_equal(show_example(STUDY, CLEAN, 3), tiny_rows(COUNT).images[3])
   key = random_keys.stream(0, STUDY.name)
   arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
   np.testing.assert_array_equal(arrays['sample_images'][0], tiny_rows(COUNT).images[0])
   views = STUDY.views(SHAPE).parameters
   pairs = list(zip(views['fy'], views['fx'], strict=True))[1:]
-  chosen = zip(arrays['sample_images'], arrays['sample_frequencies'], strict=True)
-  for image, (y, x) in list(chosen)[1:]:
-    own = {(sign * y % HEIGHT, sign * x % WIDTH) for sign in (1, -1)}
-    view = 1 + [(fy % HEIGHT, fx % WIDTH) in own for fy, fx in pairs].index(True)
-    np.testing.assert_allclose(image, shown(STUDY, view, 0), atol=1e-6)
+  samples = zip(arrays['sample_images'], arrays['sample_frequencies'], strict=True)
+  for image, (y, x) in list(samples)[1:]:
+    mirrors = {(sign * y % HEIGHT, sign * x % WIDTH) for sign in (1, -1)}
+    view = 1 + [(fy % HEIGHT, fx % WIDTH) in mirrors for fy, fx in pairs].index(True)
+    np.testing.assert_allclose(image, show_example(STUDY, view, 0), atol=1e-6)
   norms = np.linalg.norm(arrays['basis_images'], axis=(-2, -1))
   np.testing.assert_allclose(norms, 1, rtol=1e-5)
 
@@ -215,8 +215,8 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
     pair = views.parameters['fy'][view], views.parameters['fx'][view]
     wave = np.asarray(basis_image(*pair, HEIGHT, WIDTH, phase))
     for example in range(3):
-      free = shown(study, view, example)
-      cut = shown(dataclasses.replace(study, clip=True), view, example)
+      free = show_example(study, view, example)
+      cut = show_example(dataclasses.replace(study, clip=True), view, example)
       np.testing.assert_array_equal(cut, np.clip(free, 0, 1))
       added = free - images[example]
       sign = np.sign((added * wave[..., None]).sum((0, 1)))
@@ -234,41 +234,28 @@ def test_maps_of_classes_are_those_of_their_images(evaluate):
   results = reduced(study, [only])
   wrong, labels = only.records.table('rank') > 0, only.records.column('label')
   for label, name in enumerate(names):
-    _, _, own = centred_map(results, 'class_error', 'first', **{'class': name})
+    class_map = drawn(results, 'class_error', 'first', **{'class': name})
     expected = wrong[labels == label].mean(0)
-    np.testing.assert_allclose(own, by_frequency(study, expected))
+    np.testing.assert_allclose(class_map, by_frequency(study, expected))
     in_band = select(results.table, 'class_error_in_band', band=..., **{'class': name})
-    of_cells = [own[band_map(SHAPE) == band].mean() for band in in_band.band]
+    of_cells = [class_map[band_map(SHAPE) == band].mean() for band in in_band.band]
     np.testing.assert_allclose(in_band.value, of_cells)
   assert study.recording == STUDY.recording, 'they are of the same records'
   only.records.identity = {'classes': ['tench', 'goldfish', *names[2:]]}
   by_word = reduced(dataclasses.replace(STUDY, classes=('n01443537', 'tench')), [only])
   for name, label in (('n01443537', names[1]), ('tench', names[0])):
-    maps = (
-      centred_map(of, 'class_error', 'first', **{'class': given})[2]
-      for of, given in ((by_word, name), (results, label))
-    )
-    np.testing.assert_array_equal(*maps)
+    from_word = drawn(by_word, 'class_error', 'first', **{'class': name})
+    from_label = drawn(results, 'class_error', 'first', **{'class': label})
+    np.testing.assert_array_equal(from_word, from_label)
   only.records.identity = {'classes': ['lynx', *names[1:], 'wolf']}
-  there = set(
-    select(reduced(study, [only]).table, 'class_error_in_band', band=..., **{'class': ...})['class']
-  )
-  assert there == {'lynx', *names[1:]}, 'of wolf there is no image'
-  refused(
-    bad_setting('config.study.classes', 'owl'),
-    reduced,
-    dataclasses.replace(STUDY, classes=('owl',)),
-    [only],
-  )
-  refused(
-    bad_setting('config.study.classes', 'lynx'),
-    dataclasses.replace(STUDY, classes=('lynx',)).check,
-    tiny_rows(COUNT),
-    {},
-  )
-  refused(
-    bad_setting('config.study.classes', ('all',)), FourierHeatmap, classes=('all',), half_width=0.1
-  )
+  table, key = reduced(study, [only]).table, 'config.study.classes'
+  in_bands = select(table, 'class_error_in_band', band=..., **{'class': ...})
+  assert {*in_bands['class']} == {'lynx', *names[1:]}, 'of wolf there is no image'
+  unknown = dataclasses.replace(STUDY, classes=('owl',))
+  refused(bad_setting(key, 'owl'), reduced, unknown, [only])
+  lynx = dataclasses.replace(STUDY, classes=('lynx',))
+  refused(bad_setting(key, 'lynx'), lynx.check, tiny_rows(COUNT), {})
+  refused(bad_setting(key, ('all',)), FourierHeatmap, classes=('all',), half_width=0.1)
   few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
   study = dataclasses.replace(STUDY, classes=(few.class_names[1],))
   refused('of which there is no image among .*num_images', study.check, few, {})

@@ -28,11 +28,11 @@ def gradients() -> np.ndarray:
 
 
 def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
-  found = select(results, quantity, frequency_y=..., frequency_x=...)
-  own = found[found.classifier == found.classifier.iloc[0]]
-  np.testing.assert_array_equal(own.frequency_y, FREQUENCIES.fy)
-  np.testing.assert_array_equal(own.frequency_x, FREQUENCIES.fx)
-  return own.value.to_numpy()
+  estimates = select(results, quantity, frequency_y=..., frequency_x=...)
+  of_first = estimates[estimates.classifier == estimates.classifier.iloc[0]]
+  np.testing.assert_array_equal(of_first.frequency_y, FREQUENCIES.fy)
+  np.testing.assert_array_equal(of_first.frequency_x, FREQUENCIES.fx)
+  return of_first.value.to_numpy()
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
     pair = estimate(results, 'second', 'sensitivity_per_cell', 'first', band=band)
     assert pair.value == pytest.approx(other - row.value)
   masks['mid'] = ~(masks['low'] | masks['high'])
-  of = {k: estimate(results, 'first', 'sensitivity_per_cell', band=k).value for k in masks}
-  weighted = [mask.mean() * of[band] for band, mask in masks.items()]
+  per_cell = {k: estimate(results, 'first', 'sensitivity_per_cell', band=k).value for k in masks}
+  weighted = [mask.mean() * per_cell[band] for band, mask in masks.items()]
   assert sum(weighted) == pytest.approx(1)
 
 
@@ -84,6 +84,6 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(evaluat
   assert row.n == len(FREQUENCIES) and np.isnan(row.low)
   for name, values, expected in (('monotone', sensitivity**2, 1), ('flat', 0 * error, np.nan)):
     other = FourierPreview(heat_map=finished(tmp_path / name, values))
-    found = table_of(other, evaluations)
-    rho = estimate(found, 'first', 'rank_correlation').value
+    correlated = table_of(other, evaluations)
+    rho = estimate(correlated, 'first', 'rank_correlation').value
     assert rho == pytest.approx(expected, nan_ok=True)

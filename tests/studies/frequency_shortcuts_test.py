@@ -32,10 +32,10 @@ def test_a_set_keeps_a_frequency_with_its_opposite(height, width):
   assert abs(masks.mean() - 0.8**3) < 0.08
   for half in masks[:5]:
     plane = spectrum.full_map(half, width)
-    shown = np.fft.fft2(image, axes=(0, 1)) * np.fft.ifftshift(plane)[..., None]
-    whole = np.fft.ifft2(shown, axes=(0, 1))
-    assert np.abs(whole.imag).max() < 1e-6
-    np.testing.assert_allclose(filtered_by_half(image, half), whole.real, atol=1e-5)
+    spectrum_in_set = np.fft.fft2(image, axes=(0, 1)) * np.fft.ifftshift(plane)[..., None]
+    filtered = np.fft.ifft2(spectrum_in_set, axes=(0, 1))
+    assert np.abs(filtered.imag).max() < 1e-6
+    np.testing.assert_allclose(filtered_by_half(image, half), filtered.real, atol=1e-5)
 
 
 def waves(cycles):
@@ -64,12 +64,12 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   findings = STUDY.reduce([Evaluation('waves', records)], SHAPE)
   table = assemble(findings.estimates)
   for quantity in ('accuracy_through_set', 'accuracy_when_whole'):
-    found = select(table, quantity, **{'class': ...})
-    assert found.value.tolist() == [1, 1] and found.n.tolist() == [10, 10], 'the other half'
+    by_class = select(table, quantity, **{'class': ...})
+    assert by_class.value.tolist() == [1, 1] and by_class.n.tolist() == [10, 10], 'the other half'
   taken = select(table, 'taken_for_class', **{'class': ...})
   assert taken.n.tolist() == [10, 10] and set(taken.value) <= {0, 1}
-  chosen = findings.arrays['sets/waves']
-  assert chosen.shape == (2, 16, 9) and chosen[0, 0, 2] and chosen[1, 0, 5]
+  sets = findings.arrays['sets/waves']
+  assert sets.shape == (2, 16, 9) and sets[0, 0, 2] and sets[1, 0, 5]
 
 
 def test_classifiers_may_have_their_classes_in_another_order_and_by_other_names(tmp_path):
@@ -79,10 +79,10 @@ def test_classifiers_may_have_their_classes_in_another_order_and_by_other_names(
   evaluations = [
     made(
       tmp_path / '-'.join(classes),
-      {**columns, 'label': own, 'prediction': np.repeat(own[:, None], 4, 1)},
+      {**columns, 'label': labels, 'prediction': np.repeat(labels[:, None], 4, 1)},
       classes=list(classes),
     )
-    for own, classes in ((label, CLASSES), (3 - label, ('a', 'b', 'n2', 'n1')))
+    for labels, classes in ((label, CLASSES), (3 - label, ('a', 'b', 'n2', 'n1')))
   ]
   findings = study.reduce(evaluations, (8, 8, 1))
   table = assemble(findings.estimates)
@@ -94,15 +94,11 @@ def test_classifiers_may_have_their_classes_in_another_order_and_by_other_names(
 
 
 def test_rows_that_cannot_be_halved_are_refused():
-  refused(
-    "chooses on half of the images of a class, and 'slow' has one",
-    STUDY.check,
-    rows(3).at(np.array([0, 1])),
-    {},
-  )
+  message = "chooses on half of the images of a class, and 'slow' has one"
+  refused(message, STUDY.check, rows(3).at(np.array([0, 1])), {})
   refused('these rows are of one class', STUDY.check, rows(8).at(np.arange(0, 8, 2)), {})
-  several = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
-  refused('these rows have several labels', STUDY.check, several, {})
+  multilabel = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
+  refused('these rows have several labels', STUDY.check, multilabel, {})
   refused(bad_setting('config.study.kept', 1.0), FrequencyShortcuts, kept=1.0)
   refused(bad_setting('config.study.grids', (4, 4)), FrequencyShortcuts, grids=(4, 4))
   refused(bad_setting('config.study.grids', (9,)), FrequencyShortcuts(grids=(9,)).views, (8, 10, 3))

@@ -36,28 +36,28 @@ def folders(tmp_path_factory):
 
 
 def scored(folders, out, **changes) -> Results:
-  given = {
+  settings = {
     'predictions': str(folders / 'known'),
     'out_of_distribution': (str(folders / 'unknown'),),
     **changes,
   }
-  return runs.run(runs.shrunk('ood_scores', 'workdirs', given), out, drawn=False)
+  return runs.run(runs.shrunk('ood_scores', 'workdirs', settings), out, drawn=False)
 
 
 @pytest.mark.slow
 def test_each_score_separates_workdirs(folders, tmp_path):
-  further = {
+  changes = {
     'shifted': (str(folders / 'shifted'),),
     'bank': str(folders / 'training'),
     'study.scores': ('msp', 'knn'),
     'study.neighbours': 3,
   }
-  table = scored(folders, tmp_path / 'ood', **further).table
+  table = scored(folders, tmp_path / 'ood', **changes).table
   rows = select(table, 'auroc', score=..., ood_set=..., id_set=...)
   assert len(rows) == 4 and set(rows.ood_set) == {'unknown'}
   assert (rows.low <= rows.value).all() and (rows.value <= rows.high).all()
-  same = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
-  assert same.value.item() == pytest.approx(0.5), 'the same digits under another name'
+  renamed = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
+  assert renamed.value.item() == pytest.approx(0.5), 'the same digits under another name'
   assert set(rows.note[rows.id_set == 'test and shifted images']) == {''}, 'of one data set'
   assert not len(select(Results.read(folders / 'unknown').table, 'accuracy'))
   assert len(select(Results.read(folders / 'known').table, 'accuracy'))
@@ -113,5 +113,5 @@ def test_sets_without_a_name_are_told_apart_by_their_file(first, second, is_one_
     SimpleNamespace(evaluations=[SimpleNamespace(records=SimpleNamespace(identity={'data': data}))])
     for data in (first, second)
   ]
-  one, other = (ood_scores._set(run) for run in runs_of)
-  assert (one == other) is is_one_set
+  first_set, second_set = (ood_scores._set(run) for run in runs_of)
+  assert (first_set == second_set) is is_one_set

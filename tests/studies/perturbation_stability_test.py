@@ -66,19 +66,19 @@ def test_means_and_ratios_follow_the_definitions(tmp_path):
   evaluations = [recorded(tmp_path / label, z, seed=3) for label, z in logits.items()]
   table = table_of(PerturbationStability(baseline='alexnet'), evaluations)
   against_first = table_of(PerturbationStability(), evaluations)
-  known = {label: {n: by_definition(n, z[n]) for n in NAMES} for label, z in logits.items()}
+  defined = np.array([[by_definition(n, z[n]) for n in NAMES] for z in logits.values()])
   for place, (quantity, ratio, published) in enumerate(
     (('flip_probability', 'mFR', ALEXNET_FLIPS), ('top5_distance', 'mT5D', ALEXNET_TOP5_DISTANCES))
   ):
-    own = {label: np.array([v[n][place] for n in NAMES]) for label, v in known.items()}
-    for label, values in own.items():
-      found = [estimate(table, label, quantity, perturbation=name).value for name in NAMES]
-      np.testing.assert_allclose(found, values, atol=1e-12)
+    first, second = defined[..., place]
+    for label, values in (('a', first), ('b', second)):
+      measured = [estimate(table, label, quantity, perturbation=name).value for name in NAMES]
+      np.testing.assert_allclose(measured, values, atol=1e-12)
       assert estimate(table, label, quantity).value == pytest.approx(values.mean())
       expected = (values / np.array([published[name] for name in NAMES])).mean()
       assert estimate(table, label, ratio).value == pytest.approx(expected)
     assert estimate(against_first, 'a', ratio).value == 1
-    expected = (own['b'] / own['a']).mean()
+    expected = (second / first).mean()
     assert estimate(against_first, 'b', ratio).value == pytest.approx(expected)
   assert estimate(table, 'a', 'mFR').n == SEQUENCES
 

@@ -31,8 +31,8 @@ def logits_of(scale: float, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
 
 def written(folder, scale=3.0, **fields):
   logits, labels = logits_of(scale)
-  given = {'output/logits': logits, 'rank': logits.argmax(-1) != labels[:, None], 'label': labels}
-  return made(folder, {**given, **fields})
+  arrays = {'output/logits': logits, 'rank': logits.argmax(-1) != labels[:, None], 'label': labels}
+  return made(folder, {**arrays, **fields})
 
 
 def test_scalings_and_sets_are_fitted_on_clean_images_held_out(tmp_path):
@@ -50,11 +50,11 @@ def test_scalings_and_sets_are_fitted_on_clean_images_held_out(tmp_path):
     assert covered[0].low <= 0.9 <= covered[0].high
     assert covered[0].value > covered[1].value > covered[2].value
     assert all(size.low <= size.value <= size.high for size in sizes)
-    same = estimate(table, 'surer', 'set_coverage', 'net', score=score, severity=5)
-    assert same.value == pytest.approx(0, abs=0.01), 'temperature undoes the scale'
+    difference = estimate(table, 'surer', 'set_coverage', 'net', score=score, severity=5)
+    assert difference.value == pytest.approx(0, abs=0.01), 'temperature undoes the scale'
   accuracy = select(table, 'accuracy', scaling=..., severity=...)
-  own = accuracy[accuracy.classifier == 'net']
-  by_scaling = own.pivot(index='severity', columns='scaling', values='value')
+  of_net = accuracy[accuracy.classifier == 'net']
+  by_scaling = of_net.pivot(index='severity', columns='scaling', values='value')
   np.testing.assert_array_equal(by_scaling['none'], by_scaling['temperature'])
 
 
@@ -64,8 +64,8 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   table = table_of(STUDY, [written(tmp_path / 'net', **{'output/logits': unknown})])
   plain = table_of(STUDY, [written(tmp_path / 'plain')])
   np.testing.assert_array_equal(table.value, plain.value)
-  several = np.stack([labels, labels], 1)
-  refused('several labels', table_of, STUDY, [written(tmp_path / 'two', label=several)])
+  multilabel = np.stack([labels, labels], 1)
+  refused('several labels', table_of, STUDY, [written(tmp_path / 'two', label=multilabel)])
   rows = dataclasses.replace(tiny_rows(ROWS), labels=np.stack([labels, labels + 1], 1))
   refused('several labels', STUDY.check, rows, {})
   other = np.where(labels == 0, CLASSES, labels)
@@ -74,10 +74,10 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   rare = (2 * (np.arange(ROWS) == ROWS - 1)).astype(int)
   vector = dataclasses.replace(STUDY, scalings=('vector',))
   table = table_of(vector, [written(tmp_path / 'rare', label=rare)])
-  notes = {
-    s: estimate(table, 'rare', 'nll', scaling=s, severity=0).note for s in ('none', 'vector')
-  }
-  assert notes['vector'].startswith('4 classes have no image') and not notes['none']
+  plain, scaled = (
+    estimate(table, 'rare', 'nll', scaling=s, severity=0) for s in ('none', 'vector')
+  )
+  assert scaled.note.startswith('4 classes have no image') and not plain.note
   few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
   refused(bad_setting('config.study.held_out', 0.01), few.check, tiny_rows(400), {})
   refused(bad_setting('config.study.held_out', 0.01), table_of, few, [written(tmp_path / 'few')])

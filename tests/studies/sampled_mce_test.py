@@ -17,10 +17,10 @@ from tests.table_rows import estimate
 
 def test_an_image_is_corrupted_as_in_the_full_set():
   study = SampledMCE()
-  whole, one = CorruptionError().views((32, 32, 3)), study.views((32, 32, 3))
-  rows = one.add_columns(tiny_rows(160)).without_images()
+  full_views, sampled_views = CorruptionError().views((32, 32, 3)), study.views((32, 32, 3))
+  rows = sampled_views.add_columns(tiny_rows(160)).without_images()
   drawn = rows['drawn_view']
-  np.testing.assert_array_equal(rows['draws'], whole.ids[drawn])
+  np.testing.assert_array_equal(rows['draws'], full_views.ids[drawn])
   counts = np.bincount(drawn, minlength=76)
   by_corruption = counts[1:].reshape(15, 5)
   expected = 160 * study.weights / study.weights.sum()
@@ -31,15 +31,12 @@ def test_an_image_is_corrupted_as_in_the_full_set():
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
   weights = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
-  changes = {
-    'data.num_images': 130,
-    'data.tfds.data_dir': str(cifar10_dir),
-    'classifier.weights': weights,
-  }
+  changes = {'data.num_images': 130, 'data.tfds.data_dir': str(cifar10_dir)}
+  changes['classifier.weights'] = weights
   sampled = runs.shrunk('sampled_mce', 'cifar10', {**changes, 'study.mce_half_width': 0.9})
   results = runs.run(sampled, tmp_path / 'sampled')
-  same = {'study.protocol': 'as_released', 'study.corruptions': ('official',)}
-  config = runs.shrunk('corruption_error', 'cifar10', {**changes, **same})
+  protocol = {'study.protocol': 'as_released', 'study.corruptions': ('official',)}
+  config = runs.shrunk('corruption_error', 'cifar10', {**changes, **protocol})
   runs.run(config, tmp_path / 'full', drawn=False)
   finished = (read_task(tmp_path / name, '') for name in ('sampled', 'full'))
   ours, full = (task.evaluations[0].records for task in finished)
@@ -56,17 +53,18 @@ def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
 def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
   ids, drawn = np.arange(150), 1 + np.arange(150) % 75
   columns = {'rank': np.zeros((150, 1), int), 'example_id': ids, 'image_digest': ids}
-  one, other = (
-    made(tmp_path / name, {**columns, 'drawn_view': own, 'draws': own}, data={})
-    for name, own in (('one', drawn), ('other', drawn[::-1]))
+  first, other = (
+    made(tmp_path / name, {**columns, 'drawn_view': views, 'draws': views}, data={})
+    for name, views in (('one', drawn), ('other', drawn[::-1]))
   )
   study = SampledMCE(mce_half_width=5.0)
-  for second, alike in ((other, False), (one, True)):
-    found = comparison.pair(one.records, second.records, ('one', 'other'), common=False)
-    assert len(found.first) == 150 * alike and ('shown otherwise' in found.note) != alike
-  stated = [line for _, line in study.provenance([one], (32, 32, 3)).rows]
+  for second, is_alike in ((other, False), (first, True)):
+    pair = comparison.pair(first.records, second.records, ('one', 'other'), common=False)
+    assert len(pair.first) == 150 * is_alike and ('shown otherwise' in pair.note) != is_alike
+  stated = [line for _, line in study.provenance([first], (32, 32, 3)).rows]
   assert sum('one corruption an image, not all' in line for line in stated) == 1
-  refused('one and other were shown the same images under', study.reduce, [one, other], (32, 32, 3))
+  message = 'one and other were shown the same images under'
+  refused(message, study.reduce, [first, other], (32, 32, 3))
   assert study.recording != CorruptionError(protocol=study.protocol).recording
 
 
@@ -75,21 +73,18 @@ def test_differences_stay_within_their_range(tmp_path):
   study = SampledMCE(mce_half_width=0.9)
   drawn = study.views((32, 32, 3)).add_columns(tiny_rows(160)).without_images()
   columns |= {name: drawn[name] for name in ('drawn_view', 'draws')}
-  both = [
-    made(
-      tmp_path / name, {**columns, 'rank': np.random.default_rng(0).random((160, 1)) < p}, data={}
-    )
+  draws = np.random.default_rng(0).random((160, 1))
+  evaluations = [
+    made(tmp_path / name, {**columns, 'rank': draws < p}, data={})
     for name, p in (('wrong', 0.9), ('right', 0.1))
   ]
-  (table,) = study.reduce(both, (32, 32, 3)).estimates
-  own = table[(table.quantity == 'error') & (table.versus == 'wrong')]
-  assert len(own) == 21 and own.low.min() == -1 and (own.low <= own.value).all()
+  (table,) = study.reduce(evaluations, (32, 32, 3)).estimates
+  differences = table[(table.quantity == 'error') & (table.versus == 'wrong')]
+  assert len(differences) == 21 and differences.low.min() == -1
+  assert (differences.low <= differences.value).all()
 
 
 def test_too_few_images_and_another_size_are_refused():
   refused(bad_setting('config.study.mce_half_width', 0.1), SampledMCE().check, tiny_rows(40), {})
-  refused(
-    bad_setting('config.study.baseline', 'alexnet'),
-    SampledMCE(baseline='alexnet').views,
-    (32, 32, 3),
-  )
+  message, study = bad_setting('config.study.baseline', 'alexnet'), SampledMCE(baseline='alexnet')
+  refused(message, study.views, (32, 32, 3))

@@ -60,59 +60,60 @@ def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd
 @pytest.mark.slow
 def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_path):
   evaluation = made_records(tmp_path, SMALL)
-  right, shown = answers(evaluation, SMALL)
-  assert 0 < shown.mean() < 1
+  right, counted = answers(evaluation, SMALL)
+  assert 0 < counted.mean() < 1
   table, design = table_of(SMALL, evaluation), SMALL.design
   levels = by(table, 'accuracy', 'area', 'angle')
   for level, (area, angle) in enumerate(zip(design.area, design.angle, strict=True)):
-    row, counted = levels.loc[(area, angle - 360 * (angle > 180))], shown[:, level]
-    assert row.n == counted.sum()
-    np.testing.assert_allclose(row.value, right[counted, level].mean() if row.n else np.nan)
+    row, is_counted = levels.loc[(area, angle - 360 * (angle > 180))], counted[:, level]
+    assert row.n == is_counted.sum()
+    np.testing.assert_allclose(row.value, right[is_counted, level].mean() if row.n else np.nan)
   for key, values in (('area', (0.2, 0.5, 1.0)), ('angle', (-160.0, 0.0, 30.0))):
     factor = by(table, 'accuracy', key)
     np.testing.assert_allclose(factor.index, values)
-    for one in values:
-      part = np.isclose(getattr(design, key) % 360, one % 360)
-      assert factor.n[one] == shown[:, part].sum()
-      expected = (right & shown)[:, part].sum() / max(1, shown[:, part].sum())
-      assert np.nan_to_num(factor.value[one]) == pytest.approx(expected)
+    for setting in values:
+      has_setting = np.isclose(getattr(design, key) % 360, setting % 360)
+      assert factor.n[setting] == counted[:, has_setting].sum()
+      expected = (right & counted)[:, has_setting].sum() / max(1, counted[:, has_setting].sum())
+      assert np.nan_to_num(factor.value[setting]) == pytest.approx(expected)
   assert by(table, 'normalised_accuracy', 'angle').value.max() == 1
   assert 'x' not in table.columns
-  whole = estimate(table, 'one', 'accuracy')
-  assert (whole.n, whole.clusters) == (shown.sum(), len(np.unique(np.nonzero(shown)[0] // 2)))
-  assert whole.value == pytest.approx((right & shown).sum() / shown.sum())
+  overall = estimate(table, 'one', 'accuracy')
+  assert overall.n == counted.sum()
+  assert overall.clusters == len(np.unique(np.nonzero(counted)[0] // 2))
+  assert overall.value == pytest.approx((right & counted).sum() / counted.sum())
   levels = by(table, 'balanced_accuracy', 'area', 'angle')
   for area in (0.2, 0.5, 1.0):
-    part = SMALL.design.area == area
-    kept = shown[:, part].all(1)
-    assert (levels.n[area] == kept.sum()).all()
-    if kept.any():
-      expected = right[kept][:, part].mean(0)[[2, 0, 1]]  # 200° is the least angle
+    has_setting = SMALL.design.area == area
+    is_complete = counted[:, has_setting].all(1)
+    assert (levels.n[area] == is_complete.sum()).all()
+    if is_complete.any():
+      expected = right[is_complete][:, has_setting].mean(0)[[2, 0, 1]]  # 200° is the least angle
       np.testing.assert_allclose(levels.value[area], expected)
   gap = estimate(table, 'one', 'gap')
   levels = [by(table, name, 'area', 'angle').value for name in ('accuracy', 'balanced_accuracy')]
   assert gap.value == pytest.approx((levels[0] - levels[1]).mean())
-  assert gap.low < gap.value < gap.high and gap.n == whole.n
+  assert gap.low < gap.value < gap.high and gap.n == overall.n
 
 
 @pytest.mark.slow
 def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_path):
-  """At 80 and 100 % few angles have a scene: those would hold larger objects than the others."""
+  """Few angles have a scene at 80 and 100 %: their objects would be larger than at the others."""
   study = SiScore(factor='rotation')
   evaluation = made_records(tmp_path, study)
-  _, shown = answers(evaluation, study)
+  _, counted = answers(evaluation, study)
   large = study.design.area >= 0.8
-  assert len(set(shown[:, large].sum(0))) > 1, 'the case is not seen'
+  assert len(set(counted[:, large].sum(0))) > 1, 'the case is not seen'
   counts = by(table_of(study, evaluation), 'balanced_accuracy', 'angle').n
   assert counts.nunique() == 1 and counts.iloc[0] > 0
 
 
 def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path):
   evaluation = made_records(tmp_path, PLACES)
-  _, shown = answers(evaluation, PLACES)
+  _, counted = answers(evaluation, PLACES)
   rows = by(table_of(PLACES, evaluation), 'balanced_accuracy', 'x', 'y')
-  levels = shown.any(0) & (shown.mean(0) >= 0.9)
-  expected = np.where(levels, shown[:, levels].all(1).sum(), 0)
+  levels = counted.any(0) & (counted.mean(0) >= 0.9)
+  expected = np.where(levels, counted[:, levels].all(1).sum(), 0)
   assert 0 in expected and expected.any()
   for x, y, count in zip(PLACES.design.x, PLACES.design.y, expected, strict=True):
     assert rows.n[x, y] == count
@@ -120,30 +121,30 @@ def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path):
 
 def test_a_normalised_map_is_divided_by_the_best_place_that_most_pairs_reach(tmp_path):
   evaluation = made_records(tmp_path, PLACES)
-  _, shown = answers(evaluation, PLACES)
-  most = shown.mean(0) >= 0.9
-  assert most.any() and (shown.any(0) & ~most).any(), 'the case is not seen'
+  _, counted = answers(evaluation, PLACES)
+  is_reached = counted.mean(0) >= 0.9
+  assert is_reached.any() and (counted.any(0) & ~is_reached).any(), 'the case is not seen'
   table = table_of(PLACES, evaluation)
   rows, levels = (by(table, f'{kind}accuracy', 'x', 'y') for kind in ('normalised_', ''))
-  places = [*zip(PLACES.design.x[most], PLACES.design.y[most], strict=True)]
+  places = [*zip(PLACES.design.x[is_reached], PLACES.design.y[is_reached], strict=True)]
   assert set(rows.index) == set(places)
-  own = levels.value[places]
-  np.testing.assert_allclose(rows.value[places], own / own.max())
+  accuracies = levels.value[places]
+  np.testing.assert_allclose(rows.value[places], accuracies / accuracies.max())
 
 
 def test_classes_and_differences(tmp_path):
-  one, two = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
-  table = table_of(PLACES, one, two)
-  right, shown = answers(two, PLACES)
+  first, second = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
+  table = table_of(PLACES, first, second)
+  right, counted = answers(second, PLACES)
   classes = select(table, 'accuracy', **{'class': ...}).query('classifier == "two"')
   assert classes['class'].tolist() == ['koala', 'bagel', 'lemon']
   assert classes.clusters.tolist() == [2, 2, 2]
-  assert classes.n.sum() == estimate(table, 'two', 'accuracy').n == shown.sum()
+  assert classes.n.sum() == estimate(table, 'two', 'accuracy').n == counted.sum()
   koala = np.isin(np.arange(PAIRS) // 2, (0, 3))[:, None]
-  assert classes.value.iloc[0] == pytest.approx((right & shown & koala).sum() / classes.n.iloc[0])
-  own = by(table, 'accuracy', 'y', 'x')
+  assert classes.value.iloc[0] == pytest.approx((right & counted & koala).sum() / classes.n.iloc[0])
+  accuracies = by(table, 'accuracy', 'y', 'x')
   pairs = by(table, 'accuracy', 'y', 'x', versus='one')
-  values = [own[own.classifier == label].value for label in ('one', 'two')]
+  values = [accuracies[accuracies.classifier == label].value for label in ('one', 'two')]
   np.testing.assert_allclose(pairs.value, values[1] - values[0])
   assert len(pairs) == 6 and pairs.p.notna().all()
   assert ((pairs.low <= pairs.value) & (pairs.value <= pairs.high)).all()
@@ -173,11 +174,11 @@ def test_stored_scenes_give_the_same_table(tmp_path):
   scenes = ArrayRows(images, rows['label'], (), columns={k: rows[k] for k in designs.COLUMNS})
   message = "factor is 'size', of which all scenes have one: they look like the set of location"
   refused(message, SiScore(stored=True).check, scenes, {})
-  none = "no column 'x', so they are no stored scenes"
-  refused(none, study.check, ArrayRows(images, rows['label'], ()), {})
-  found, expected = table_of(study, stored), table_of(PLACES, composed)
+  no_scenes = "no column 'x', so they are no stored scenes"
+  refused(no_scenes, study.check, ArrayRows(images, rows['label'], ()), {})
+  from_stored, from_composed = table_of(study, stored), table_of(PLACES, composed)
   order = ['quantity', 'class', 'y', 'x']
-  tables = [own.sort_values(order, ignore_index=True) for own in (found, expected)]
+  tables = [table.sort_values(order, ignore_index=True) for table in (from_stored, from_composed)]
   pd.testing.assert_frame_equal(*tables, check_dtype=False, rtol=1e-6)
   stored.records.identity['classes'] = [f'mine {k}' for k in range(960)]
   assert table_of(study, stored)['class'].dropna().str.startswith('mine ').all()
@@ -189,13 +190,13 @@ def test_maps_of_scenes_half_inside_and_of_all_scenes_are_side_by_side(tmp_path)
   (right, counted), fraction = answers(evaluation, study), fractions_inside(evaluation, study)
   assert ((fraction > 0) & ~counted).any() and study.design.min_inside == 0.5
   table, design = table_of(study, evaluation), study.design
-  for quantity, shown in (('accuracy', counted), ('accuracy_of_all_scenes', fraction > 0)):
+  for quantity, has_scene in (('accuracy', counted), ('accuracy_of_all_scenes', fraction > 0)):
     rows = by(table, quantity, 'x', 'y')
     for level, (x, y) in enumerate(zip(design.x, design.y, strict=True)):
-      scenes = shown[:, level]
-      assert rows.n[x, y] == scenes.sum()
-      if scenes.any():
-        assert rows.value[x, y] == pytest.approx(right[scenes, level].mean())
+      pairs = has_scene[:, level]
+      assert rows.n[x, y] == pairs.sum()
+      if pairs.any():
+        assert rows.value[x, y] == pytest.approx(right[pairs, level].mean())
   normalised = by(table, 'normalised_accuracy_of_all_scenes', 'x', 'y').value
   accuracy = by(table, 'accuracy_of_all_scenes', 'x', 'y').value
   np.testing.assert_allclose(normalised, accuracy / accuracy.max())
@@ -269,8 +270,9 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   near = SiScore(factor='cross', areas=(0.201, 0.202)).view_table((512, 512, 3))
   assert len(set(near.names)) == 2
   assert SiScore(factor='grid', areas=(0.1,)).design.area[0] == 0.1
-  for given in ({'factor': 'location', 'areas': (0.1,)}, {'factor': 'grid', 'areas': (0.1, 0.2)}):
-    refused('areas is .0.1.*left out where .*factor is', SiScore, **given)
+  for factor, areas in (('location', (0.1,)), ('grid', (0.1, 0.2))):
+    message = 'areas is .0.1.*left out where .*factor is'
+    refused(message, SiScore, factor=factor, areas=areas)
   refused(bad_setting('config.study.cells', 28), SiScore, factor='location', cells=28)
   refused(bad_setting('config.study.measure', 'mask'), SiScore, stored=True, measure='mask')
   for places, least in (((0.5,), 0.95), ((0.3,), 0.5), ((0.1, 0.5), 0.5)):

@@ -23,7 +23,7 @@ from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import bad_setting, refused
-from tests.studies.conftest import shown
+from tests.studies.conftest import show_image
 from tests.table_rows import estimate
 
 NAMES = ('a', 'b', 'c')
@@ -44,7 +44,7 @@ def test_views_are_the_environments_at_every_level():
   keys = [random_keys.for_example(random_keys.stream(0, 'systematic'), 3, ids[k]) for k in (3, 4)]
   corrupted = [corrupt(key, image, 'contrast', k) for key, k in zip(keys, (2, 5), strict=True)]
   for view, expected in enumerate([image, np.rot90(image), np.rot90(image, 2), *corrupted]):
-    np.testing.assert_allclose(shown(STUDY, image, view), expected, atol=1e-6)
+    np.testing.assert_allclose(show_image(STUDY, image, view), expected, atol=1e-6)
   assert len(set(ids.tolist())) == 5
 
 
@@ -127,24 +127,24 @@ def test_a_baseline_is_subtracted(tmp_path):
   wrong[2::3, 1:] = 1
   before[1:, 1:] = 1
   study = Systematic(**{**vars(STUDY), 'baseline': 'clean'})
-  own = records(tmp_path / 'own', wrong, RECIPE)
-  table = table_of(study, records(tmp_path / 'clean', before, []), own)
+  network = records(tmp_path / 'own', wrong, RECIPE)
+  table = table_of(study, records(tmp_path / 'clean', before, []), network)
 
-  def of(quantity: str, **facets: object) -> Any:
+  def row_of(quantity: str, **facets: object) -> Any:
     return estimate(table, 'own', quantity, **facets)
 
-  assert of('baseline', environment='rotation').value == pytest.approx(1 / 12)
-  assert of('rho', environment='rotation').value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
+  assert row_of('baseline', environment='rotation').value == pytest.approx(1 / 12)
+  assert row_of('rho', environment='rotation').value == pytest.approx((0.5 - 1 / 12) / (1 - 1 / 12))
   assert set(table[table['quantity'] == 'rho'].classifier) == {'own'}
   # The baseline is right on one image, of class a, which rotation alone does not hold out.
-  gains = [of('unseen_gain', environment=name) for name in ('rotation', 'contrast')]
+  gains = [row_of('unseen_gain', environment=name) for name in ('rotation', 'contrast')]
   assert [gain.value for gain in gains] == pytest.approx([0.5, 0.5 - 1 / 8])
-  assert of('unseen_gain').value == pytest.approx(0.5 - 1 / 16)
+  assert row_of('unseen_gain').value == pytest.approx(0.5 - 1 / 16)
   assert gains[0].low <= gains[0].value <= gains[0].high
   assert gains[0].n == 8, 'of the unseen classes'
   assert set(table.method) <= {*methods.METHODS, ''}, 'the paragraph of methods has words for them'
   other = Systematic(**{**vars(STUDY), 'baseline': 'other'})
-  refused(bad_setting('config.study.baseline', 'other'), table_of, other, own)
+  refused(bad_setting('config.study.baseline', 'other'), table_of, other, network)
 
 
 def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
@@ -154,8 +154,8 @@ def test_each_severity_has_intervals_that_hold_its_value(tmp_path):
     for level, expected in (('angle', [90, 180]), ('severity', [2, 5])):
       rows = select(table, quantity, environment=..., **{level: ...})
       assert rows[level].tolist() == expected
-      known = rows.dropna(subset=['value'])
-      assert ((known.low <= known.value) & (known.value <= known.high)).all()
+      defined = rows.dropna(subset=['value'])
+      assert ((defined.low <= defined.value) & (defined.value <= defined.high)).all()
 
 
 def test_the_configs_compensate_for_the_network_trained_without_environments():
@@ -169,8 +169,8 @@ def test_every_variant_has_the_further_methods(variant):
   name, plain = variant.split(':')
   config = runs.shrunk(f'systematic_{name}', f'{plain}+methods')
   without = runs.shrunk(f'systematic_{name}', plain)
-  further = ['balanced', 'group_dro', 'irm', 'coral', 'mixup']
-  assert [*config.classifiers] == [*without.classifiers, *further]
+  methods = ['balanced', 'group_dro', 'irm', 'coral', 'mixup']
+  assert [*config.classifiers] == [*without.classifiers, *methods]
   parsed = experiments.from_config(config.to_dict()).classifiers
   objectives = [parsed[name].objective for name in ('group_dro', 'irm', 'coral')]
   counts = objectives[0].groups, objectives[1].environments, objectives[2].environments
@@ -193,8 +193,8 @@ def test_class_groups_of_another_training_and_what_does_not_fit_are_refused(tmp_
   refused(message, STUDY.check, rows(), {'own': trained})
   STUDY.check(rows(), {'own': {**trained, 'class_groups': SAME_GROUPS}})
   STUDY.check(rows(), {'clean': {**trained, 'augment': []}, 'given': {}})
-  own = records(tmp_path / 'own', RIGHT, RECIPE, class_groups=OTHER_GROUPS)
-  refused("'C2'", STUDY.reduce, [own], (8, 8, 3))
+  network = records(tmp_path / 'own', RIGHT, RECIPE, class_groups=OTHER_GROUPS)
+  refused("'C2'", STUDY.reduce, [network], (8, 8, 3))
   turned = {'augment': [{'name': 'environment', 'transforms': ['contrast', 'rotation']}]}
   message = 'own is trained on the environments contrast, rotation, .* in the same order. Set both'
   refused(message, STUDY.check, rows(), {'own': turned})
@@ -229,14 +229,14 @@ def noted(study: Systematic, *evaluations: Evaluation) -> dict[str, Any]:
 
 
 def test_weights_that_may_have_seen_an_environment_are_noted_with_what_compensates(tmp_path):
-  own = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
-  notes = noted(STUDY, own)
+  network = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
+  notes = noted(STUDY, network)
   assert notes['rotation'] == ''
   for name in ('', 'contrast'):
     assert 'timm:some may have seen it, which nothing compensates' in notes[name]
   assert notes['rows'] == [['own', 'timm:some', 'rand_augment', 'contrast', 'nothing']]
-  unknown = {'initial_weights': 'start.npz'}
-  notes = noted(STUDY, records(tmp_path / 'unknown' / 'own', RIGHT, RECIPE, **unknown))
+  start = {'initial_weights': 'start.npz'}
+  notes = noted(STUDY, records(tmp_path / 'unknown' / 'own', RIGHT, RECIPE, **start))
   assert 'start.npz' in notes['rotation']
   assert notes['rows'][0][2:4] == ['not known', 'rotation, contrast']
   plain = {**BEGUN, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
@@ -244,18 +244,18 @@ def test_weights_that_may_have_seen_an_environment_are_noted_with_what_compensat
   assert notes[''] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
   study = Systematic(**{**vars(STUDY), 'baseline': 'clean'})
   before = np.ones((12, 5), int)
-  same = noted(study, records(tmp_path / 'clean', before, [], **BEGUN), own)
-  assert same['contrast'].endswith('timm:some may have seen it; clean compensates')
-  assert same['rows'][1][-1] == 'clean' and same['rows'][0][-1] == 'nothing'
+  notes = noted(study, records(tmp_path / 'clean', before, [], **BEGUN), network)
+  assert notes['contrast'].endswith('timm:some may have seen it; clean compensates')
+  assert notes['rows'][1][-1] == 'clean' and notes['rows'][0][-1] == 'nothing'
   itself = records(tmp_path / 'itself' / 'clean', before, [], weights='timm:some')
-  assert noted(study, itself, own)[''].endswith('clean compensates')
+  assert noted(study, itself, network)[''].endswith('clean compensates')
   other = records(tmp_path / 'other' / 'clean', before, [])
-  assert noted(study, other, own)[''].endswith('the baseline clean began with others')
+  assert noted(study, other, network)[''].endswith('the baseline clean began with others')
 
 
 def test_leaks_that_were_allowed_are_noted(tmp_path):
-  environment, *others = RECIPE
-  leaking = [{**environment, 'allow_leaks': True}, *others]
+  part, *parts = RECIPE
+  leaking = [{**part, 'allow_leaks': True}, *parts]
   rho = select(table_of(STUDY, records(tmp_path / 'own', RIGHT, leaking)), 'rho', environment=...)
   assert len(rho) == 2 and rho.note.str.contains('leaks were allowed').all()
 
@@ -282,16 +282,16 @@ def test_the_grid_of_cells_is_known_before_anything_is_trained():
   assert sum(text.get_text() == 'held out' for text in figure.axes[0].texts) == 4
   styles = ['photo', 'cartoon', 'sketch']
   stored = SimpleNamespace(description={**rows().description, 'environments': styles})
-  own = {'training_split': 'train', 'training_environments': styles}
-  other = {**own, 'training_environments': ['photo', 'sketch', 'cartoon']}
-  elsewhere = {'training_split': 'train'}
-  recipes = {'own': own, 'other': other, 'elsewhere': elsewhere}
+  plan = {'training_split': 'train', 'training_environments': styles}
+  reordered = {**plan, 'training_environments': ['photo', 'sketch', 'cartoon']}
+  without_environments = {'training_split': 'train'}
+  recipes = {'own': plan, 'other': reordered, 'elsewhere': without_environments}
   [(title, table)] = Systematic(source='stored').preview(stored, recipes).tables.items()
   assert title.endswith('of own') and table.columns[1] == 'clean (photo)'
   message = "source is 'stored', but the rows have no column environment"
   refused(message, Systematic(source='stored').preview, rows(), {'own': recipe})
-  nothing = STUDY.preview(rows(), {'plain': {'augment': []}})
-  assert not nothing.tables and not nothing.figures
+  empty = STUDY.preview(rows(), {'plain': {'augment': []}})
+  assert not empty.tables and not empty.figures
 
 
 PICTURES = {
@@ -320,9 +320,10 @@ def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
   estimate(results.table, 'erm', 'unseen', environment='contrast')
   read = Results.read(tmp_path)
   grid = select(read.table, 'accuracy', environment=..., class_group=...)
-  own = grid[grid.classifier == 'erm']
+  of_erm = grid[grid.classifier == 'erm']
   groups = {title for title, names in read.data['class_groups'].items() if names}
-  assert set(own.class_group) == groups and len(own) == 3 * len(groups) and (own.n > 0).all()
+  assert set(of_erm.class_group) == groups and len(of_erm) == 3 * len(groups)
+  assert (of_erm.n > 0).all()
   assert read.classifiers[1]['class_groups'] == read.data['class_groups']
   labels = ('erm', 'balanced', 'irm', 'coral', 'mixup', 'augmix')
   assert {*labels} <= {*select(results.table, 'rho').classifier}
@@ -355,10 +356,10 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
     classifier.augment.environment.transforms = config.study.environments
   results = runs.run(config, tmp_path / 'run')
   for name in ('seen', 'unseen', 'baseline', 'clean_accuracy'):
-    own = estimate(results.table, 'erm', name)
-    each = [estimate(results.table, 'erm', name, seed=seed).value for seed in (0, 1)]
-    assert own.value == pytest.approx(np.mean(each)) and own.n == 2
-    assert own.method == 'student over seeds'  # without an interval where both are equal
+    mean = estimate(results.table, 'erm', name)
+    by_seed = [estimate(results.table, 'erm', name, seed=seed).value for seed in (0, 1)]
+    assert mean.value == pytest.approx(np.mean(by_seed)) and mean.n == 2
+    assert mean.method == 'student over seeds'  # without an interval where both are equal
   estimate(results.table, 'erm', 'rho', environment='contrast')
   for seed in (0, 1):
     assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
@@ -371,8 +372,8 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
   made = []
   for seed, (label, split) in enumerate({'clean': 'clean', 'own': 'train'}.items()):
     rank = np.random.default_rng(seed).integers(0, 2, (36, 1))
-    shown = {'training_split': split, 'training_environments': styles}
-    made.append(records(tmp_path / label, rank, [], data, environment, **shown))
+    training = {'training_split': split, 'training_environments': styles}
+    made.append(records(tmp_path / label, rank, [], data, environment, **training))
   study = Systematic(source='stored', baseline='clean', samples=100)
   table = study.by_image(made[0].records, (8, 8, 3))[1]
   expected = [styles[k] if k else 'clean (photo)' for k in environment]
@@ -396,8 +397,7 @@ def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tm
 
 
 def test_the_words_of_a_gain_name_the_baseline():
-  studies = Systematic(baseline='clean'), Systematic()
-  words = [{own.name: own.words for own in study.quantities} for study in studies]
-  over = ['gain in accuracy over clean on', 'gain in accuracy over the baseline on']
-  assert [own['unseen_gain'] for own in words] == [f'{start} unseen classes' for start in over]
-  assert [own['baseline'] for own in words] == ['accuracy of clean', 'accuracy of the baseline']
+  for study, baseline in ((Systematic(baseline='clean'), 'clean'), (Systematic(), 'the baseline')):
+    words = {quantity.name: quantity.words for quantity in study.quantities}
+    assert words['unseen_gain'] == f'gain in accuracy over {baseline} on unseen classes'
+    assert words['baseline'] == f'accuracy of {baseline}'

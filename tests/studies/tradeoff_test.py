@@ -42,20 +42,20 @@ def made_records(tmp_path_factory):
     return Evaluation(label, recorded(folder / label, study, network, rows, parallel, ()))
 
   spectrum = corruption_spectrum.CorruptionSpectrum(**SETTINGS)
-  beside = []
+  evaluations = []
   for label, threshold in (('strict', 0.04), ('tolerant', 0.09)):
     see = functools.partial(sees, threshold=threshold)
-    own = Classifier.from_callable(see, SHAPE, rows.class_names, name=label)
-    beside.append(evaluation(SMALL, own, label))
-  return {'tradeoff': beside, 'spectrum': [evaluation(spectrum, None, 'images')]}
+    network = Classifier.from_callable(see, SHAPE, rows.class_names, name=label)
+    evaluations.append(evaluation(SMALL, network, label))
+  return {'tradeoff': evaluations, 'spectrum': [evaluation(spectrum, None, 'images')]}
 
 
 @pytest.mark.slow
 def test_energies_are_those_of_the_images_that_the_spectrum_measures(records):
-  (alone,), beside = records['spectrum'], records['tradeoff']
+  (spectrum,), evaluations = records['spectrum'], records['tradeoff']
   for name in ('measure/energy', 'measure/high_energy'):
-    expected = alone.records.table(name)
-    for evaluation in beside:
+    expected = spectrum.records.table(name)
+    for evaluation in evaluations:
       np.testing.assert_allclose(evaluation.records.table(name), expected, rtol=1e-5, err_msg=name)
 
 
@@ -78,8 +78,8 @@ def test_changes_shares_and_lines_against_plain_numpy(records):
   assert clean == np.subtract(*((r.table('rank')[:, 0] == 0).mean() for r in (second, first)))
   slope, intercept = np.polyfit(share, change, 1)
   assert estimate(results, 'tolerant', 'slope', 'strict').value == pytest.approx(slope, rel=1e-4)
-  found = estimate(results, 'tolerant', 'intercept', 'strict').value
-  assert found == pytest.approx(intercept, rel=1e-4)
+  estimated = estimate(results, 'tolerant', 'intercept', 'strict').value
+  assert estimated == pytest.approx(intercept, rel=1e-4)
   assert abs(slope) > 0.1, 'the classifiers differ by frequency'
 
 

@@ -43,8 +43,8 @@ def answers(folder, study):
   (AccuracyByFactor(factors=('class',)), OVERALL.name, {}),
 )
 def test_intervals_are_of_images(tmp_path, study, quantity, facets):
-  own = estimate(table_of(study, [answers(tmp_path, study)]), 'net', quantity, **facets)
-  assert own.clusters <= IMAGES < own.n
+  row = estimate(table_of(study, [answers(tmp_path, study)]), 'net', quantity, **facets)
+  assert row.clusters <= IMAGES < row.n
 
 
 def test_no_image_chooses_and_is_measured(tmp_path):

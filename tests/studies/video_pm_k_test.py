@@ -41,8 +41,8 @@ def made_sets() -> NeighborSets:
     offsets = [o for o in range(-SIDE, SIDE + 1) if clip != 5 and o and (clip != 7 or o != 1)]
     names = [f'clip{clip:02d}/{10 + o}.png' for o in (0, *offsets)]
     sets[names[0]] = names[1:]
-    own = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
-    labels.update(dict.fromkeys(names, own))
+    classes = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
+    labels.update(dict.fromkeys(names, classes))
     for i, name in enumerate(names):
       facts[name] = {'frame_type': 'ipb'[i % 3], 'fps': 25 + 5 * (clip % 2)}
   return from_mappings(sets, labels, CLASSES, facts)
@@ -52,8 +52,8 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
   generator = np.random.default_rng(0)
   clip = np.array([int(name[4:6]) for name in sets.frames])
   colours = generator.random((CLIPS, 1, 1, 3), np.float32)[clip]
-  own = generator.random((len(clip), 1, 1, 3), np.float32)
-  images = np.broadcast_to(0.7 * colours + 0.3 * own, (len(clip), *SHAPE)).copy()
+  frame_colours = generator.random((len(clip), 1, 1, 3), np.float32)
+  images = np.broadcast_to(0.7 * colours + 0.3 * frame_colours, (len(clip), *SHAPE)).copy()
   columns = to_columns(sets)
   return ArrayRows(images, columns.pop('label'), CLASSES, columns=columns)
 
@@ -88,24 +88,24 @@ def test_accuracies_are_those_counted_row_by_row(evaluations, k):
   only = evaluations[0]
   table = table_of(study, [only])
   right = right_by_frame(only.records, sets)
-  anchors, whole, neighbors = 0, 0, 0
+  anchors_right, sets_right, neighbors_right = 0, 0, 0
   for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
-    hit = right[sets.frames[anchor]]
+    is_right = right[sets.frames[anchor]]
     near = [right[sets.frames[m]] for m, o in zip(members, offsets, strict=True) if abs(o) <= k]
-    anchors, whole = anchors + hit, whole + (hit and all(near))
-    neighbors += all(near) if near else hit
+    anchors_right, sets_right = anchors_right + is_right, sets_right + (is_right and all(near))
+    neighbors_right += all(near) if near else is_right
   reached = min(k, SIDE)
   for name, count, facets in (
-    ('accuracy_anchor', anchors, {}),
-    ('accuracy_pm_k', whole, {'k': reached}),
-    ('accuracy_pm_k_neighbors_only', neighbors, {'k': reached}),
-    ('drop_pm_k', anchors - whole, {'k': reached}),
+    ('accuracy_anchor', anchors_right, {}),
+    ('accuracy_pm_k', sets_right, {'k': reached}),
+    ('accuracy_pm_k_neighbors_only', neighbors_right, {'k': reached}),
+    ('drop_pm_k', anchors_right - sets_right, {'k': reached}),
   ):
     row = estimate(table, 'one', name, **facets)
     ends = clopper_pearson(count, CLIPS)
     assert (row.value, row.low, row.high) == pytest.approx((count / CLIPS, *ends)), name
-  assert estimate(table, 'one', 'accuracy_pm_k').value == whole / CLIPS, 'over all distances'
-  assert 0 < whole <= anchors < CLIPS
+  assert estimate(table, 'one', 'accuracy_pm_k').value == sets_right / CLIPS, 'over all distances'
+  assert 0 < sets_right <= anchors_right < CLIPS
 
 
 def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(evaluations):
@@ -140,19 +140,19 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
   assert at_anchor.value == at_anchor.low == at_anchor.high == 0, 'a right anchor is not wrong'
   assert at_anchor.n == CLIPS
   for k in (1, 2, 3):
-    given = [neighbor for anchor, neighbor, distance in pairs if anchor and abs(distance) == k]
+    after_right = [neighbor for anchor, neighbor, o in pairs if anchor and abs(o) == k]
     row = estimate(table, 'one', 'conditional_accuracy', k=k)
-    assert row.value == pytest.approx(np.mean(given)) and row.low < row.value <= row.high
-    assert row.n <= len(given), 'both directions of an anchor are one cluster'
+    assert row.value == pytest.approx(np.mean(after_right)) and row.low < row.value <= row.high
+    assert row.n <= len(after_right), 'both directions of an anchor are one cluster'
 
 
 def test_frames_that_turn_wrong_are_pooled_over_all_classifiers(evaluations):
   table = assemble(VideoPmK(k=3).reduce(evaluations, SHAPE).estimates)
   labels = [evaluation.label for evaluation in evaluations]
   for offset in (-3, 1):
-    each = [estimate(table, label, 'turned_wrong', offset=offset).value for label in labels]
+    shares = [estimate(table, label, 'turned_wrong', offset=offset).value for label in labels]
     pooled = estimate(table, 'all classifiers', 'turned_wrong', offset=offset)
-    assert len(each) > 1 and pooled.value == pytest.approx(np.mean(each))
+    assert len(shares) > 1 and pooled.value == pytest.approx(np.mean(shares))
     assert pooled.low <= pooled.value < pooled.high, 'of none seen too'
 
 
@@ -177,19 +177,19 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
   table = assemble(findings.estimates)
   right = [right_by_frame(e.records, sets) for e in evaluations]
   members = zip(sets.anchors, sets.neighbors, strict=True)
-  frames = [[sets.frames[f] for f in (anchor, *others)] for anchor, others in members]
-  anchors = np.array([[own[names[0]] for names in frames] for own in right])
-  worst = np.array([[all(own[name] for name in names) for names in frames] for own in right])
-  for name, facets, own in (('accuracy_anchor', {}, anchors), ('accuracy_pm_k', {'k': 3}, worst)):
-    b, c = (own[0] & ~own[1]).sum(), (own[1] & ~own[0]).sum()
+  frames = [[sets.frames[f] for f in (anchor, *neighbors)] for anchor, neighbors in members]
+  anchors = np.array([[hits[names[0]] for names in frames] for hits in right])
+  worst = np.array([[all(hits[name] for name in names) for names in frames] for hits in right])
+  for name, facets, hits in (('accuracy_anchor', {}, anchors), ('accuracy_pm_k', {'k': 3}, worst)):
+    b, c = (hits[0] & ~hits[1]).sum(), (hits[1] & ~hits[0]).sum()
     row = estimate(table, 'two', name, 'one', **facets)
     expected = (c - b) / CLIPS, stats.binomtest(min(b, c), b + c).pvalue if b + c else 1
     assert (row.value, row.p) == pytest.approx(expected)
     assert (row.low, row.high) == pytest.approx(paired_difference(c, b, CLIPS)[1:])
   drops = anchors.astype(int) - worst
   row = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
-  more, less = (drops[1] > drops[0]).sum(), (drops[1] < drops[0]).sum()
-  assert [row.value, row.low, row.high] == pytest.approx(paired_difference(more, less, CLIPS))
+  larger, smaller = (drops[1] > drops[0]).sum(), (drops[1] < drops[0]).sum()
+  assert [row.value, row.low, row.high] == pytest.approx(paired_difference(larger, smaller, CLIPS))
   for label in ('one', 'two', 'three'):
     neighbors = estimate(table, label, 'accuracy_pm_k_neighbors_only', k=3)
     assert estimate(table, label, 'accuracy_static').value >= neighbors.value
@@ -224,18 +224,18 @@ def test_classifiers_with_their_classes_in_another_order_are_counted_alike(evalu
   flipped = dataclasses.replace(
     network,
     class_names=names,
-    forward=lambda *given: tuple(
+    forward=lambda *arguments: tuple(
       part[:, ::-1] if index == 0 else {n: v[:, ::-1] for n, v in part.items()}
-      for index, part in enumerate(network.forward(*given))
+      for index, part in enumerate(network.forward(*arguments))
     ),
   )
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
   records = answered(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
   table = assemble(findings.estimates)
-  own = table[table.versus == ''].groupby('classifier')
-  one, other = (own.get_group(label).drop(columns='classifier') for label in ('one', 'flipped'))
-  pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
+  table = table[table.versus == ''].set_index('classifier')
+  tables = [table.loc[label].reset_index(drop=True) for label in ('one', 'flipped')]
+  pd.testing.assert_frame_equal(*tables)
 
 
 @pytest.mark.slow
@@ -258,20 +258,20 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations):
   alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
   assert study.reduce(evaluations, SHAPE).tables['failures'].rows == alone, 'each has its own'
   images = made_rows(sets).images
-  shown = study.sample_arrays(made_rows(sets), KEY, findings)['failure_images']
-  assert shown.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
-  np.testing.assert_array_equal(shown[0, 1], images[rows[0]['neighbor row']])
-  none = dataclasses.replace(study, failures=0)
-  assert none.sample_arrays(made_rows(sets), KEY, none.reduce(evaluations, SHAPE)) == {}
+  pictures = study.sample_arrays(made_rows(sets), KEY, findings)['failure_images']
+  assert pictures.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
+  np.testing.assert_array_equal(pictures[0, 1], images[rows[0]['neighbor row']])
+  study = dataclasses.replace(study, failures=0)
+  assert study.sample_arrays(made_rows(sets), KEY, study.reduce(evaluations, SHAPE)) == {}
 
 
 def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations, tmp_path):
   sets, rows = made_sets(), made_rows(made_sets())
   assert list(VideoPmK().row_estimates(rows, evaluations)) == []
   members = zip(sets.anchors, sets.neighbors, strict=True)  # frames of these records have no paths
-  kept = {f'row {anchor}': [f'row {frame}' for frame in several[:2]] for anchor, several in members}
+  first_neighbors = {f'row {a}': [f'row {frame}' for frame in near[:2]] for a, near in members}
   labels = {f'row {n}': [0] for n in range(len(sets.frames))}
-  metadata.write(from_mappings(kept, labels, CLASSES), tmp_path)
+  metadata.write(from_mappings(first_neighbors, labels, CLASSES), tmp_path)
   study = VideoPmK(k=3, distances=True, reviewed=str(tmp_path))
   table = assemble(list(study.row_estimates(rows, evaluations[:1])))
   pairs, right = sets.pairs, right_by_frame(evaluations[0].records, sets)
@@ -283,21 +283,21 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
     right[sets.frames[sets.anchors[g]]] and not right[sets.frames[f]]
     for g, f in zip(pairs.group, pairs.frame, strict=True)
   ]
-  for label, name, chosen in (
+  for label, name, mask in (
     ('images', 'all pairs', np.ones(len(distance), bool)),
     ('images', 'reviewed pairs', reviewed),
     ('one', 'mistakes', reviewed & mistake),
   ):
-    own = select(table, 'pairs_within', pairs=name, distance=...)
-    own = own[own.classifier == label]
-    assert (own.low.diff()[1:] >= 0).all() and (own.high.diff()[1:] >= 0).all()
-    assert tuple(own.iloc[-1][['low', 'high']]) == (1, 1)
+    curve = select(table, 'pairs_within', pairs=name, distance=...)
+    curve = curve[curve.classifier == label]
+    assert (curve.low.diff()[1:] >= 0).all() and (curve.high.diff()[1:] >= 0).all()
+    assert tuple(curve.iloc[-1][['low', 'high']]) == (1, 1)
     for at in (0.1, 0.25, 1):
       row = estimate(table, label, 'pairs_within', pairs=name, distance=at)
-      assert (row.value, row.n) == (pytest.approx((distance[chosen] <= at).mean()), chosen.sum())
+      assert (row.value, row.n) == (pytest.approx((distance[mask] <= at).mean()), mask.sum())
       assert row.low <= row.value <= row.high
       row = estimate(table, label, 'pairs_within_rms', pairs=name, distance=at)
-      assert row.value == pytest.approx((rms[chosen] <= at).mean())
+      assert row.value == pytest.approx((rms[mask] <= at).mean())
 
 
 def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
@@ -318,8 +318,8 @@ def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
 
 def test_sets_of_one_video_are_one_unit():
   names = ['8Lx004yCltY_10/1.png', '8Lx004yCltY_20/1.png', 'KxDh7a8_AmU_30/1.png', 'other/1.png']
-  own = from_mappings({name: [] for name in names}, dict.fromkeys(names, [0]))
-  right = metrics.outcomes(own, np.array([0, 0, 1, 0]))
+  sets = from_mappings({name: [] for name in names}, dict.fromkeys(names, [0]))
+  right = metrics.outcomes(sets, np.array([0, 0, 1, 0]))
   for outcomes, clusters, method in (
     (right, 3, 'korn-graubard'),
     (right.of_anchors(np.array([0, 2, 3])), 3, 'clopper-pearson'),
@@ -331,22 +331,22 @@ def test_sets_of_one_video_are_one_unit():
 
 def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch):
   names = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
-  whole = {'v0/3.png': ['v0/4.png'], 'v1/3.png': ['v1/4.png'], 'v2/3.png': []}
-  whole['v3/3.png'] = ['v3/4.png', 'v3/5.png']
-  kept = {'v0/3.png': [], 'v1/3.png': ['v1/4.png'], 'v3/3.png': ['v3/5.png']}
+  unreviewed = {'v0/3.png': ['v0/4.png'], 'v1/3.png': ['v1/4.png'], 'v2/3.png': []}
+  unreviewed['v3/3.png'] = ['v3/4.png', 'v3/5.png']
+  reviewed = {'v0/3.png': [], 'v1/3.png': ['v1/4.png'], 'v3/3.png': ['v3/5.png']}
   wrong = {'v0/4.png', 'v2/3.png', 'v3/4.png'}
 
   def answers(sets: dict) -> Any:
-    own = from_mappings(sets, names)
-    prediction = np.array([int(frame in wrong) for frame in own.frames])
-    return {'net': FramePredictions(own, prediction, prediction)}
+    neighbor_sets = from_mappings(sets, names)
+    prediction = np.array([int(frame in wrong) for frame in neighbor_sets.frames])
+    return {'net': FramePredictions(neighbor_sets, prediction, prediction)}
 
   monkeypatch.setattr(VideoPmK, '_predictions', lambda _, sets: answers(sets))
   for after, changes in (
-    (kept, {'anchor': 1 - 3 / 4, 'worst': 1 - 1 / 4, 'drop': 0 - 2 / 4}),
-    (whole, {'anchor': 0, 'worst': 0, 'drop': 0}),
+    (reviewed, {'anchor': 1 - 3 / 4, 'worst': 1 - 1 / 4, 'drop': 0 - 2 / 4}),
+    (unreviewed, {'anchor': 0, 'worst': 0, 'drop': 0}),
   ):
-    table = assemble(list(VideoPmK().review(whole, after)))
+    table = assemble(list(VideoPmK().review(unreviewed, after)))
     for name, change in changes.items():
       row = estimate(table, 'net', f'review_{name}', **({} if name == 'anchor' else {'k': 2}))
       assert row.value == pytest.approx(change) and row.low <= row.value <= row.high
