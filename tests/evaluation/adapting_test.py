@@ -88,54 +88,48 @@ def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation,
 @cases('adaptation', TENT, NEVER)
 def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation, tmp_path):
   key = jax.random.fold_in(KEY, ORDER)
-  bits = [int(jax.random.bits(jax.random.fold_in(key, one))) for one in range(21)]
+  bits = [int(jax.random.bits(jax.random.fold_in(key, example))) for example in range(21)]
   order, classifier = np.argsort(bits), adapting(adaptation)
   assert (order != np.arange(21)).any()
   expected, state = np.zeros((21, 3)), None
 
   @jax.jit
   def step(images, state):
-    given = classifier.variables, state, jnp.ones(len(images), bool)
-    return adaptation(lambda own: classifier.apply(own, images, ()), *given)
+    state_and_mask = classifier.variables, state, jnp.ones(len(images), bool)
+    return adaptation(lambda variables: classifier.apply(variables, images, ()), *state_and_mask)
 
   for view in range(3):
     if state is None or adaptation.reset == 'view':
       state = adaptation.begin(classifier.variables)
     for places in np.split(order, (8, 16)):
-      images = jnp.stack(
-        [
-          darker(
-            random_keys.for_example(KEY, place, view),
-            {'image': ROWS.images[place]},
-            {'factor': VIEWS.parameters['factor'][view]},
-          )
-          for place in places
-        ]
-      )
+      keys = [random_keys.for_example(KEY, place, view) for place in places]
+      pairs = zip(keys, ROWS.images[places], strict=True)
+      level = {'factor': VIEWS.parameters['factor'][view]}
+      images = jnp.stack([darker(key, {'image': image}, level) for key, image in pairs])
       (logits, _), state = step(images, state)
       shares = jax.nn.softmax(logits)
       expected[places, view] = shares[np.arange(len(places)), ROWS.labels[places]]
-  found = recorded(adaptation, tmp_path).table('probability')
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  measured = recorded(adaptation, tmp_path).table('probability')
+  np.testing.assert_allclose(measured, expected, rtol=1e-4, atol=1e-5)
   np.testing.assert_array_equal(Records.open(tmp_path).column('example_id'), np.arange(21))
 
 
 def test_the_statistics_of_the_training_alone_change_nothing(tmp_path):
-  found = recorded(Statistics(batch_size=8, source_weight=1.0), tmp_path / 'adapting')
+  adapted = recorded(Statistics(batch_size=8, source_weight=1.0), tmp_path / 'adapting')
   runner = evaluator(None, kind=Evaluator)
   records = Records(tmp_path / 'source', runner.layout(21), {})
   runner.evaluate(ROWS, records)
   for name in ('prediction', 'rank', 'probability'):
-    np.testing.assert_allclose(found.table(name), records.table(name), rtol=1e-6, err_msg=name)
+    np.testing.assert_allclose(adapted.table(name), records.table(name), rtol=1e-6, err_msg=name)
 
 
 def test_a_stored_corruption_and_severity_is_a_stream():
   stored = dataclasses.replace(ROWS, facts={'parts': 3})
-  execution, ways = experiment.Execution(), MeshParallel()
+  execution, devices = experiment.Execution(), MeshParallel()
   study = CorruptionError(corruptions=('fog',), constants=32)
   streams = {}
   for name, rows in (('made', ROWS), ('stored', stored)):
-    layout = evaluator_for(execution, study, adapting(TENT), rows, ways).layout(21)
+    layout = evaluator_for(execution, study, adapting(TENT), rows, devices).layout(21)
     streams[name] = layout.num_blocks, layout.block_rows, layout.chunk_views
   assert streams == {'made': (1, 21, 1), 'stored': (3, 7, 1)}
 

@@ -1,4 +1,4 @@
-"""A callable gives the records of the native network with the same weights, or says why not."""
+"""A callable leads to the records of the native network with its weights, or says why not."""
 
 from unittest import mock
 
@@ -12,7 +12,7 @@ from robustness.evaluation.views import Views, identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from tests.cases import cases
-from tests.evaluation.runner_test import evaluator
+from tests.evaluation.runner_test import HEATMAP, evaluator
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
 
@@ -38,36 +38,36 @@ def wrapped(answer, **changes):
   return Classifier.from_callable(answer, SHAPE, CLASSES, **changes)
 
 
+def records_of_both(native, parallel, folder, **changes):
+  """Returns the records of a callable and of the native network that it wraps."""
+  recorded = []
+  for name, classifier in (('callable', callable_of(native)), ('native', native)):
+    runner = evaluator(parallel(), classifier=classifier, **changes)
+    recorded.append(Records(folder / name, runner.layout(13, 8, 7), {}))
+    runner.evaluate(tiny_rows(13), recorded[-1])
+  return recorded
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
 def test_logits_are_recorded_on_request(parallel, tmp_path):
-  native, rows, recorded = tiny_classifier(), tiny_rows(13), {}
-  for name, classifier in (('native', native), ('callable', callable_of(native))):
-    outputs = classifier.select_outputs(('logits',))
-    runner = evaluator(parallel(), classifier=classifier, outputs=outputs)
-    records = Records(tmp_path / name, runner.layout(13, 8, 7), {})
-    runner.evaluate(rows, records)
-    recorded[name] = records.column('output/logits', 3)
-  assert recorded['native'].shape == (13, len(CLASSES))
-  np.testing.assert_allclose(recorded['callable'], recorded['native'], rtol=1e-4, atol=1e-5)
+  native = tiny_classifier()
+  outputs = native.select_outputs(('logits',))
+  assert callable_of(native).select_outputs(('logits',)) == outputs
+  recorded = records_of_both(native, parallel, tmp_path, outputs=outputs)
+  logits, expected = (records.column('output/logits', 3) for records in recorded)
+  assert expected.shape == (13, len(CLASSES))
+  np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
 def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
-  native, recorded = tiny_classifier(), []
-  for name, classifier in (('native', native), ('callable', callable_of(native))):
-    runner = evaluator(
-      parallel(),
-      classifier=classifier,
-      outputs=('logits',),
-      summarise_output=lambda _, logits: logits.max(1) - logits.min(1),
-    )
-    records = Records(tmp_path / name, runner.layout(13, 8, 7), {})
-    runner.evaluate(tiny_rows(13), records)
-    recorded.append(records.table('output/logits'))
-  assert recorded[0].shape == (13, len(runner.views))
-  np.testing.assert_allclose(recorded[1], recorded[0], rtol=1e-4, atol=1e-5)
+  changes = {'outputs': ('logits',), 'summarise_output': lambda _, z: z.max(1) - z.min(1)}
+  recorded = records_of_both(tiny_classifier(), parallel, tmp_path, **changes)
+  summary, expected = (records.table('output/logits') for records in recorded)
+  assert expected.shape == (13, len(HEATMAP))
+  np.testing.assert_allclose(summary, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -29,52 +29,52 @@ def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee'), vie
   fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
   columns = {'label': labels, 'example_id': np.arange(10, 15)}
   fields['probability'] = np.where(right, CONFIDENCE, 1 - CONFIDENCE)
-  arrays = {**{name: each[:, :views] for name, each in fields.items()}, **columns}
+  arrays = {**{name: array[:, :views] for name, array in fields.items()}, **columns}
   return made_records.made(folder, arrays, block, chunk, classes=list(classes)).records
 
 
-def failures(made, table):
-  class Shown(Study):
-    name = 'shown'
+def failures(made, views):
+  class Made(Study):
+    name = 'made'
 
     def by_image(self, records, image_shape):
-      return records, table
+      return records, views
 
     def by_row(self, records, image_shape):
-      return table
+      return views
 
-  found, places = listing.findings(Shown(), [Evaluation('net', made)], (2, 2, 1))
+  findings, places = listing.findings(Made(), [Evaluation('net', made)], (2, 2, 1))
   images, classes = (
-    [dict(zip(of.columns, row, strict=True)) for row in of.rows]
-    for of in (found.tables['most damaged images'], found.tables['most affected classes'])
+    [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    for table in (findings.tables['most damaged images'], findings.tables['most affected classes'])
   )
-  by_class, table = {row['class']: row for row in classes}, assemble(found.estimates)
+  by_class, table = {row['class']: row for row in classes}, assemble(findings.estimates)
   places = places['net'].tolist()
   return SimpleNamespace(images=images, classes=by_class, table=table, places=places)
 
 
-def of_class(found, name, quantity='accuracy'):
-  return estimate(found.table, 'net', quantity, **{'class': name})
+def of_class(listed, name, quantity='accuracy'):
+  return estimate(listed.table, 'net', quantity, **{'class': name})
 
 
 @pytest.mark.parametrize(('block', 'chunk'), [(2, 2), (5, 3), (1, 1)])
 def test_images_right_when_clean_are_ordered_by_what_they_lose(tmp_path, block, chunk):
   """Image 13 is wrong already, 14 never; 12 has lost more of its probability than 10."""
-  found = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))
-  assert [row['image'] for row in found.images] == [12, 10, 11]
-  assert found.places == [[2, 1], [0, 2], [1, 2]], 'row, view of the surest mistake'
-  first = found.images[0]
+  listed = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))
+  assert [row['image'] for row in listed.images] == [12, 10, 11]
+  assert listed.places == [[2, 1], [0, 2], [1, 2]], 'row, view of the surest mistake'
+  first = listed.images[0]
   assert (first['views wrong'], first['of'], first['class']) == (2, 2, 'bee')
   assert (first['shown in'], first['taken for']) == ('fog', 'ant')
   assert first['taken for when clean'] == 'bee'
   shares = [first[name] for name in ('confidence', 'confidence when clean')]
   assert [*shares, first['probability of its class']] == pytest.approx([0.95, 0.9, 0.45 / 2])
-  assert list(found.classes) == ['ant', 'bee'], 'ants lose 3/4, bees 1/3'
-  assert of_class(found, 'ant').value == pytest.approx(1 / 4)
-  assert of_class(found, 'ant', 'clean_accuracy').value == 1
-  assert of_class(found, 'bee').value == pytest.approx(1 / 3)
-  assert of_class(found, 'bee', 'clean_accuracy').value == pytest.approx(2 / 3)
-  ant, bee = found.classes.values()
+  assert list(listed.classes) == ['ant', 'bee'], 'ants lose 3/4, bees 1/3'
+  assert of_class(listed, 'ant').value == pytest.approx(1 / 4)
+  assert of_class(listed, 'ant', 'clean_accuracy').value == 1
+  assert of_class(listed, 'bee').value == pytest.approx(1 / 3)
+  assert of_class(listed, 'bee', 'clean_accuracy').value == pytest.approx(2 / 3)
+  ant, bee = listed.classes.values()
   assert (ant['images'], ant['views wrong'], ant['of']) == (2, 3, 4)
   of_order = [(row['accuracy when clean'], row['accuracy lost']) for row in (ant, bee)]
   assert of_order == [(1, 3 / 4), (pytest.approx(2 / 3), pytest.approx(1 / 3))]
@@ -84,16 +84,16 @@ def test_images_right_when_clean_are_ordered_by_what_they_lose(tmp_path, block, 
 
 def test_classes_without_a_clean_view_are_ordered_by_accuracy(tmp_path, monkeypatch):
   """Each class has Korn and Graubard's interval over its images, of a single view the exact one."""
-  found = failures(records(tmp_path), ViewTable(NAMES))
-  assert list(found.classes) == ['bee', 'ant'], '4 of 9 and 3 of 6'
-  assert [row['accuracy'] for row in found.classes.values()] == pytest.approx([4 / 9, 1 / 2])
+  listed = failures(records(tmp_path), ViewTable(NAMES))
+  assert list(listed.classes) == ['bee', 'ant'], '4 of 9 and 3 of 6'
+  assert [row['accuracy'] for row in listed.classes.values()] == pytest.approx([4 / 9, 1 / 2])
   shares = np.array([1 / 3, 2 / 3])
   low, high = korn_graubard(shares.mean(), shares.std(ddof=1), 2, 3)
-  row = of_class(found, 'ant')
+  row = of_class(listed, 'ant')
   assert (row.low, row.high, row.n) == (pytest.approx(low), pytest.approx(high), 2)
   monkeypatch.setattr(listing, 'MOST_CLASSES', 1)
-  shown = np.arange(3) == [[1]] * 5
-  single = failures(records(tmp_path), ViewTable(NAMES, counted=shown))
+  counted = np.arange(3) == [[1]] * 5
+  single = failures(records(tmp_path), ViewTable(NAMES, counted=counted))
   assert list(single.classes) == ['bee'] and len(single.table) == 2
   exact = stats.binomtest(1, 3).proportion_ci(0.95, 'exact')
   row = of_class(single, 'bee')
@@ -108,35 +108,35 @@ def test_of_a_single_view_no_class_is_told_to_be_least_accurate_in_it(tmp_path):
 
 
 def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path):
-  """The table by class is that of the same images corrupted in the run."""
+  """The table by class equals the table of the same images corrupted in the run."""
   right = np.random.default_rng(0).random((30, 5)) > 0.4
-  found = []
+  tables = []
   for stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(stored), {'net': right}, stored)
     made = workdir.read(folder)['']
-    own, _ = listing.findings(made.study, made.evaluations, made.image_shape)
-    found.append((own.tables[listing.AFFECTED_CLASSES], assemble(own.estimates)))
-  assert found[0][0] == found[1][0]
-  pd.testing.assert_frame_equal(found[0][1], found[1][1])
-  accuracy = found[0][1].iloc[0]
+    findings, _ = listing.findings(made.study, made.evaluations, made.image_shape)
+    tables.append((findings.tables[listing.AFFECTED_CLASSES], assemble(findings.estimates)))
+  assert tables[0][0] == tables[1][0]
+  pd.testing.assert_frame_equal(tables[0][1], tables[1][1])
+  accuracy = tables[0][1].iloc[0]
   assert (accuracy.n, accuracy.value) == (30, pytest.approx(right[:, 1:].mean()))
 
 
 def test_what_does_not_count_is_left_out(tmp_path):
-  """Ants count in one view each and bees in two, four of whose six are taken for ants."""
+  """Ants count in one view each and bees in two; four of six views of bees are taken for ants."""
   counted = np.ones((2, 5, 3), bool)
   counted[0, 2, 1:], counted[1, :2, 1] = False, False
   made = records(tmp_path)
-  without, found = (failures(made, ViewTable(NAMES, 0, which)) for which in counted)
+  without, with_classes = (failures(made, ViewTable(NAMES, 0, mask)) for mask in counted)
   assert [row['image'] for row in without.images] == [10, 11]
-  counts = {name: (row['times'], row['of']) for name, row in found.classes.items()}
+  counts = {name: (row['times'], row['of']) for name, row in with_classes.classes.items()}
   assert counts == {'ant': (2, 2), 'bee': (4, 6)}
 
 
 def test_without_a_clean_view_every_mistake_counts(tmp_path, monkeypatch):
   monkeypatch.setattr(listing, 'MOST_IMAGES', 1)
-  found = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
-  [first] = found.images
+  listed = failures(records(tmp_path), ViewTable(('first', 'second', 'third')))
+  [first] = listed.images
   assert (first['image'], first['views wrong'], first['of']) == (13, 3, 3)
   assert first['taken for when clean'] is first['confidence when clean'] is None
   named = failures(records(tmp_path), ViewTable(NAMES, rows=['a', 'b', 'c', 'fog 3', 'e']))
@@ -144,9 +144,9 @@ def test_without_a_clean_view_every_mistake_counts(tmp_path, monkeypatch):
 
 
 def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path):
-  """The first image is of both classes, so that whichever is predicted is right."""
-  several = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
-  made = failures(records(tmp_path, labels=several), ViewTable(NAMES, 0))
+  """The first image is of both classes, so that either prediction is right."""
+  labels = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
+  made = failures(records(tmp_path, labels=labels), ViewTable(NAMES, 0))
   assert [row['image'] for row in made.images] == [12, 11] and made.images[0]['class'] == 'bee'
   assert (made.classes['ant']['images'], made.classes['bee']['images']) == (2, 4)
   assert of_class(made, 'ant').value == pytest.approx(3 / 4), 'both views of 10, fog of 11'

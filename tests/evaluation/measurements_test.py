@@ -21,8 +21,8 @@ from tests.refusals import refused
 ROWS = 21
 
 
-def norms(row, shown, view):
-  difference = shown - row['image']
+def norms(row, image, view):
+  difference = image - row['image']
   norm, channels = jnp.sqrt((difference**2).sum()), jnp.abs(difference).mean((0, 1))
   return {'norm': norm, 'channels': channels, 'factor': view['factor']}
 
@@ -33,7 +33,7 @@ VIEWS = Views(
   {'factor': np.linspace(1, 0, 5, dtype=np.float32)},
   image_shape=SHAPE,
   measure=norms,
-  total=lambda row, shown, view: {'change': jnp.abs(shown - row['image']) * 3},
+  total=lambda row, image, view: {'change': jnp.abs(image - row['image']) * 3},
 )
 
 
@@ -53,8 +53,8 @@ def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp
     difference = images * factor - images
     norm = np.sqrt((difference**2).sum((1, 2, 3)))
     for name, expected in (('norm', norm), ('channels', np.abs(difference).mean((1, 2)))):
-      found = records.column(f'measure/{name}', view)
-      np.testing.assert_allclose(found, expected, rtol=1e-5)
+      measured = records.column(f'measure/{name}', view)
+      np.testing.assert_allclose(measured, expected, rtol=1e-5)
     np.testing.assert_array_equal(records.column('measure/factor', view), factor)
     change = np.abs(difference).astype(np.float32) * np.float32(3)
     steps = np.round(change / measurements.RESOLUTION).sum(0, dtype=np.float64)
@@ -67,9 +67,9 @@ def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp
 @pytest.mark.parametrize('create', [MeshParallel, PmapParallel])
 def test_beside_a_classifier_of_either_kind(create, tmp_path):
   native = tiny_classifier()
-  own = Classifier.from_callable(native.predict, SHAPE, CLASSES, outputs='logits', name='own')
+  wrapped = Classifier.from_callable(native.predict, SHAPE, CLASSES, outputs='logits', name='own')
   alone = recorded(tmp_path / 'alone', create(), 8, 2)
-  for name, classifier in (('native', native), ('own', own)):
+  for name, classifier in (('native', native), ('own', wrapped)):
     records = recorded(tmp_path / name, create(), 8, 2, classifier)
     np.testing.assert_array_equal(records.total('change'), alone.total('change'))
     for field in ('measure/norm', 'measure/channels'):
@@ -78,8 +78,8 @@ def test_beside_a_classifier_of_either_kind(create, tmp_path):
 
 
 def test_spectra_are_taken_of_the_rows_of_each_device_alone():
-  def power(row, shown, view):
-    return {'power': jnp.abs(jnp.fft.rfft2(shown, axes=(0, 1))).sum()}
+  def power(row, image, view):
+    return {'power': jnp.abs(jnp.fft.rfft2(image, axes=(0, 1))).sum()}
 
   views = dataclasses.replace(VIEWS, measure=power)
   runner = Evaluator(None, views, random_keys.stream(0, 'any'), MeshParallel())
@@ -108,8 +108,8 @@ def test_sums_of_the_largest_values_do_not_overflow_and_rows_of_padding_do_not_c
 
 @pytest.mark.parametrize('bad', [-1.0, measurements.LARGEST, np.nan, np.inf])
 def test_values_that_cannot_be_summed_are_refused(bad, tmp_path):
-  def total(row, shown, view):
-    return {'change': jnp.where(view['factor'] == 0, bad, shown)}
+  def total(row, image, view):
+    return {'change': jnp.where(view['factor'] == 0, bad, image)}
 
   views = dataclasses.replace(VIEWS, total=total)
   message = r'total/change .*outside \[0, 2048\).* view 4 \(factor=0'

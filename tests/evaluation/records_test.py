@@ -133,18 +133,18 @@ def test_a_shard_that_is_only_rewritten_is_taken(tmp_path):
 
 
 @cases(
-  'layout, told',
+  'layout, message',
   ({'num_rows': 10**12}, r'layout.num_rows is 1000000000000; it must be in \[1, '),
   ({'num_views': 0}, 'layout.num_views is 0'),
   ({'block_rows': -1}, 'layout.block_rows is -1'),
   ({'num_rows': 2**30, 'block_rows': 1}, 'states 3,221,225,472 shards; records have at most'),
 )
-def test_a_header_of_a_size_that_no_records_have_is_refused(tmp_path, layout, told):
+def test_a_header_of_a_size_that_no_records_have_is_refused(tmp_path, layout, message):
   full(tmp_path)
   header = json.loads((tmp_path / 'header.json').read_text())
   header['layout'].update(layout)
   (tmp_path / 'header.json').write_text(json.dumps(header))
-  refused(told, Records.open, tmp_path)
+  refused(message, Records.open, tmp_path)
 
 
 def test_a_shard_of_another_shape_than_its_header_states_is_refused(tmp_path):

@@ -61,7 +61,7 @@ def recorded_by(runner, rows, folder):
 
 
 def answering(answer, **changes):
-  """The evaluator of a function `(forward of tiny, images, layers)`, with changed fields."""
+  """Returns the evaluator of a function `(forward of tiny, images, layers)`."""
   tiny = tiny_classifier()
 
   def forward(variables, images, layers):
@@ -76,14 +76,14 @@ def parameters_of(views, number):
 
 @pytest.fixture(scope='module')
 def expected():
-  """One image and one view at a time, without the runner."""
+  """Returns the answers to one image and one view at a time, without the runner."""
   classifier, rows = tiny_classifier(), tiny_rows()
 
   @jax.jit
   def logits(image, example, view_id, parameters):
     key = random_keys.for_example(KEY, example, view_id)
-    shown = HEATMAP.show(key, {'image': image}, parameters)
-    return classifier.forward(classifier.variables, shown[None], ())[0][0]
+    image_in_view = HEATMAP.show(key, {'image': image}, parameters)
+    return classifier.forward(classifier.variables, image_in_view[None], ())[0][0]
 
   views = [(HEATMAP.ids[v], parameters_of(HEATMAP, v)) for v in range(len(HEATMAP))]
   images = enumerate(rows.images)
@@ -118,9 +118,8 @@ def test_same_numbers_for_any_cut_and_device_layout(create, cut, sequential, exp
 @pytest.mark.shared_bits
 def test_an_accelerator_shows_views_together_that_take_no_choice(monkeypatch, expected):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
-  runner, one_by_one = (
-    evaluator(views=dataclasses.replace(HEATMAP, sequential=choice)) for choice in (False, True)
-  )
+  runner = evaluator(views=dataclasses.replace(HEATMAP, sequential=False))
+  one_by_one = evaluator(views=dataclasses.replace(HEATMAP, sequential=True))
   views = (8, 6, 7)
   assert [runner._views_at_once(n) for n in views] == [4, 3, 1]
   assert [one_by_one._views_at_once(n) for n in views] == [1, 1, 1]
@@ -135,9 +134,9 @@ def test_layer_change_is_the_norm_of_the_difference():
   recorded = table(evaluator(layers=layers), rows, 4, 7)
   keys = [random_keys.for_example(KEY, example, HEATMAP.ids[view]) for example in range(4)]
   pairs = zip(keys, rows.images, strict=True)
-  shown = jnp.stack([HEATMAP.show(key, {'image': x}, parameters) for key, x in pairs])
-  both = rows.images, shown
-  clean, changed = (classifier.forward(classifier.variables, x, layers)[1] for x in both)
+  perturbed = jnp.stack([HEATMAP.show(key, {'image': x}, parameters) for key, x in pairs])
+  pair = rows.images, perturbed
+  clean, changed = (classifier.forward(classifier.variables, x, layers)[1] for x in pair)
   for name in layers:
     norm = np.linalg.norm((clean[name] - changed[name]).reshape(4, -1), axis=1)
     np.testing.assert_allclose(recorded[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
@@ -170,8 +169,8 @@ def test_a_view_sees_the_columns_of_its_row(create):
   views = dataclasses.replace(identity(), show=lambda key, row, view: row['image'] * row['level'])
   runner = evaluator(create(), views=views, outputs=('logits',))
   ((_, _, shard),) = runner.shards(rows, runner.layout(5))
-  shown = rows.images * levels[:, None, None, None]
-  expected = tiny_classifier().predict(shown)
+  images = rows.images * levels[:, None, None, None]
+  expected = tiny_classifier().predict(images)
   np.testing.assert_allclose(shard['output/logits'][:, 0], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -201,10 +200,10 @@ def test_images_of_another_size_are_resized_to_what_the_classifier_takes():
   views = dataclasses.replace(identity(), image_shape=wide, show=lambda key, row, view: ramp)
   runner = evaluator(views=views)
   batch = {'image': rows.images, 'example_id': np.arange(3)}
-  shown, _ = runner.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
-  assert shown.shape == (3, *SHAPE)
+  resized, _ = runner.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
+  assert resized.shape == (3, *SHAPE)
   expected = (np.arange(width) + width // 2 + 0.5) / (2 * width)
-  np.testing.assert_allclose(shown[1, 2, :, 0], expected, rtol=1e-5)
+  np.testing.assert_allclose(resized[1, 2, :, 0], expected, rtol=1e-5)
   grey = dataclasses.replace(views, image_shape=(12, 20, 1))
   shards = evaluator(MeshParallel(), views=grey).shards(rows, runner.layout(3))
   refused('the data have 12 × 20 × 1', next, shards)
@@ -259,11 +258,11 @@ def test_processes_share_the_blocks(tmp_path):
 
 @pytest.mark.parametrize('create', PARALLELS)
 def test_the_layout_does_not_depend_on_the_devices(create):
-  one = evaluator(create())
-  assert one.layout(100, 12, 3) == Layout(100, 17, 12, 3)
-  assert one.layout(5).block_rows == 5
-  assert one.layout(1000) == Layout(1000, 17, 500, 17)
-  assert one.step_rows(one.layout(100, 12, 3)) % one.parallel.num_devices == 0
+  runner = evaluator(create())
+  assert runner.layout(100, 12, 3) == Layout(100, 17, 12, 3)
+  assert runner.layout(5).block_rows == 5
+  assert runner.layout(1000) == Layout(1000, 17, 500, 17)
+  assert runner.step_rows(runner.layout(100, 12, 3)) % runner.parallel.num_devices == 0
 
 
 LARGE = dataclasses.replace(HEATMAP, image_shape=(224, 224, 3))
@@ -362,9 +361,9 @@ def test_logits_that_are_computed_twice_have_one_rank():
     return -80 * (images.mean((1, 2, 3))[:, None] - shift) ** 2, {}
 
   cheap = Classifier('cheap', forward, {}, SHAPE, CLASSES)
-  found = table(evaluator(classifier=cheap, views=identity()), rows, 200, 1)
-  right = found['prediction'][:, 0] == rows.labels
-  np.testing.assert_array_equal(found['rank'][:, 0] == 0, right)
+  recorded = table(evaluator(classifier=cheap, views=identity()), rows, 200, 1)
+  right = recorded['prediction'][:, 0] == rows.labels
+  np.testing.assert_array_equal(recorded['rank'][:, 0] == 0, right)
   assert right.any() and not right.all()
 
 
@@ -384,9 +383,8 @@ def with_value(column, place, value):
 
 def with_one_hot_labels():
   rows = tiny_rows(21)
-  several = dataclasses.replace(rows, labels=np.stack([rows.labels, -np.ones_like(rows.labels)], 1))
-  object.__setattr__(several, 'labels', np.eye(4, dtype=np.int32)[rows.labels])
-  return several
+  object.__setattr__(rows, 'labels', np.eye(4, dtype=np.int32)[rows.labels])
+  return rows
 
 
 TALL = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
@@ -405,20 +403,22 @@ OTHER = ArrayRows(np.zeros((3, *SHAPE), np.float32), np.zeros(3, int), (*CLASSES
 )
 @pytest.mark.parametrize('native', [True, False])
 def test_bad_rows_are_refused(rows, message, native):
-  own = Classifier.from_callable(lambda x: x[:, 0, :4, 0], SHAPE, CLASSES, name='tiny')
-  runner = evaluator() if native else evaluator(classifier=own)
+  wrapped = Classifier.from_callable(lambda x: x[:, 0, :4, 0], SHAPE, CLASSES, name='tiny')
+  runner = evaluator() if native else evaluator(classifier=wrapped)
   refused(message, table, runner, rows, 8, 5)
 
 
 @pytest.mark.parametrize('native', [True, False])
 def test_non_finite_logits_name_example_and_view(native):
-  def broken(images, own=jnp):
-    return own.where((images[:, :1, 0, 0] > 2), own.nan, own.arange(4, dtype=own.float32))
+  def broken(images, np_or_jnp=jnp):
+    return np_or_jnp.where(
+      (images[:, :1, 0, 0] > 2), np_or_jnp.nan, np_or_jnp.arange(4, dtype=np_or_jnp.float32)
+    )
 
   rows, loud = with_value('images', (13, 0, 0, 0), 1.0), FourierHeatmap(norm=9.0).views(SHAPE)
-  own = Classifier.from_callable(lambda images: broken(images, np), SHAPE, CLASSES, name='tiny')
+  wrapped = Classifier.from_callable(lambda x: broken(x, np), SHAPE, CLASSES, name='tiny')
   runner = answering(lambda _, images, layers: (broken(images), {}), views=loud)
-  runner = runner if native else evaluator(classifier=own, views=loud)
+  runner = runner if native else evaluator(classifier=wrapped, views=loud)
   refused(r'not finite for example \d+, view \d+ \(fy=', table, runner, rows, 8, 5)
 
 
@@ -428,9 +428,8 @@ def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
     return jnp.log(jax.nn.softmax(scores)), {}
 
   views = AttackError(attacks=('pgd',), epsilons=()).views(SHAPE)
-  message = (
-    r'gradient that is not finite for example \d+, view 1 .*probability of exactly 0.*maximum'
-  )
+  cause = r'view 1 .*probability of exactly 0.*maximum'
+  message = rf'gradient that is not finite for example \d+, {cause}'
   refused(message, table, answering(sure, views=views), tiny_rows(), 8, 5)
 
 
@@ -441,9 +440,9 @@ SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ('fgsm', 'squar
 def test_attacks_find_the_same_images_where_jax_has_64_bits(attack, tmp_path):
   few = {'steps': 3, 'iterations': 3, 'queries': 4, 'restarts': 2}
   taken = {'fgsm': (), 'auto_attack': ('iterations', 'queries'), 'square': ('queries', 'restarts')}
-  used = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))
-  shortened = {key: few[key] for key in used if key != 'restarts'}
-  restarts = few['restarts'] if 'restarts' in used else 1
+  keys = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))
+  shortened = {key: few[key] for key in keys if key != 'restarts'}
+  restarts = few['restarts'] if 'restarts' in keys else 1
   study = AttackError(attacks=(attack,), attack={attack: shortened}, restarts=restarts)
   recorded = {}
   for bits in (32, 64):

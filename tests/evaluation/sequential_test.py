@@ -57,15 +57,15 @@ def results(folder):
 
 def fixed_table(name, label='tiny'):
   study = dataclasses.replace(STUDY, half_width=0.0)
-  own = classifier(label, int(label != 'tiny'))
-  evaluator = evaluator_for(EXECUTION, study, own, rows(), parallel.create('jit'))
+  network = classifier(label, int(label != 'tiny'))
+  evaluator = evaluator_for(EXECUTION, study, network, rows(), parallel.create('jit'))
   ((*_, shard),) = evaluator.shards(rows(), evaluator.layout(COUNT))
   return shard[name][random_order(COUNT, EXECUTION.seed)]
 
 
 def by_frequency(results, label, versus=''):
-  found = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
-  return found[found.classifier == label]
+  errors = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
+  return errors[errors.classifier == label]
 
 
 def rounds(folder, label):
@@ -75,15 +75,15 @@ def rounds(folder, label):
 @pytest.mark.slow
 def test_every_cell_is_that_of_the_fixed_design(results, folder):
   assert results
-  own = rounds(folder, 'tiny')
+  sequential = rounds(folder, 'tiny')
   expected = {name: fixed_table(name) for name in ('rank', 'example_id', 'probability')}
-  for number, (records, views) in enumerate(zip(own.rounds, own.views, strict=True)):
-    places = np.arange(number * own.design.trials, (number + 1) * own.design.trials)
+  for number, (records, views) in enumerate(zip(sequential.rounds, sequential.views, strict=True)):
+    places = np.arange(number * sequential.design.trials, (number + 1) * sequential.design.trials)
     order = np.argsort(expected['example_id'][places])
-    own_rows = {name: values[places][order] for name, values in expected.items()}
-    np.testing.assert_array_equal(records.column('example_id'), own_rows['example_id'])
-    np.testing.assert_array_equal(records.table('rank'), own_rows['rank'][:, views])
-    probability = own_rows['probability'][:, views]
+    fixed = {name: values[places][order] for name, values in expected.items()}
+    np.testing.assert_array_equal(records.column('example_id'), fixed['example_id'])
+    np.testing.assert_array_equal(records.table('rank'), fixed['rank'][:, views])
+    probability = fixed['probability'][:, views]
     np.testing.assert_allclose(records.table('probability'), probability, rtol=1e-5)
 
 
@@ -95,14 +95,14 @@ def test_views_go_on_until_their_interval_is_narrow(results):
   low, high = clopper_pearson(counts, n[:, None], DESIGN.level)
   finished = (high - low) / 2 <= STUDY.half_width
   finished[-1] = True
-  shown = n[finished.argmax(0)]
-  assert len(np.unique(shown)) > 2, 'views must differ in this test'
-  ends = counts[finished.argmax(0), np.arange(len(shown))]
+  counts_shown = n[finished.argmax(0)]
+  assert len(np.unique(counts_shown)) > 2, 'views must differ in this test'
+  ends = counts[finished.argmax(0), np.arange(len(counts_shown))]
   errors = by_frequency(results, 'tiny')
-  np.testing.assert_array_equal(errors.n, shown[1:])
-  np.testing.assert_array_equal(errors.value, (ends / shown)[1:])
+  np.testing.assert_array_equal(errors.n, counts_shown[1:])
+  np.testing.assert_array_equal(errors.value, (ends / counts_shown)[1:])
   assert ((errors.high - errors.low) / 2 <= STUDY.half_width).all()
-  assert estimate(results.table, 'tiny', 'clean_error').n == shown[0]
+  assert estimate(results.table, 'tiny', 'clean_error').n == counts_shown[0]
   (zero,) = errors[(errors.frequency_y == 0) & (errors.frequency_x == 0)].itertuples()
   ring = estimate(results.table, 'tiny', 'error', radius=0)  # the frequency zero alone
   assert (ring.value, ring.low, ring.high, ring.n) == (zero.value, zero.low, zero.high, zero.n)
@@ -134,36 +134,36 @@ def test_passes_spent_and_saved_are_stated(results):
   table = results.tables['passes']
   assert [row[0] for row in table.rows] == ['tiny', 'other']
   for row in table.rows:
-    known = dict(zip(table.columns, row, strict=True))
-    clean = estimate(results.table, known['classifier'], 'clean_error').n
-    shown = [clean, *by_frequency(results, known['classifier']).n]
-    assert known['passes'] == sum(shown)
-    fixed = fixed_size(0.1, 0.95) * len(shown)
-    assert known['passes of the fixed design'] == fixed
-    assert known['saved'] == pytest.approx(1 - sum(shown) / fixed)
-    extent = [known[f'images of a view, {end}'] for end in ('fewest', 'most')]
-    assert extent == [min(shown), max(shown)]
+    stated = dict(zip(table.columns, row, strict=True))
+    clean = estimate(results.table, stated['classifier'], 'clean_error').n
+    passes = [clean, *by_frequency(results, stated['classifier']).n]
+    assert stated['passes'] == sum(passes)
+    fixed = fixed_size(0.1, 0.95) * len(passes)
+    assert stated['passes of the fixed design'] == fixed
+    assert stated['saved'] == pytest.approx(1 - sum(passes) / fixed)
+    extent = [stated[f'images of a view, {end}'] for end in ('fewest', 'most')]
+    assert extent == [min(passes), max(passes)]
 
 
 def test_the_worst_cell_is_told_with_its_own_images(results):
   errors = by_frequency(results, 'tiny')
   worst = errors.loc[errors.value.idxmax()]
   level = 1 - 0.05 / (2 * len(errors) * MOST_LOOKS)  # of two classifiers
-  told = worst.copy()
+  adjusted = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
-  told[['low', 'high', 'family']] = *ends, 2 * len(errors)
+  adjusted[['low', 'high', 'family']] = *ends, 2 * len(errors)
   (largest,) = [text for text in sentences(results) if f'of {len(errors)} frequencies: ' in text]
-  assert Notation(STUDY.quantities[0]).full(told) in largest
+  assert Notation(STUDY.quantities[0]).full(adjusted) in largest
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
 def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
   shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-  kept = len(rounds(folder, 'tiny').rounds)
+  finished = len(rounds(folder, 'tiny').rounds)
   if lost == 'shard':
     sorted((tmp_path / 'tiny' / 'round000').glob('*.npz'))[-1].unlink()
-  for number in range(1 if lost == 'shard' else 2, kept):
+  for number in range(1 if lost == 'shard' else 2, finished):
     shutil.rmtree(tmp_path / 'tiny' / f'round{number:03d}')
   refused(r'lacks shards|no records', rounds, tmp_path, 'tiny')
   again = run(tmp_path)
@@ -238,8 +238,8 @@ def test_corruptions_are_shown_in_rounds_and_their_means_are_of_common_images(tm
   results = run(tmp_path, study, labels=['tiny'])
   cells = select(results.table, 'error', corruption=..., severity=...)
   assert cells.n.nunique() > 1 and ((cells.high - cells.low) / 2 <= 0.1).all()
-  shown = [estimate(results.table, 'tiny', 'clean_error').n, *cells.n]
-  assert shown == SequentialRecords.open(tmp_path / 'tiny', study.sequential_design).shown.tolist()
+  counts = [estimate(results.table, 'tiny', 'clean_error').n, *cells.n]
+  assert counts == SequentialRecords.open(tmp_path / 'tiny', study.sequential_design).shown.tolist()
   passes = results.tables['passes']
   common = passes.rows[0][passes.columns.index('images that all views have')]
   assert estimate(results.table, 'tiny', 'error', corruption='contrast').n == common

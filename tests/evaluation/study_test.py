@@ -19,8 +19,8 @@ from tests.refusals import bad_setting, refused
 def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settings():
   assert {'accuracy', 'fourier_heatmap'} <= set(study.STUDIES.classes())
   for name in study.STUDIES.classes():
-    chosen = study.from_config({'name': name})
-    assert chosen.name == name and isinstance(chosen, study.Study)
+    default = study.from_config({'name': name})
+    assert default.name == name and isinstance(default, study.Study)
   assert study.from_config({'name': 'accuracy', 'top_k': 3}) == accuracy.Accuracy(top_k=3)
   parsed = study.from_config({'name': 'fourier_heatmap', 'norm': 4, 'layers': ['stage1']})
   assert parsed == fourier_heatmap.FourierHeatmap(norm=4.0, layers=('stage1',))
@@ -28,13 +28,13 @@ def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settin
 
 def test_what_intervals_and_tests_are_made_with_is_no_part_of_what_is_recorded():
   for name in study.STUDIES.classes():
-    chosen = study.from_config({'name': name})
+    default = study.from_config({'name': name})
     changed = {'confidence': 0.9}
     for key, value in {'false_discovery_rate': 0.1, 'top_k': 2}.items():
       changed |= {key: value} if key in study.default_section(name) else {}
-    assert dataclasses.replace(chosen, **changed).recording == chosen.recording
+    assert dataclasses.replace(default, **changed).recording == default.recording
     if 'half_width' in study.default_section(name):
-      rounds = dataclasses.replace(chosen, half_width=0.1)
+      rounds = dataclasses.replace(default, half_width=0.1)
       assert dataclasses.replace(rounds, confidence=0.9).recording != rounds.recording
 
 
@@ -46,12 +46,12 @@ def test_a_study_that_only_reduces_shows_images_as_they_are():
     def reduce(self, evaluations, image_shape):
       return study.Findings()
 
-  chosen = Reducing()
-  assert (chosen.layers, chosen.outputs, chosen.facts) == ((), (), {})
-  assert chosen.needs_classifier and len(chosen.views((8, 8, 3))) == 1
-  assert chosen.figures(Results('reducing', [], {}, {})) == {}
-  assert chosen.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
-  refused(bad_setting('config.study.name', 'reducing'), study.scores_of, chosen, {})
+  reducing = Reducing()
+  assert (reducing.layers, reducing.outputs, reducing.facts) == ((), (), {})
+  assert reducing.needs_classifier and len(reducing.views((8, 8, 3))) == 1
+  assert reducing.figures(Results('reducing', [], {}, {})) == {}
+  assert reducing.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
+  refused(bad_setting('config.study.name', 'reducing'), study.scores_of, reducing, {})
 
 
 def test_facets_and_descriptions_are_the_decimals_that_views_were_given():
@@ -101,13 +101,13 @@ class Glare(Study):
 def test_a_private_study_declares_a_facet_whose_words_are_read_without_its_file(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text(PRIVATE)
-  chosen = study.from_config({'name': f'{file}:Glare'})
+  private = study.from_config({'name': f'{file}:Glare'})
   wrong = np.arange(40)[:, None] < np.array([4, 10, 20, 30])
   evaluation = made(tmp_path / 'net', {'rank': wrong})
-  table = assemble(chosen.reduce([evaluation], (8, 8, 3)).estimates)
+  table = assemble(private.reduce([evaluation], (8, 8, 3)).estimates)
   described = [{'label': 'net'}]
   results = Results('Glare', described, {}, {}, table=table)
-  results.quantities = chosen.described_quantities
+  results.quantities = private.described_quantities
   results.write(tmp_path)
   file.unlink()
   read = Results.read(tmp_path)
@@ -126,5 +126,5 @@ def test_a_private_study_declares_a_facet_whose_words_are_read_without_its_file(
   (tmp_path / 'results.json').write_text(json.dumps(document))
   earlier = Results.read(tmp_path)
   assert [titled.table.columns[0] for titled in tables.tables(earlier)] == ['glare']
-  described = earlier.with_facets(chosen.described_facets)
+  described = earlier.with_facets(private.described_facets)
   assert next(tables.tables(described)).table.columns[0] == 'strength of the glare (lux)'
