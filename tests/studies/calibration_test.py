@@ -145,12 +145,8 @@ def test_what_cannot_be_scored_is_refused(tmp_path):
   refused(bad_setting('config.study.quantize', 'floor'), Calibration, **settings)
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   refused("no field 'confidence'", STUDY.reduce, [old], SHAPE)
+  message = 'these are scenes, images of one object or versions of'
   for field in ({'units': np.zeros(3)}, {'counted': np.eye(3, 1) > 0}):
-    refused(
-      'these are scenes, images of one object or versions of',
-      STUDY.reduced,
-      [],
-      ViewTable(('shown',), **field),
-    )
+    refused(message, STUDY.reduced, [], ViewTable(('shown',), **field))
   config = {'predictions': '', 'task': '', 'seed': 0}
   refused(bad_setting('config.predictions', ''), scores_of, Calibration(), config)

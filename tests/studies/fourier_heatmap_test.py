@@ -53,6 +53,10 @@ def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
   return centred_map(results, *args, **facets)[2]
 
 
+def sample_arrays(study: FourierHeatmap) -> dict[str, np.ndarray]:
+  return study.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name), Findings())
+
+
 def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one_trial(evaluate):
   (only,) = evaluate(STUDY, ('first',))
   results = reduced(STUDY, [only])
@@ -122,8 +126,7 @@ def test_means_over_frequencies_weigh_every_cell_once_and_waves_are_drawn_beside
   radii = select(results.table, 'error', radius=...)
   assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
   results.quantities = STUDY.quantities
-  key = random_keys.stream(0, STUDY.name)
-  results.arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
+  results.arrays = sample_arrays(STUDY)
   figures = STUDY.figures(results)
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
@@ -160,19 +163,14 @@ def test_layer_maps_are_means_of_the_records(evaluate):
 def test_each_layer_map_is_drawn_as_shares_of_its_largest_value(evaluate):
   study = dataclasses.replace(STUDY, layers=('stages',))
   results = reduced(study, evaluate(study))
-  key = random_keys.stream(0, STUDY.name)
-  described = [{'label': label, 'layers': ['stage1', 'logits']} for label in ('first', 'second')]
-  results = dataclasses.replace(
-    results,
-    classifiers=described,
-    quantities=study.quantities,
-    arrays=study.sample_arrays(tiny_rows(COUNT), key, Findings()),
-  )
+  layers = ['stage1', 'logits']
+  results.classifiers = [{'label': label, 'layers': layers} for label in ('first', 'second')]
+  results.quantities, results.arrays = study.quantities, sample_arrays(study)
   figures = study.figures(results)
   for label in ('first', 'second'):
     figure, caption = figures[f'layer_change_frequency_y_frequency_x_layer_{label}']
     assert 'share of the largest in its map' in caption
-    for axes, layer in zip(figure.axes[:2], ('stage1', 'logits'), strict=True):
+    for axes, layer in zip(figure.axes[:2], layers, strict=True):
       change = drawn(results, 'layer_change', label, layer=layer)
       (image,) = axes.images
       np.testing.assert_allclose(image.get_array(), 100 * change / change.max(), rtol=1e-6)
@@ -192,8 +190,7 @@ def test_view_ids_are_distinct_and_illustrations_are_what_was_shown():
   views = STUDY.views(SHAPE)
   assert len(np.unique(views.ids)) == len(views) == 1 + len(STUDY.frequencies(SHAPE))
   np.testing.assert_array_equal(show_example(STUDY, CLEAN, 3), tiny_rows(COUNT).images[3])
-  key = random_keys.stream(0, STUDY.name)
-  arrays = STUDY.sample_arrays(tiny_rows(COUNT), key, Findings())
+  arrays = sample_arrays(STUDY)
   np.testing.assert_array_equal(arrays['sample_images'][0], tiny_rows(COUNT).images[0])
   views = STUDY.views(SHAPE).parameters
   pairs = list(zip(views['fy'], views['fx'], strict=True))[1:]

@@ -8,6 +8,7 @@ import pytest
 from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.studies import ood_scores
+from tests.cases import cases
 from tests.end_to_end import runs
 from tests.refusals import bad_setting, refused
 
@@ -36,22 +37,15 @@ def folders(tmp_path_factory):
 
 
 def scored(folders, out, **changes) -> Results:
-  settings = {
-    'predictions': str(folders / 'known'),
-    'out_of_distribution': (str(folders / 'unknown'),),
-    **changes,
-  }
+  settings = {'predictions': str(folders / 'known')}
+  settings |= {'out_of_distribution': (str(folders / 'unknown'),), **changes}
   return runs.run(runs.shrunk('ood_scores', 'workdirs', settings), out, drawn=False)
 
 
 @pytest.mark.slow
 def test_each_score_separates_workdirs(folders, tmp_path):
-  changes = {
-    'shifted': (str(folders / 'shifted'),),
-    'bank': str(folders / 'training'),
-    'study.scores': ('msp', 'knn'),
-    'study.neighbours': 3,
-  }
+  changes = {'shifted': (str(folders / 'shifted'),), 'bank': str(folders / 'training')}
+  changes |= {'study.scores': ('msp', 'knn'), 'study.neighbours': 3}
   table = scored(folders, tmp_path / 'ood', **changes).table
   rows = select(table, 'auroc', score=..., ood_set=..., id_set=...)
   assert len(rows) == 4 and set(rows.ood_set) == {'unknown'}
@@ -63,55 +57,50 @@ def test_each_score_separates_workdirs(folders, tmp_path):
   assert len(select(Results.read(folders / 'known').table, 'accuracy'))
 
 
-@pytest.mark.parametrize(
+@cases(
   'changes, message',
-  [
-    ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
-    ({'study.scores': ('knn',)}, "'knn' needs the workdir of a run on training images"),
-    ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
-    ({'predictions': 'none'}, 'is no workdir'),
-    ({'predictions': 'unknown', 'out_of_distribution': ('known',)}, 'must be of images of known'),
-    ({'out_of_distribution': ('training',)}, 'must be of images of no known .*known_classes=False'),
-    ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
-    ({'study.scores': ()}, bad_setting('config.study.scores', ())),
-    ({'study.neighbours': 7}, bad_setting('config.study.neighbours', 7)),
-    (
-      {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
-      r'known are in config\.bank, .*known_copy: give a run on training images',
-    ),
-  ],
+  ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
+  ({'study.scores': ('knn',)}, "'knn' needs the workdir of a run on training images"),
+  ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
+  ({'predictions': 'none'}, 'is no workdir'),
+  ({'predictions': 'unknown', 'out_of_distribution': ('known',)}, 'must be of images of known'),
+  ({'out_of_distribution': ('training',)}, 'must be of images of no known .*known_classes=False'),
+  ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
+  ({'study.scores': ()}, bad_setting('config.study.scores', ())),
+  ({'study.neighbours': 7}, bad_setting('config.study.neighbours', 7)),
+  (
+    {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
+    r'known are in config\.bank, .*known_copy: give a run on training images',
+  ),
 )
-def test_bad_input(folders, tmp_path, changes, message):
-  for key in ('out_of_distribution', 'predictions'):
-    if isinstance(changes.get(key), str):
-      changes = {**changes, key: str(folders / changes[key])}
-    elif changes.get(key):
-      changes = {**changes, key: tuple(str(folders / name) for name in changes[key])}
+def test_workdirs_and_settings_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
+  changes = dict(changes)
+  if 'predictions' in changes:
+    changes['predictions'] = str(folders / changes['predictions'])
+  if 'out_of_distribution' in changes:
+    names = changes['out_of_distribution']
+    changes['out_of_distribution'] = tuple(str(folders / name) for name in names)
   if 'bank' in changes:
-    shutil.copytree(folders / 'known', tmp_path / changes['bank'])
-    changes = {**changes, 'bank': str(tmp_path / changes['bank'])}
+    changes['bank'] = str(shutil.copytree(folders / 'known', tmp_path / changes['bank']))
   refused(message, scored, folders, tmp_path / 'ood', **changes)
   assert not (tmp_path / 'ood/config.json').exists(), 'a refused run notes nothing'
 
 
-@pytest.mark.parametrize(
-  'first, second, is_one_set',
-  [
-    ({'source': 'npz', 'path': '/data/a.npz'}, {'source': 'npz', 'path': '/data/b.npz'}, False),
-    ({'source': 'npz', 'path': '/a/x.npz'}, {'source': 'npz', 'path': '/b/x.npz'}, False),
-    ({'source': 'npz', 'path': '/data/a.npz'}, {'source': 'npz', 'path': '/data/./a.npz'}, True),
-    (
-      {'source': 'tfds', 'name': 'cifar10_corrupted/fog_1:1.0.0'},
-      {'source': 'tfds', 'name': 'cifar10_corrupted/fog_5:1.0.0'},
-      True,
-    ),
-    ({'source': 'digits', 'name': 'mnist_5k'}, {'source': 'tfds', 'name': 'mnist_5k'}, False),
-  ],
+def set_of(key: str, source: str, name: str) -> object:
+  records = SimpleNamespace(identity={'data': {'source': source, key: name}})
+  return ood_scores._set(SimpleNamespace(evaluations=[SimpleNamespace(records=records)]))
+
+
+FOG = 'cifar10_corrupted/fog'
+
+
+@cases(
+  'key, first, second, is_one_set',
+  ('path', ('npz', '/data/a.npz'), ('npz', '/data/b.npz'), False),
+  ('path', ('npz', '/a/x.npz'), ('npz', '/b/x.npz'), False),
+  ('path', ('npz', '/data/a.npz'), ('npz', '/data/./a.npz'), True),
+  ('name', ('tfds', f'{FOG}_1:1.0.0'), ('tfds', f'{FOG}_5:1.0.0'), True),
+  ('name', ('digits', 'mnist_5k'), ('tfds', 'mnist_5k'), False),
 )
-def test_sets_without_a_name_are_told_apart_by_their_file(first, second, is_one_set):
-  runs_of = [
-    SimpleNamespace(evaluations=[SimpleNamespace(records=SimpleNamespace(identity={'data': data}))])
-    for data in (first, second)
-  ]
-  first_set, second_set = (ood_scores._set(run) for run in runs_of)
-  assert (first_set == second_set) is is_one_set
+def test_sets_without_a_name_are_told_apart_by_their_file(key, first, second, is_one_set):
+  assert (set_of(key, *first) == set_of(key, *second)) is is_one_set

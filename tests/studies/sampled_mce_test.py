@@ -74,11 +74,9 @@ def test_differences_stay_within_their_range(tmp_path):
   drawn = study.views((32, 32, 3)).add_columns(tiny_rows(160)).without_images()
   columns |= {name: drawn[name] for name in ('drawn_view', 'draws')}
   draws = np.random.default_rng(0).random((160, 1))
-  evaluations = [
-    made(tmp_path / name, {**columns, 'rank': draws < p}, data={})
-    for name, p in (('wrong', 0.9), ('right', 0.1))
-  ]
-  (table,) = study.reduce(evaluations, (32, 32, 3)).estimates
+  wrong = made(tmp_path / 'wrong', {**columns, 'rank': draws < 0.9}, data={})
+  right = made(tmp_path / 'right', {**columns, 'rank': draws < 0.1}, data={})
+  (table,) = study.reduce([wrong, right], (32, 32, 3)).estimates
   differences = table[(table.quantity == 'error') & (table.versus == 'wrong')]
   assert len(differences) == 21 and differences.low.min() == -1
   assert (differences.low <= differences.value).all()

@@ -60,10 +60,8 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
 
 def evaluate(folder, study: VideoPmK, labels=('one',), block: int = 16) -> list[Evaluation]:
   rows = made_rows(made_sets())
-  return [
-    Evaluation(label, answered(folder / label, study, tiny_classifier(seed, label), rows, block))
-    for seed, label in enumerate(labels)
-  ]
+  networks = [tiny_classifier(seed, label) for seed, label in enumerate(labels)]
+  return [Evaluation(n.name, answered(folder / n.name, study, n, rows, block)) for n in networks]
 
 
 def answered(folder, study: VideoPmK, network: Classifier, rows: Rows, block: int = 0) -> Records:
@@ -279,10 +277,8 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
   distance = np.abs(change).max((1, 2, 3))
   rms = np.sqrt((change**2).mean((1, 2, 3)))
   reviewed = np.concatenate([np.arange(len(n)) < 2 for n in sets.neighbors])
-  mistake = [
-    right[sets.frames[sets.anchors[g]]] and not right[sets.frames[f]]
-    for g, f in zip(pairs.group, pairs.frame, strict=True)
-  ]
+  is_right = np.array([right[name] for name in sets.frames])
+  mistake = is_right[sets.anchors][pairs.group] & ~is_right[pairs.frame]
   for label, name, mask in (
     ('images', 'all pairs', np.ones(len(distance), bool)),
     ('images', 'reviewed pairs', reviewed),
