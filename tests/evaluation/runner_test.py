@@ -222,29 +222,23 @@ def test_a_resumed_run_computes_only_what_is_missing(tmp_path):
     assert ((tmp_path / name).stat().st_mtime_ns == time) == (name not in victims)
 
 
-@cases('part', 'images', 'labels')
-def test_records_of_other_rows_are_not_added_to(tmp_path, part):
+@cases(
+  'part, changed, shard, column',
+  ('images', slice(None), '*', 'image_digest'),
+  ('labels', slice(None), '*', 'label'),
+  ('images', slice(8, 16), 'rows000001-views000001', 'image_digest'),
+)
+def test_records_of_other_rows_are_not_added_to(tmp_path, part, changed, shard, column):
   rows, runner = tiny_rows(21), evaluator()
   recorded_by(runner, rows, tmp_path)
-  last = sorted(tmp_path.glob('*.npz'))[-1]
-  last.unlink()
-  name = {'images': 'image_digest', 'labels': 'label'}[part]
-  other = dataclasses.replace(rows, **{part: getattr(rows, part)[::-1]})
-  refused(rf'answers on other images \({name} differs\)', recorded_by, runner, other, tmp_path)
-  assert not last.exists()
-  recorded_by(runner, rows, tmp_path)
-
-
-def test_images_that_changed_in_a_later_block_are_not_added_to_it(tmp_path):
-  rows, runner = tiny_rows(21), evaluator()
-  recorded_by(runner, rows, tmp_path)
-  lacking = tmp_path / 'rows000001-views000001.npz'
+  lacking = sorted(tmp_path.glob(f'{shard}.npz'))[-1]
   lacking.unlink()
-  images = rows.images.copy()
-  images[8:16] = images[8:16][::-1]
-  other = dataclasses.replace(rows, images=images)
-  refused(r'answers on other images \(image_digest', recorded_by, runner, other, tmp_path)
+  values = getattr(rows, part).copy()
+  values[changed] = values[changed][::-1]
+  other = dataclasses.replace(rows, **{part: values})
+  refused(rf'answers on other images \({column} differs\)', recorded_by, runner, other, tmp_path)
   assert not lacking.exists()
+  recorded_by(runner, rows, tmp_path)
 
 
 def test_processes_share_the_blocks(tmp_path):
@@ -387,18 +381,20 @@ def with_one_hot_labels():
   return rows
 
 
-TALL = ArrayRows(np.zeros((3, 8, 5, 3), np.float32), np.zeros(3, int), CLASSES)
-GREY = ArrayRows(np.zeros((3, 6, 5, 1), np.float32), np.zeros(3, int), CLASSES)
-OTHER = ArrayRows(np.zeros((3, *SHAPE), np.float32), np.zeros(3, int), (*CLASSES, 'emu'))
+def black(*shape, class_names=CLASSES):
+  return ArrayRows(np.zeros((3, *shape), np.float32), np.zeros(3, int), class_names)
 
 
 @cases(
   'rows, message',
   (with_value('labels', 17, 4), r'example 17 has label 4; tiny has classes 0\.\.3'),
   (with_one_hot_labels(), 'example 0 has label .* an image has each once'),
-  (TALL, 'takes images of 6 × 5 × 3 .* have 8 × 5 × 3: images are cropped to squares only'),
-  (GREY, '6 × 5 × 1: give images of 3 channels, or a classifier of 1'),
-  (OTHER, 'the data have 5 classes, tiny has 4'),
+  (
+    black(8, 5, 3),
+    'takes images of 6 × 5 × 3 .* have 8 × 5 × 3: images are cropped to squares only',
+  ),
+  (black(6, 5, 1), '6 × 5 × 1: give images of 3 channels, or a classifier of 1'),
+  (black(*SHAPE, class_names=(*CLASSES, 'emu')), 'the data have 5 classes, tiny has 4'),
   (with_value('images', (13, 2, 2, 1), 255), r'example 13 has values in \[.*, 255\].*divide'),
 )
 @pytest.mark.parametrize('native', [True, False])
