@@ -46,8 +46,9 @@ def made_records(path, study: CorruptionError, label: str, seed: int, shape=SHAP
   return made(path / label, {'rank': rank}, 16, 3, label=label)
 
 
-def two_evaluations(path: pathlib.Path) -> list[Evaluation]:
-  return [made_records(path, SMALL, k, seed) for seed, k in enumerate(('first', 'second'))]
+def made_of(path: pathlib.Path, **wrong: np.ndarray) -> list[Evaluation]:
+  """Writes records from where each classifier is wrong, [images, views]."""
+  return [made(path / label, {'rank': rank}) for label, rank in wrong.items()]
 
 
 def ranks(evaluation: Evaluation) -> np.ndarray:
@@ -124,7 +125,7 @@ def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path):
 
 
 def test_errors_means_and_mce_against_plain_numpy(tmp_path):
-  evaluations = two_evaluations(tmp_path)
+  evaluations = [made_records(tmp_path, SMALL, k, s) for s, k in enumerate(('first', 'second'))]
   table = table_of(SMALL, evaluations)
   wrong = [ranks(e) > 0 for e in evaluations]
   error = [w[:, 1:].mean(0).reshape(3, 2) for w in wrong]
@@ -221,8 +222,7 @@ def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path):
   wrong = np.zeros((20, 7), bool)
   first = wrong.copy()
   first[:8, 1:] = True
-  tables = {'first': first, 'second': wrong, 'third': wrong}
-  evaluations = [made(tmp_path / label, {'rank': rank}) for label, rank in tables.items()]
+  evaluations = made_of(tmp_path, first=first, second=wrong, third=wrong)
   table = table_of(SMALL, evaluations)
   for quantity, facets in (('error', {'corruption': 'contrast'}), ('error', SHOWN), ('mCE', SHOWN)):
     row = estimate(table, 'second', quantity, **facets)
@@ -237,13 +237,12 @@ def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path):
   study = CorruptionError(corruptions=('contrast',), severities=(1,))
   clean, corrupted = np.arange(20) < 2, np.arange(20) < 7
   corrupted[0], corrupted[18] = False, True
-  table = np.stack([clean, corrupted], 1)
-  evaluations = [made(tmp_path / label, {'rank': table}) for label in ('first', 'second')]
+  wrong, less_wrong = np.stack([clean, corrupted], 1), np.stack([corrupted, clean], 1)
+  evaluations = made_of(tmp_path, first=wrong, second=wrong)
   row = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert row.value == pytest.approx(1)
   assert 'of 1000 resamples' in row.note and 'left out' in row.note
-  lost = np.stack([corrupted, clean], 1)
-  evaluations[0] = made(tmp_path / 'lost/first', {'rank': lost})
+  evaluations = made_of(tmp_path / 'lost', first=less_wrong, second=wrong)
   undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
   assert undefined.note == 'undefined: the baseline errs no more than when clean under contrast'
@@ -253,9 +252,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path):
   wrong = np.ones((20, 7), bool)
   first = wrong.copy()
   first[:, 5:] = False
-  tables = {'first': first, 'second': wrong}
-  evaluations = [made(tmp_path / label, {'rank': table}) for label, table in tables.items()]
-  table = table_of(SMALL, evaluations)
+  table = table_of(SMALL, made_of(tmp_path, first=first, second=wrong))
   for versus in ('', 'first'):
     row = estimate(table, 'second', 'mCE', versus, **SHOWN)
     assert np.isnan([row.value, row.low, row.high]).all()

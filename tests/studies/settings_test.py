@@ -151,38 +151,24 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
 
 RGB = (32, 32, 3)
 NO_SQUARE = 'bandwidth is 14; .* on 32 pixels takes an odd number .* is symmetric'
-UNFIT: list[tuple[str, dict[str, Any], tuple[int, int, int], str]] = [
-  ('attack_error', {'bandwidth': 26}, RGB, 'takes an odd number'),
+UNFIT: list[tuple[str, tuple[int, int, int], dict[str, Any], str | Setting]] = [
+  ('attack_error', RGB, {'bandwidth': 26}, 'takes an odd number'),
   *(
-    (name, {'kinds': (kind,), 'bandwidths': (14,)}, RGB, NO_SQUARE)
+    (name, RGB, {'kinds': (kind,), 'bandwidths': (14,)}, NO_SQUARE)
     for name in ('band_noise', 'filtered_accuracy')
     for kind in KINDS
   ),
-  ('corruption_error', {'corruptions': ('glass_blur',)}, (2, 2, 3), 'glass_blur'),
-  (
-    *('corruption_error', {'baseline': 'alexnet', 'constants': 224}, RGB),
-    bad_setting('config.study.baseline', 'alexnet'),
-  ),
-  (
-    'corruption_error',
-    {'baseline': 'alexnet', 'source': 'stored'},
-    RGB,
-    bad_setting('config.study.baseline', 'alexnet'),
-  ),
-  (
-    *('corruption_error', {'baseline': 'cifar10_standard'}, (224, 224, 3)),
-    bad_setting('config.study.baseline', 'cifar10_standard'),
-  ),
-  ('corruption_spectrum', {'bandwidth': 26}, RGB, 'takes an odd number'),
-  ('fourier_attack', {'queries': 99}, SHAPE, bad_setting('config.study.queries', 99)),
-  *(
-    ('fourier_heatmap', {'window': side}, SHAPE, bad_setting('config.study.window', side))
-    for side in (6, -1)
-  ),
-  ('si_score', {}, (32, 40, 3), 'square and in colour'),
-  ('systematic', {'environments': ('rotation',)}, (8, 6, 3), 'square'),
+  ('corruption_error', (2, 2, 3), {'corruptions': ('glass_blur',)}, 'glass_blur'),
+  ('corruption_error', RGB, *bad('baseline', 'alexnet', constants=224)),
+  ('corruption_error', RGB, *bad('baseline', 'alexnet', source='stored')),
+  ('corruption_error', (224, 224, 3), *bad('baseline', 'cifar10_standard')),
+  ('corruption_spectrum', RGB, {'bandwidth': 26}, 'takes an odd number'),
+  ('fourier_attack', SHAPE, *bad('queries', 99)),
+  *(('fourier_heatmap', SHAPE, *bad('window', side)) for side in (6, -1)),
+  ('si_score', (32, 40, 3), {}, 'square and in colour'),
+  ('systematic', (8, 6, 3), {'environments': ('rotation',)}, 'square'),
 ]
-"""Study, settings, shape of images, and what is refused of them."""
+"""Study, shape of images, settings that do not fit the shape, and their refusal."""
 
 
 @cases(
@@ -197,8 +183,8 @@ def test_bad_settings_are_refused(name, settings, message):
   refused(message, from_config, {'name': name, **settings})
 
 
-@pytest.mark.parametrize(('name', 'settings', 'shape', 'message'), UNFIT)
-def test_settings_that_do_not_fit_the_images_are_refused_first(name, settings, shape, message):
+@pytest.mark.parametrize(('name', 'shape', 'settings', 'message'), UNFIT)
+def test_settings_that_do_not_fit_the_images_are_refused_first(name, shape, settings, message):
   refused(message, from_config({'name': name, **settings}).views, shape)
 
 
