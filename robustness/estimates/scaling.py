@@ -8,7 +8,8 @@ strong penalty leaves temperature scaling.
 
 Reference:
   Guo et al., On calibration of modern neural networks, ICML 2017, section 4.2; Kull et al., Beyond
-  temperature scaling, NeurIPS 2019, section 3.2, for the penalty.
+  temperature scaling, NeurIPS 2019, section 3.2, for the penalty; Platt, Probabilistic outputs for
+  support vector machines, 1999, section 2.2, for the added error that guards its choice.
 """
 
 from __future__ import annotations
@@ -99,6 +100,10 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   paired difference, so that logits that are calibrated already are left alone. Each of `FOLDS`
   parts of the rows is left out once; only the first with more than `MANY_CLASSES` classes, where a
   fit of a matrix takes long.
+
+  One more row counts as an error, with the mean loss of the second most likely class. Where nearly
+  all rows are right, their loss alone falls as the logits grow and holds nothing of the errors
+  among other rows. Platt (1999, section 2.2) adds a row of each class to this end.
   """
   order = np.random.default_rng(0).permutation(len(labels))
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
@@ -108,12 +113,11 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   fitted_rows = [np.setdiff1d(order, part) for part in parts]
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
-    return np.concatenate(
-      [
-        negative_log_likelihood(scaling(logits[part]), labels[part])
-        for scaling, part in zip(scalings, parts, strict=True)
-      ]
-    )
+    scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
+    z, of_rows = np.concatenate(scaled), labels[np.concatenate(parts)]
+    second = z.argsort(1)[:, -2] if z.shape[1] > 1 else of_rows
+    error = negative_log_likelihood(z, second).mean()
+    return np.append(negative_log_likelihood(z, of_rows), error)
 
   fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
   candidates = {

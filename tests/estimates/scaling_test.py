@@ -106,3 +106,18 @@ def test_calibrated_logits_are_left_alone_and_miscalibrated_ones_are_mended(kind
       mended = scaling.fit(kind, 4 * logits[few], labels[few])
       assert mean_loss(mended(4 * logits)) < 0.55 * mean_loss(4 * logits)
   assert np.mean(ratios) <= 1.002
+
+
+def test_rows_that_are_all_right_do_not_enlarge_the_logits():
+  """The loss on other rows was .031 before an error was added; unscaled logits have .010."""
+  excesses = []
+  for seed in range(4):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 10, 5250)
+    logits = 2.5 * (generator.normal(size=(5250, 10)) + 5 * np.eye(10)[labels])
+    scaled = scaling.fit('vector', logits[:250], labels[:250])(logits[250:])
+    losses = [
+      scaling.negative_log_likelihood(z, labels[250:]).mean() for z in (scaled, logits[250:])
+    ]
+    excesses.append(losses[0] - losses[1])
+  assert np.mean(excesses) <= 1e-3
