@@ -8,60 +8,65 @@ import pandas as pd
 
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
-from robustness.present import charts, choice, forms
+from robustness.present import charts, forms
+from robustness.present.choice import foremost, headlines, labels_of, short_names
 from robustness.present.notation import Notation, column_name
 from robustness.results import Results, Table
 
 
 class HeadlineText(NamedTuple):
-  """A headline as text: name with unit; values and notes by classifier and `versus`."""
+  """A headline as text: its name with the unit; values and notes by (classifier, versus)."""
 
   name: str
   values: dict[tuple[str, str], str]
   notes: dict[tuple[str, str], str]
 
 
-def cells(tasks: Mapping[str, Results], most: int = 0) -> list[HeadlineText]:
-  """Returns the headlines as text, extremes with their places; with `most` that many of them at
-  most, see `choice.foremost`, under short names."""
-  texts, found = [], choice.headlines(tasks)
-  found = choice.foremost(found, most) if most else found
-  names = choice.short_names(found) if most else [chosen.name for chosen in found]
-  for name, chosen in zip(names, found, strict=True):
-    unit = Notation(chosen.quantity).unit
+def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
+  """Returns the headlines as text, extremes with their places.
+
+  A `limit` other than 0 selects the foremost ones, see `choice.foremost`, under short names.
+  """
+  texts, choices = [], headlines(tasks)
+  choices = foremost(choices, limit) if limit else choices
+  names = short_names(choices) if limit else [choice.name for choice in choices]
+  for name, choice in zip(names, choices, strict=True):
+    unit = Notation(choice.quantity).unit
     line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {})
-    for _, row in chosen.summary_rows.iterrows():
+    for _, row in choice.summary_rows.iterrows():
       key = row.classifier, row.versus
-      text = Notation(chosen.quantity, difference=bool(row.versus)).bare(row)
+      text = Notation(choice.quantity, difference=bool(row.versus)).bare(row)
       if math.isnan(row.value):
         line.values[key] = row.note.partition(';')[0]
         continue
-      line.values[key] = f'{text} {chosen.places(row)}'.rstrip()
-      together = chosen.coverage if chosen.extremes is not None else ''
-      if note := '; '.join(filter(None, (together, row.note))):
+      line.values[key] = f'{text} {choice.places(row)}'.rstrip()
+      coverage = choice.coverage if choice.extremes is not None else ''
+      if note := '; '.join(filter(None, (coverage, row.note))):
         line.notes[key] = note
     texts.append(line)
   return texts
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Returns each note of a headline behind the columns it is of, alone where it is of all."""
+  """Returns each note of a headline after its columns, or alone if it concerns all columns."""
   columns: dict[str, list[str]] = {}
   for key, note in row.notes.items():
     columns.setdefault(note, []).append(column_name(*key))
   return '; '.join(
-    note if len(of) == len(row.values) else f'{", ".join(of)}: {note}'
-    for note, of in columns.items()
+    note if len(names) == len(row.values) else f'{", ".join(names)}: {note}'
+    for note, names in columns.items()
   )
 
 
-def table(tasks: Mapping[str, Results], most: int = 0) -> Table:
-  """Returns a row a headline; columns of classifiers, differences, and notes if there are some.
-  For `most` see `cells`."""
-  rows = cells(tasks, most)
-  there = dict.fromkeys(key for row in rows for key in row.values)
-  known = dict.fromkeys((label, '') for label in choice.labels_of(tasks) if (label, '') in there)
-  columns = sorted(known | there, key=lambda column: bool(column[1]))
+def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
+  """Returns a table with a row per headline, and columns of classifiers, differences, and notes if
+  there are any. For `limit` see `cells`."""
+  rows = cells(tasks, limit)
+  labels = labels_of(tasks)
+  columns = sorted(
+    dict.fromkeys(key for row in rows for key in row.values),
+    key=lambda column: len(labels) if column[1] else labels.index(column[0]),
+  )
   heads = [column_name(label, versus) for label, versus in columns]
   lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
   if any(row.notes for row in rows):
@@ -73,19 +78,19 @@ def table(tasks: Mapping[str, Results], most: int = 0) -> Table:
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns a picture of points for all headlines of one unit and direction."""
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
-  for chosen in choice.headlines(tasks):
-    quantity = chosen.quantity
-    rated = f', {quantity.better} is better' if quantity.better else ''
-    shown = Quantity('overview', f'value{rated}', quantity.kind, quantity.better, quantity.unit)
-    rows = chosen.summary_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
-    kinds.setdefault(shown, []).append(rows.assign(headline=chosen.name))
+  for choice in headlines(tasks):
+    quantity = choice.quantity
+    rating = f', {quantity.better} is better' if quantity.better else ''
+    kind = Quantity('overview', f'value{rating}', quantity.kind, quantity.better, quantity.unit)
+    rows = choice.summary_rows.dropna(subset=['value'])[[*SUBJECT, *ESTIMATE]]
+    kinds.setdefault(kind, []).append(rows.assign(headline=choice.name))
   figures: dict[str, charts.Picture] = {}
-  for shown, of_kind in kinds.items():
-    rows = pd.concat(of_kind, ignore_index=True)
-    columns = charts.columns_of(rows, shown)
+  for kind, parts in kinds.items():
+    rows = pd.concat(parts, ignore_index=True)
+    columns = charts.columns_of(rows, kind)
     names = list(dict.fromkeys(rows.headline))
-    figure = forms.rows_of_points(names, columns, choice.labels_of(tasks), 'headline')
-    name = '_'.join(filter(None, (shown.name, shown.kind, shown.unit, shown.better)))
-    caption = f'Headline quantities: {shown.words}{charts.sample(rows)}.'
+    figure = forms.rows_of_points(names, columns, labels_of(tasks), 'headline')
+    name = '_'.join(filter(None, (kind.name, kind.kind, kind.unit, kind.better)))
+    caption = f'Headline quantities: {kind.words}{charts.sample(rows)}.'
     figures[name.replace(' ', '_')] = figure, caption
   return figures

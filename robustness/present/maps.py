@@ -1,6 +1,7 @@
-"""Forms of pictures with a value in each cell: maps over two axes, grids of two names.
+"""Pictures with a value in each cell: maps over two axes, grids of two names.
 
-Each takes rows of the table of results with the column `marked`; see `robustness.present.forms`.
+Each function takes rows of the table of results with the column `marked`; see
+`robustness.present.forms`.
 """
 
 import math
@@ -23,13 +24,13 @@ from robustness.present.notation import FREQUENCIES, Notation, value_text
 from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
-MOST_MAPS = 6
-"""Side by side."""
-SMALLEST_NUMBER = 4.5
-"""Points of print, of a number in a cell."""
-LEAST = 10
-"""Letters of a line beside a map, however narrow it is."""
-_BESIDE, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
+MAX_MAPS = 6
+"""Most maps in a row."""
+MIN_FONT_SIZE = 4.5
+"""Points, of a number in a cell."""
+MIN_LETTERS = 10
+"""Fewest letters in a line of the label of a map, however narrow it is."""
+_LEFT, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
 _LINE = 0.13  # inches: of a title or name
@@ -38,7 +39,7 @@ _SMALLEST = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """A map: the title above it, rows of the table, one a cell, and the notation of its values."""
+  """A map: its title, rows of the table of results, one per cell, and their notation."""
 
   title: str
   rows: pd.DataFrame
@@ -46,37 +47,37 @@ class Panel(NamedTuple):
 
 
 @style.styled
-def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -> Figure:
-  """Draws maps over two facets, own values on one scale and differences on another.
+def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
+  """Draws maps over two facets, values on one scale and differences on another.
 
-  `y` grows downwards. A dot marks a significant difference; a cell without a value is grey.
-  Where not all fit one line, differences begin a line, so that each scale stands beside its maps.
-  Scales reach over the maps of other figures, `beside`, too.
+  `y` grows downwards. A dot marks a significant difference; a cell without a value is grey. If the
+  maps need more than one row, differences begin a row, so that each scale is next to its maps. The
+  scales include the values of `scaled`, maps of other figures.
   """
-  shown = sorted(shown, key=lambda panel: panel.notation.difference)
-  quantity = shown[0].notation.quantity
-  differences = sum(panel.notation.difference for panel in shown)
-  counts = [n for n in (len(shown) - differences, differences) if n]
+  parts = sorted(parts, key=lambda panel: panel.notation.difference)
+  quantity = parts[0].notation.quantity
+  differences = sum(panel.notation.difference for panel in parts)
+  counts = [n for n in (len(parts) - differences, differences) if n]
   columns, places = _places(counts)
   lines = places[-1] // columns + 1
-  width = style.COLUMN_WIDTH if len(shown) == 1 else style.PAGE_WIDTH
-  cell = (width - _BESIDE - _BAR * (len(counts) if lines == 1 else 1)) / columns
-  tables = [cells_of(panel.rows, y, x) for panel in shown]
+  width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
+  cell = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
+  tables = [cells_of(panel.rows, y, x) for panel in parts]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in shown]
+  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in parts]
   above = _TITLE + _LINE * max(title.count('\n') for title in titles)
   height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in {*range(len(grid))} - {*places}:
     grid[place].set_axis_off()
-  drawn: dict[bool, tuple[ScalarMappable, Sequence[int]]] = {}
-  for place, panel, title, table in zip(places, shown, titles, tables, strict=True):
+  images: dict[bool, tuple[ScalarMappable, Sequence[int]]] = {}
+  for place, panel, title, table in zip(places, parts, titles, tables, strict=True):
     axes = grid[place]
     difference = panel.notation.difference
-    of_kind = [p for p in (*shown, *beside) if p.notation.difference == difference]
-    image = cell_image(axes, table, panel.notation, limits_of(of_kind))
-    drawn[difference] = image, [*drawn.get(difference, (image, []))[1], place]
+    kind = [p for p in (*parts, *scaled) if p.notation.difference == difference]
+    image = cell_image(axes, table, panel.notation, limits_of(kind))
+    images[difference] = image, [*images.get(difference, (image, []))[1], place]
     if difference:
       marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
       rows, cells = np.nonzero(marked.to_numpy())
@@ -90,21 +91,20 @@ def maps(shown: Sequence[Panel], y: str, x: str, beside: Sequence[Panel] = ()) -
       grid[place].tick_params(labelbottom=True)
     if place % columns == 0:
       grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, cell * ratio), fontsize=7)
-  for difference, (image, own) in drawn.items():
-    head = next(p.notation.head for p in shown if p.notation.difference == difference)
-    if lines > 1:  # whole lines, empty places too, so that all maps stand in columns
-      own = range(own[0] // columns * columns, (own[-1] // columns + 1) * columns)
-    bar = figure.colorbar(image, ax=[grid[place] for place in own], shrink=0.9, aspect=18)
+  for difference, (image, group) in images.items():
+    head = next(p.notation.head for p in parts if p.notation.difference == difference)
+    if lines > 1:  # complete rows with their empty places, so that maps are aligned
+      group = range(group[0] // columns * columns, (group[-1] // columns + 1) * columns)
+    bar = figure.colorbar(image, ax=[grid[place] for place in group], shrink=0.9, aspect=18)
     bar.set_label(_in_lines(head, 0.9 * cell * ratio), fontsize=7)
   return figure
 
 
 def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
-  """Returns how many maps stand in a line, and the place of each of some kinds."""
-  if sum(counts) <= MOST_MAPS:
+  """Returns the number of maps in a row, and the index of each map, kind after kind."""
+  if sum(counts) <= MAX_MAPS:
     return sum(counts), [*range(sum(counts))]
-  most = max(counts)
-  columns = math.ceil(most / math.ceil(most / MOST_MAPS))
+  columns = math.ceil(max(counts) / math.ceil(max(counts) / MAX_MAPS))
   places: list[int] = []
   for count in counts:
     begin = -(-(places[-1] + 1) // columns) * columns if places else 0
@@ -113,36 +113,36 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _in_lines(text: str, inches: float) -> str:
-  """Returns text in lines of some length; a unit in brackets that does not fit has a line."""
-  letters = max(LEAST, int(inches / style.LETTER))
+  """Returns text in lines of at most `inches`; a unit in brackets that does not fit has a line."""
+  letters = max(MIN_LETTERS, int(inches / style.LETTER))
   words, bracket, unit = text.partition(' (')
   parts = [words, f'({unit}'] if bracket and len(text) > letters else [text]
   return '\n'.join(style.wrapped(part, letters) for part in parts)
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns the values as [y, x]; those of a Fourier map with their mirrors through 0."""
+  """Returns the values as a table [y, x]; a Fourier map includes the mirrors through 0."""
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
     return cells.pivot(index=y, columns=x, values='value')
   mirror = cells.assign(**{y: _mirrored(cells[y], cells[x]), x: _mirrored(cells[x], cells[y])})
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
-  down, across = (np.arange(cells[of].min(), cells[of].max() + 1) for of in (y, x))
+  down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
   corner = (cells[y] == down[0]) & (cells[x] == across[-1])
   return table if corner.any() else table.iloc[:-1, :-1]  # of a window of even side
 
 
-def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
-  """Returns the negative frequencies of an axis; the Nyquist frequency −N/2 is its own."""
+def _mirrored(frequencies: pd.Series, across: pd.Series) -> pd.Series:
+  """Returns the negated frequencies of an axis; the Nyquist frequency −N/2 is its own negative."""
   lowest = frequencies.min()
   at_lowest = frequencies == lowest
-  nyquist = not (frequencies == -lowest).any() and not (others[at_lowest] > 0).any()
+  nyquist = not (frequencies == -lowest).any() and not (across[at_lowest] > 0).any()
   return (-frequencies).where(~(at_lowest & nyquist), frequencies)
 
 
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
-  """Returns the ends of the colour scale; equal values are on the scale of the quantity's range."""
+  """Returns the ends of the colour scale; equal values get the range of the quantity."""
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]
   if not len(values):
@@ -153,13 +153,13 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
   low, high = float(values.min()), float(values.max())
   if high > low:
     return (0.0 if 0 <= low < high / 2 else low), high
-  least, most = (panels[0].notation.scale * end for end in panels[0].notation.quantity.range)
-  return (least, most) if math.isfinite(most - least) else (low, low + 1.0)
+  bottom, top = (panels[0].notation.scale * end for end in panels[0].notation.quantity.range)
+  return (bottom, top) if math.isfinite(top - bottom) else (low, low + 1.0)
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns the colours of levels, or of differences: blue where a classifier is better than the
-  first, or has less of what is neither better nor worse."""
+  """Returns the colours of values or differences: blue if a classifier is better than the first, or
+  lower in a quantity of which neither end is better."""
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
   colours = colormaps[style.DIFFERENCE]
@@ -192,7 +192,7 @@ def cell_image(
 
 
 def _edges(values: pd.Index) -> np.ndarray:
-  """Returns where the cells of increasing values begin and end: halfway between them."""
+  """Returns the edges of the cells of increasing values, halfway between these."""
   centres = values.to_numpy(float)
   middles = (centres[1:] + centres[:-1]) / 2
   ends = 2 * centres[[0, -1]] - middles[[0, -1]] if len(middles) else centres[0] + [-0.5, 0.5]
@@ -200,35 +200,33 @@ def _edges(values: pd.Index) -> np.ndarray:
 
 
 @style.styled
-def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
-  """Draws all own values, or all differences, by two facets with names as cells with numbers.
+def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
+  """Draws values, or differences, by two facets with names as cells with numbers.
 
-  A dot stands beside a significant difference, a dash where there is no value. Cells that
-  have a note are outlined. Cells too low for legible numbers have none.
+  A dot follows a significant difference; a dash marks a cell without a value. Cells with a note
+  are outlined. Cells too low for legible numbers have none.
   """
-  down, across = (list(dict.fromkeys(v for p in shown for v in p.rows[of])) for of in (y, x))
-  columns = 1 if len(across) > 6 or len(shown) == 1 else 2 if len(shown) <= MOST_MAPS else 3
-  lines = math.ceil(len(shown) / columns)
-  titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in shown]
-  beside, below = (
-    [
-      style.wrapped(value_text(shown[0].notation.quantity.facet(name), value), 30)
-      for value in values
-    ]
+  quantity = parts[0].notation.quantity
+  down, across = (list(dict.fromkeys(v for p in parts for v in p.rows[name])) for name in (y, x))
+  columns = 1 if len(across) > 6 or len(parts) == 1 else 2 if len(parts) <= MAX_MAPS else 3
+  lines = math.ceil(len(parts) / columns)
+  titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
+  left, below = (
+    [style.wrapped(value_text(quantity.facet(name), value), 30) for value in values]
     for name, values in ((y, down), (x, across))
   )
-  wide = columns > 1 or len(across) > 5 or _longest(beside) > 20
-  width = style.PAGE_WIDTH if wide else style.COLUMN_WIDTH
-  tall = 0.35 + _LINE * max(title.count('\n') for title in titles)
-  tall += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in beside)
+  is_wide = columns > 1 or len(across) > 5 or _longest(left) > 20
+  width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
+  line_height = 0.35 + _LINE * max(title.count('\n') for title in titles)
+  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in left)
   slanted = 0.03 * max(0, _longest(below) - 12)
-  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * tall))
-  figure, grid = panels(len(shown), columns, (width, height))
-  limits, notation = limits_of(shown), shown[0].notation
+  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
+  figure, grid = panels(len(parts), columns, (width, height))
+  limits, notation = limits_of(parts), parts[0].notation
   cell = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(down))
   room = max(1.0, 0.8 * 72 * cell)  # points
-  size = min(7.0 if len(across) <= 6 and len(down) <= 20 else SMALLEST_NUMBER, room)
-  for axes, panel, title in zip(grid, shown, titles, strict=True):
+  size = min(7.0 if len(across) <= 6 and len(down) <= 20 else MIN_FONT_SIZE, room)
+  for axes, panel, title in zip(grid, parts, titles, strict=True):
     marks, notes = panel.rows.marked.to_numpy(), cell_notes(panel.rows).tolist()
     values = np.full((len(down), len(across)), np.nan)
     places = [
@@ -246,7 +244,7 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
       if np.isnan(values[place]):
         continue
       rounded = round(values[place], digits) + 0.0  # a rounded zero has no sign
-      figures = f'{rounded:.{digits}f}'.replace('-', '−') if size >= SMALLEST_NUMBER else ''
+      figures = f'{rounded:.{digits}f}'.replace('-', '−') if size >= MIN_FONT_SIZE else ''
       text = f'{figures}{"•" if marks[index] else ""}'
       red, green, blue, _ = image.to_rgba(values[place])
       dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
@@ -256,20 +254,20 @@ def grids(shown: Sequence[Panel], y: str, x: str) -> Figure:
         axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
       axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
     axes.set_title(title, fontsize=7)
-    turned: dict[str, Any] = (
+    slant: dict[str, Any] = (
       {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
     )
-    axes.set_xticks(range(len(across)), below, **turned)
-    axes.set_yticks(range(len(down)), beside, fontsize=min(7.0, room))
-  figure.supxlabel(notation.quantity.facet(x).axis)
-  figure.supylabel(notation.quantity.facet(y).axis)
+    axes.set_xticks(range(len(across)), below, **slant)
+    axes.set_yticks(range(len(down)), left, fontsize=min(7.0, room))
+  figure.supxlabel(quantity.facet(x).axis)
+  figure.supylabel(quantity.facet(y).axis)
   bar = figure.colorbar(image, ax=grid, aspect=30)
   bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
   return figure
 
 
 def cell_notes(rows: pd.DataFrame) -> pd.Series:
-  """Returns the notes of cells, without that all seeds are equal."""
+  """Returns the notes of cells, except the note that all seeds are equal."""
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
 
@@ -284,10 +282,10 @@ def spectrum_panels(
   decades: float = DECADES,
   quantity: str = 'mean |F|',
 ) -> Figure:
-  """Draws spectra, a panel each, zero frequency in the centre, in a figure of page width.
+  """Draws spectra, each in a panel, with the zero frequency in the centre.
 
-  Maps are at least one, [H, W] each, magnitudes ≥ 0, fftshifted; NaN cells are grey. The scale
-  goes so many decades below the largest value of all maps; 0 goes to the smallest.
+  `maps` has at least one fftshifted map [H, W] of magnitudes ≥ 0; NaN cells are grey. The scale
+  spans `decades` below the largest value of all maps; 0 spans all values.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _SMALLEST)
   y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])

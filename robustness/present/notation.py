@@ -1,4 +1,4 @@
-"""Numbers, intervals and facets as text: one notation for figures, sentences and tables."""
+"""Text for numbers, intervals and facets in figures, sentences and tables."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
 FREQUENCIES = ('frequency_y', 'frequency_x')
-"""Facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
+"""The facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
 ATTACKS = {
   'auto_attack': 'AutoAttack',
   'auto_pgd': 'Auto-PGD',
@@ -25,14 +25,19 @@ ATTACKS = {
   'square': 'Square',
 }
 """The names of attacks in papers."""
-MOST_NAMED = 3
-"""Places that are named one by one."""
+MAX_NAMED = 3
+"""Most places that are named one by one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-  """How values of a quantity, or differences of two classifiers, are written; `versus` is the one
-  that all are from, '' for several."""
+  """The notation of a quantity, or of differences in it between classifiers.
+
+  Attributes:
+    quantity: the quantity that is written.
+    difference: whether the values are differences.
+    versus: the classifier that is subtracted; '' if there is more than one.
+  """
 
   quantity: Quantity
   difference: bool = False
@@ -40,17 +45,17 @@ class Notation:
 
   @property
   def scale(self) -> float:
-    """What values are multiplied by: 100 for shares, which are written in percent."""
+    """The factor of the values: 100 for shares, which are written in percent."""
     return self.quantity.scale
 
   @property
   def signed(self) -> bool:
-    """Whether values have signs, and shares are in points: differences, also within a quantity."""
+    """Whether values have signs, and shares are in points, as differences do."""
     return self.difference or (self.quantity.kind == SHARE and self.quantity.range[0] < 0)
 
   @property
   def unit(self) -> str:
-    """The unit of what is written: '%', 'points', that of the quantity, or ''."""
+    """The unit of the text: '%', 'points', the unit of the quantity, or ''."""
     if self.quantity.kind == SHARE:
       return 'points' if self.signed else '%'
     return self.quantity.unit
@@ -63,7 +68,7 @@ class Notation:
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the decimals that an interval of a width leaves meaning to; of a count 0."""
+    """Returns the number of significant decimals for an interval of a width; 0 for a count."""
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
@@ -72,8 +77,11 @@ class Notation:
     return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
   def plain_digits(self, largest: float) -> int:
-    """Returns the decimals of values without intervals whose largest is given: of shares one, or
-    those that show two digits of it; of others those that show three, of ratios at least three."""
+    """Returns the number of decimals of values without intervals.
+
+    Shares have at least one decimal and show two digits of the largest value. Other quantities show
+    three digits of it, ratios at least three decimals.
+    """
     largest = self.scale * largest
     if self.quantity.kind == COUNT and not self.difference:
       return 0
@@ -83,7 +91,7 @@ class Notation:
     return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
 
   def number(self, value: float, digits: int) -> str:
-    """Returns a value without its unit; a difference has a sign, and a rounded zero none."""
+    """Returns a value without its unit; a difference has a sign unless it rounds to zero."""
     if math.isnan(value):
       return 'unknown'
     text = f'{abs(self.scale * value):.{digits}f}'
@@ -91,12 +99,14 @@ class Notation:
     return f'{sign}{text}'
 
   def bare(self, row: Any) -> str:
-    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)', or why it has no interval where
-    clusters are too few; the interval of a difference that leaves out 0 has the decimals that show
-    it."""
+    """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
+
+    If too few clusters are the reason for a missing interval, the note says so. The interval of a
+    difference that excludes 0 has enough decimals to show this.
+    """
     width = row.high - row.low
-    wide = width > 1e-12 * abs(row.value)  # wider than rounding of floats makes it
-    digits = self.digits(width) if wide else self.plain_digits(abs(row.value))
+    has_width = width > 1e-12 * abs(row.value)  # more than floating-point rounding
+    digits = self.digits(width) if has_width else self.plain_digits(abs(row.value))
     if self.difference and (row.low > 0 or row.high < 0):
       nearest = self.scale * min(abs(row.low), abs(row.high))
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
@@ -114,7 +124,7 @@ class Notation:
 
 
 def says_nothing(rows: pd.DataFrame) -> np.ndarray:
-  """Returns which estimates are noted as degenerate, as ρ of what nothing was learned of is."""
+  """Returns a mask of the estimates that are noted as degenerate, as ρ without any learning."""
   return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 
 
@@ -124,13 +134,13 @@ def is_axis(quantity: Quantity, rows: pd.DataFrame, name: str) -> bool:
 
 
 def number(value: Any) -> str:
-  """Returns the value of a facet as text, with a typographic minus; whole ones with all digits."""
+  """Returns the value of a facet as text, with a typographic minus; an integer has all digits."""
   return (str(int(value)) if float(value).is_integer() else f'{value:g}').replace('-', MINUS)
 
 
 def rounded(facet: Facet, value: float) -> str:
-  """Returns the value of a facet as an author prints it: with the fewest digits, two or more, that
-  change it by 1 % at most; a multiple of the facet's steps as such, '8/255'."""
+  """Returns the value of a facet as papers print it: with the fewest digits, at least two, within
+  1 % of the value; a multiple of the facet's steps as a fraction, '8/255'."""
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
     return f'{round(steps)}/{facet.steps}'
@@ -148,7 +158,7 @@ def value_text(facet: Facet, value: Any) -> str:
 
 
 def _place_form(facet: Facet, value: Any) -> str:
-  """Returns how a sentence says a value of a facet, with '{}' in place of the value."""
+  """Returns the words for a value of a facet in a sentence, with '{}' in place of the value."""
   preposition = 'in' if isinstance(value, str) else 'at'
   return facet.place or f'{preposition} {facet.words} {{}}'
 
@@ -161,35 +171,35 @@ def value_words(facet: Facet, value: Any) -> str:
 
 def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
   """Returns the values of facets in words: 'under fog at severity 3', 'at frequency ±(3, −1)'."""
-  named = dict(zip(facets, values, strict=True))
-  if not {*FREQUENCIES} <= named.keys():
-    return ' '.join(value_words(quantity.facet(name), value) for name, value in named.items())
-  y, x = (named.pop(name) for name in FREQUENCIES)
+  by_name = dict(zip(facets, values, strict=True))
+  if not {*FREQUENCIES} <= by_name.keys():
+    return ' '.join(value_words(quantity.facet(name), value) for name, value in by_name.items())
+  y, x = (by_name.pop(name) for name in FREQUENCIES)
   y, x = (y, x) if (y, x) > (0, 0) else (0 - y, 0 - x)
   sign = '±' if y or x else ''
   wave = f'at frequency {sign}({number(y)}, {number(x)})'
-  words = [value_words(quantity.facet(name), value) for name, value in named.items()]
+  words = [value_words(quantity.facet(name), value) for name, value in by_name.items()]
   return ' '.join([*words, wave])
 
 
 def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
-  """Returns in words the values of the facets that a row has."""
+  """Returns the values of the facets that a row has, in words."""
   names = [name for name in facets if not pd.isna(row[name])]
   return place_words(quantity, names, [row[name] for name in names])
 
 
 def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the places of rows in words: 'under fog, snow and frost', and of more than
-  `MOST_NAMED` how many others there are: 'under fog, snow, frost and 4 others'."""
-  named = rows if len(rows) == MOST_NAMED + 1 else rows.head(MOST_NAMED)
-  more = len(rows) - len(named)
+  """Returns the places of rows in words: 'under fog, snow and frost'; beyond `MAX_NAMED`, the
+  number of others follows: 'under fog, snow, frost and 4 others'."""
+  head = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
+  num_others = len(rows) - len(head)
   varying = [name for name in facets if rows[name].nunique() > 1]
   if varying[1:] or not varying:
-    texts = [place_of(quantity, row, facets) for _, row in named.iterrows()]
+    texts = [place_of(quantity, row, facets) for _, row in head.iterrows()]
     form = '{}'
   else:
     facet, first = quantity.facet(varying[0]), rows.iloc[0]
-    texts = [value_text(facet, value) for value in named[facet.name]]
+    texts = [value_text(facet, value) for value in head[facet.name]]
     singular, plural_form = f'{facet.words} {{}}', f'{facet.plural} {{}}'
     form = ' '.join(
       _place_form(facet, first[name]).replace(singular, plural_form)
@@ -198,12 +208,12 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
       for name in facets
     )
   texts = [text.removeprefix('at frequency ') if k else text for k, text in enumerate(texts)]
-  *first, last = [*texts, f'{more} others'] if more else texts
+  *first, last = [*texts, f'{num_others} others'] if num_others else texts
   return form.replace('{}', f'{", ".join(first)} and {last}' if first else last)
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns what stands before places by these facets: 'under', 'at', 'in'."""
+  """Returns the preposition of places by these facets: 'under', 'at', 'in'."""
   if {*facets} == {*FREQUENCIES}:
     return 'at'
   first = rows.iloc[0]
@@ -213,7 +223,7 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
 
 
 def plural(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns what several values of facets are: 'corruptions', 'pairs of attacks and radii'."""
+  """Returns the plural of facets: 'corruptions', 'pairs of attacks and radii'."""
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)
@@ -223,20 +233,20 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
 
 
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns what estimates are by: 'corruption and severity'."""
+  """Returns the words for facets: 'corruption and severity'."""
   return ' and '.join(quantity.facet(name).words for name in facets)
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:
-  """Returns the name of the picture and of the table of estimates that have the same facets."""
+  """Returns the name of the picture and the table of estimates with these facets."""
   return '_'.join((quantity, *facets))
 
 
 def column_name(label: str, versus: str) -> str:
-  """Returns what stands above a classifier's own values, or its differences from another's."""
+  """Returns the head of a column: a classifier, or its difference from another."""
   return f'{label} − {versus}' if versus else label
 
 
 def sentence(text: str) -> str:
-  """Returns a text with a capital and a full stop."""
+  """Returns a text with a capital letter and a full stop."""
   return f'{text[0].upper()}{text[1:]}.'

@@ -1,4 +1,4 @@
-"""The profile of classifiers in a battery, one picture: the heat map of frequencies, errors by
+"""The profile of classifiers in a battery: a picture with the heat map of frequencies, errors by
 corruption and severity, and the accuracy under attack by its radius, side by side."""
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,8 @@ _HEIGHT = 2.4  # inches: a line of panels
 
 
 class _Part(NamedTuple):
-  """One column of the picture: its caption, the quantity, its rows, and what draws a classifier."""
+  """A column of the picture: its caption, the quantity, its rows, and a function that draws the
+  rows of a classifier."""
 
   caption: str
   quantity: Quantity
@@ -31,8 +32,8 @@ class _Part(NamedTuple):
 
 @style.styled
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers, a line each;
-  nothing where no task has any of the three parts."""
+  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers, a row each;
+  {} if no task has any of the three parts."""
   parts = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
   if not parts:
@@ -41,8 +42,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(len(labels), len(parts), squeeze=False)
   for column, part in zip(grid.T, parts, strict=True):
-    whole = maps.Panel('', part.rows, Notation(part.quantity))
-    limits = maps.limits_of([whole])
+    limits = maps.limits_of([maps.Panel('', part.rows, Notation(part.quantity))])
     for axes, label in zip(column, labels, strict=True):
       rows = part.rows[part.rows.classifier == label]
       if rows.empty:  # a task may leave out a classifier
@@ -53,15 +53,15 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
       if len(labels) > 1:
         axes.set_title(label, fontsize=7)
   captions = '; '.join(f'{part.caption}{charts.sample(part.rows)}' for part in parts)
-  left = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
-  return {'profile': (figure, f'Profile: {captions}.{left}')}
+  excerpt = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
+  return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 
 
 def _rows(
   tasks: Mapping[str, Results], *facets: str, name: str = ''
 ) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns the values of the first quantity that has exactly these facets in any task; shares that
-  are drawn, or the quantity of a name."""
+  """Returns the first drawn share that has values by exactly these facets in a task, and its rows;
+  with `name`, the share of this name. Returns None if there is none."""
   by: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():
     for quantity in results.drawn:
@@ -72,7 +72,7 @@ def _rows(
 
 
 def _heat_map(tasks: Mapping[str, Results]) -> _Part | None:
-  if not (found := _rows(tasks, *FREQUENCIES)):
+  if not (measured := _rows(tasks, *FREQUENCIES)):
     return None
 
   def draw_map(
@@ -82,11 +82,11 @@ def _heat_map(tasks: Mapping[str, Results]) -> _Part | None:
     _name_axes(axes, 'horizontal frequency', 'vertical frequency')
     _add_bar(axes, image, quantity)
 
-  return _Part(f'{found[0].words} by frequency', *found, draw_map)
+  return _Part(f'{measured[0].words} by frequency', *measured, draw_map)
 
 
 def _corruptions(tasks: Mapping[str, Results]) -> _Part | None:
-  if not (found := _rows(tasks, 'corruption', 'severity')):
+  if not (measured := _rows(tasks, 'corruption', 'severity')):
     return None
 
   def draw_cells(
@@ -101,7 +101,7 @@ def _corruptions(tasks: Mapping[str, Results]) -> _Part | None:
     _name_axes(axes, SEVERITY.axis, '')
     _add_bar(axes, image, quantity)
 
-  return _Part(f'{found[0].words} by corruption and severity', *found, draw_cells)
+  return _Part(f'{measured[0].words} by corruption and severity', *measured, draw_cells)
 
 
 def _attack(tasks: Mapping[str, Results]) -> _Part | None:

@@ -1,4 +1,4 @@
-"""What a finished run leaves: results, the figures drawn from them, and the report."""
+"""Writing the results of a finished run, the figures drawn from them, and the report."""
 
 import dataclasses
 import pathlib
@@ -13,30 +13,30 @@ from robustness.present.page import ENVIRONMENT, Context, write_report
 from robustness.present.sentences import Finding
 from robustness.results import Results
 
-_OF_CODE = ('robustness', 'git_commit', 'python', 'versions')  # alike wherever a run goes on
+_CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')  # equal after a resumption
 
 
 class Presented(Protocol):
-  """A study, or what stands for one above several."""
+  """A study, or a `Presentation` of joined tasks or seeds."""
 
   @property
   def title(self) -> str:
-    """What was measured, in plain words; '' takes the study's name."""
+    """The title of the report, in plain words; '' takes the name of the study."""
 
   @property
   def papers(self) -> tuple[str, ...]:
     """Keys of `robustness.present.page.PAPERS`."""
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
-    """Returns {file name without suffix: (matplotlib figure, caption)}, the main one first."""
+    """Returns {file name without suffix: (figure, caption)}, the main figure first."""
 
   def findings(self, results: Results, /) -> list[Finding]:
-    """Returns what was found, in words."""
+    """Returns the findings in words."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """A `Presented` that is no study."""
+  """A `Presented` that is not a study."""
 
   title: str
   papers: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ Drawn = Sequence[tuple[pathlib.Path, str]]
 
 
 def captioned(figures: Mapping[str, Drawn]) -> Drawn:
-  """Returns the figures of all tasks of a battery, each task's name before the caption."""
+  """Returns the figures of all tasks of a battery, with the name of the task in the caption."""
   return [(file, f'{task}: {text}') for task, drawn in figures.items() for file, text in drawn]
 
 
@@ -59,18 +59,19 @@ def publish(
   presented: Presented,
   environment: Facts,
   config: Facts,
-  further: Drawn = (),
+  appended: Drawn = (),
   pdf: bool = False,
 ) -> Drawn:
   """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, with `pdf` PDF) and `report.html`.
 
-  The report shows `further` figures, which are drawn already, after its own. For `environment` see
-  `robustness.workdir.environment`. Returns the PNG files of the figures drawn here, with captions.
+  `appended` are files of figures that follow the figures of the results in the report. For
+  `environment` see `robustness.workdir.environment`. Returns the PNG files of the figures of the
+  results, with captions.
   """
   code = environment.get('reduced_by', environment)
-  results.environment = {key: code[key] for key in _OF_CODE if key in code}
+  results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
-  return illustrate(folder, results, presented, environment, config, further, pdf=pdf)
+  return illustrate(folder, results, presented, environment, config, appended, pdf=pdf)
 
 
 def illustrate(
@@ -79,13 +80,13 @@ def illustrate(
   presented: Presented,
   environment: Facts,
   config: Facts,
-  further: Drawn = (),
+  appended: Drawn = (),
   unverified: str = '',
   pdf: bool = False,
 ) -> Drawn:
-  """Writes the figures and the report of results that are there already; see `publish`.
+  """Writes the figures and the report of results that are in the folder already; see `publish`.
 
-  `unverified` says in words which values records do not give.
+  `unverified` names the values that were not checked against records, in words.
   """
   drawn = []
   figures = {**presented.figures(results), **failures.draw(results)}
@@ -93,9 +94,9 @@ def illustrate(
     file = folder / 'figures' / f'{name}.png'
     style.save(figure, file, pdf)
     drawn.append((file, caption))
-  of_all = (folder / ENVIRONMENT).is_file()
-  stated = {k: v for k, v in environment.items() if of_all or k != 'seconds'}
+  is_workdir = (folder / ENVIRONMENT).is_file()
+  facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
-  context = Context(presented.title, stated, config, findings, presented.papers, unverified)
-  write_report(folder, results, [*drawn, *further], context)
+  context = Context(presented.title, facts, config, findings, presented.papers, unverified)
+  write_report(folder, results, [*drawn, *appended], context)
   return drawn

@@ -17,7 +17,7 @@ from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.choice import Choice, choices
 from robustness.present.notation import (
-  MOST_NAMED,
+  MAX_NAMED,
   Notation,
   name_of,
   places_of,
@@ -179,7 +179,7 @@ def _where(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
   """Returns where some of a classifier's differences are: each place of few, else how many."""
   if len(rows) == total > 1:
     return f'{at} all'
-  if len(rows) <= MOST_NAMED + 1:
+  if len(rows) <= MAX_NAMED + 1:
     return _among(places_of(choice.quantity, rows, choice.facets))
   share = 100 * len(rows) / total
   return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'

@@ -1,4 +1,4 @@
-"""One look for every picture: sizes in print, fonts, colours that colour-blind readers can tell."""
+"""The style of all pictures: sizes in print, fonts, and colours for colour-blind readers."""
 
 import functools
 import io
@@ -23,12 +23,12 @@ from robustness.core.atomic_files import write_atomically
 
 COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
 PAGE_WIDTH = 7.0  # inches: both columns
-PAGE_HEIGHT = 8.5  # inches: of figures with many parts, but for their legends
+PAGE_HEIGHT = 8.5  # inches: the most for figures with many parts, without their legends
 MAGNITUDE = 'viridis'  # for quantities from zero up
 DIFFERENCE = 'RdBu'  # for differences; blue is better
 MISSING = '0.85'  # grey of a cell without a value
-# Okabe and Ito's palette without yellow, then seven that are darker, paler or greyer than these;
-# with line styles and markers for print in black.
+# Okabe and Ito's palette without yellow, then seven darker, paler or greyer colours; line styles
+# and markers distinguish curves that are printed in black.
 COLOURS = (
   *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
   *('#882255', '#999933', '#332288', '#8B5A2B', '#888888', '#8FD19E', '#E8A0A0'),
@@ -41,9 +41,9 @@ _NARROWEST = 0.6  # inches: a column of a legend
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
-"""Pixels per inch of print, of what is saved."""
+"""Pixels per inch of saved files."""
 VECTOR_FORMATS = ('svg',)
-"""Formats that are written with every PNG. PDF takes half of the time of all, so it is optional."""
+"""Formats that are written with every PNG. PDF takes half of the total time, so it is optional."""
 
 _SETTINGS: Any = {
   'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
@@ -64,15 +64,15 @@ _SETTINGS: Any = {
   'legend.frameon': False,
   'pdf.fonttype': 42,  # TrueType: venues refuse Type 3
   'text.parse_math': False,  # labels and names of classes may hold a $
-  'svg.hashsalt': 'robustness',  # ids within a file, else drawn by chance
+  'svg.hashsalt': 'robustness',  # ids within a file, otherwise random
 }
 _METADATA: Any = {
   'png': {'Software': None},
   'svg': {'Date': None},
   'pdf': {'CreationDate': None},
-}  # what makes the bytes depend on the day or the version is left out
+}  # without what would make the bytes depend on the day or the version
 
-# A user's own settings must not change the pictures; the backend is not a matter of style.
+# The settings of a user must not change the pictures; the backend is not a matter of style.
 _DEFAULTS: Any = {
   key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
 }
@@ -82,7 +82,7 @@ _R = TypeVar('_R')
 
 
 def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-  """Runs a drawing function in this package's style, leaving the caller's settings alone."""
+  """Runs a drawing function in this package's style and restores the settings of the caller."""
 
   @functools.wraps(draw)
   def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -98,13 +98,13 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 def legend_above(figure: Figure) -> None:
   """Puts one legend of all labelled artists above the axes; the figure grows with its lines.
 
-  Matplotlib leaves out every label that begins with an underscore, which a classifier's may; here
-  only the labels that Matplotlib makes itself are left out.
+  Matplotlib omits every label that begins with an underscore, which the label of a classifier may;
+  this function omits the labels that Matplotlib generates alone.
   """
   entries: dict[str, Any] = {}
   for axes in figure.axes:
-    drawn = [a for a in axes.get_children() if isinstance(a, Line2D | Patch | Collection)]
-    for handle in (*drawn, *axes.containers):
+    artists = [a for a in axes.get_children() if isinstance(a, Line2D | Patch | Collection)]
+    for handle in (*artists, *axes.containers):
       label = str(handle.get_label() or '')
       if label and not _AUTOMATIC_LABEL.fullmatch(label):
         entries.setdefault(label, handle)
@@ -123,7 +123,7 @@ def legend_above(figure: Figure) -> None:
 
 
 def colour(index: int) -> str:
-  """Returns the colour of a curve; after the last one they begin again, with other markers."""
+  """Returns the colour of a curve; after the last colour the first follows, with other markers."""
   return COLOURS[index % len(COLOURS)]
 
 
@@ -138,10 +138,10 @@ def marker(index: int) -> str:
 
 
 class PowersOfTen(LogFormatter):
-  """Labels of a logarithmic axis, such as 10⁻² and 5×10⁻²; plain text, as all text here."""
+  """Labels of a logarithmic axis as plain text, such as 10⁻² and 5×10⁻²."""
 
   def __call__(self, x: float, pos: int | None = None) -> str:
-    """Returns the label of a tick, '' where ticks stand too close for one."""
+    """Returns the label of a tick; '' if ticks are too close for it."""
     if not super().__call__(x, pos):
       return ''
     digits, exponent = f'{x:.0e}'.split('e')
@@ -151,7 +151,7 @@ class PowersOfTen(LogFormatter):
 
 
 def power_of_ten(exponent: int) -> str:
-  """Returns 10 to a whole number as text: '10⁻²'."""
+  """Returns 10 to the power of an integer as text: '10⁻²'."""
   return '10' + str(exponent).translate(_RAISED)
 
 
@@ -169,7 +169,7 @@ def log_scale(axes: Axes) -> None:
 
 
 def diagonal(axes: Axes, label: str = '') -> None:
-  """Draws the line on which both axes are equal, as far as the points reach."""
+  """Draws the line on which both axes are equal within the limits of the points."""
   limits = axes.get_xlim(), axes.get_ylim()
   ends = [max(low for low, _ in limits), min(high for _, high in limits)]
   if ends[0] < ends[1]:
@@ -180,18 +180,17 @@ def diagonal(axes: Axes, label: str = '') -> None:
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
   """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
-  given: dict[str, Any] = {'color': '0.2', 'linewidth': 0.9, **look}
-  return Line2D([], [], linestyle=dashes, label=label, **given)
+  look = {'color': '0.2', 'linewidth': 0.9, **look}
+  return Line2D([], [], linestyle=dashes, label=label, **look)
 
 
 @styled
 def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
   """Writes a figure as PNG and in `VECTOR_FORMATS`, with `DPI` dots per inch.
 
-  With `pdf`, or where an earlier PDF of the figure would be out of date, it is written as PDF too.
-  Each file is written atomically, and with the same bytes for the same figure. The axes are laid
-  out once and have the same places in all formats. In vector files images and heat maps are pixels
-  and everything else is drawn.
+  A PDF is written with `pdf`, or if the folder has an earlier one. Each file is written atomically,
+  with the same bytes for the same figure. The axes are laid out once and have the same places in
+  all formats. In vector files, images and heat maps are pixels.
   """
   png = pathlib.Path(path)
   needs_pdf = pdf or png.with_suffix('.pdf').is_file()
@@ -203,20 +202,20 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
 
 
 def _lay_out(figure: Figure, dpi: float) -> None:
-  """Places all of a figure for good; in a larger file legends would move to the file's edge."""
-  own = figure.dpi
+  """Fixes the layout of a figure; otherwise legends would move to the edge of a larger file."""
+  original = figure.dpi
   engine = figure.get_layout_engine()
   figure.dpi = dpi
   if engine is not None:
     engine.execute(figure)
-  figure.dpi = own
+  figure.dpi = original
   figure.set_layout_engine(None)  # 'none' would have each format drawn twice
   for legend in figure.legends:
     legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 
 
 def wrapped(text: str, letters: int) -> str:
-  """Returns text in lines of at most so many letters, broken at spaces and after _, / and -."""
+  """Returns text in lines of at most `letters`, broken at spaces and after _, / and -."""
   lines, letters = [''], max(letters, 1)
   for piece in re.split(r'(?<=[\s_/-])', text):
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
@@ -228,18 +227,21 @@ def wrapped(text: str, letters: int) -> str:
 
 
 def percent(fraction: float) -> str:
-  """A fraction as text in whole percent: .0412 is '4%'."""
+  """Returns a fraction as text in whole percent: '4%' for .0412."""
   return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.0f}%'
 
 
 def panels(
   count: int, columns: int, size: Sequence[float], layout: Any = 'constrained', **share: Any
 ) -> tuple[Figure, list[Axes]]:
-  """Returns a figure of some size in inches and the axes of its panels, `columns` in a row, which
-  share both axes unless it is said; the lowest of each column have tick labels."""
+  """Returns a figure of a size in inches and the axes of its panels, `columns` in a row.
+
+  Panels share both axes unless `share` has sharex or sharey; the lowest panel of each column has
+  tick labels.
+  """
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
-  shared = {'sharex': True, 'sharey': True, **share}
-  grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared)
+  share = {'sharex': True, 'sharey': True, **share}
+  grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share)
   axes = list(grid.flat)
   for empty in axes[count:]:
     empty.set_axis_off()

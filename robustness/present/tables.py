@@ -26,9 +26,9 @@ from robustness.present.notation import (
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
-"""Of a table; more are in the file alone."""
+"""Most rows of a table that is shown; longer ones are in results.csv alone."""
 CELL = ('value', 'low', 'high', 'family', 'note')
-"""Columns that a cell is made of."""
+"""Columns of the table of results that a cell needs."""
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
   | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
@@ -49,8 +49,8 @@ _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r'
 
 
 class Titled(NamedTuple):
-  """A table of cells as text, under its title with their unit; the name is that of the picture of
-  the same rows, see `robustness.present.charts.draw`."""
+  """A table of text, its title with the unit, and its name, which is also the name of the picture
+  of the same rows, see `robustness.present.charts.draw`."""
 
   title: str
   table: Table
@@ -69,17 +69,17 @@ def tables(results: Results) -> Iterator[Titled]:
       yield Titled(title, wide, name_of(quantity.name, facets))
 
 
-def left_out(results: Results, shown: Container[str]) -> list[str]:
-  """Returns what tables of these names leave out: 'top-1 error by frequency: 1,200 rows'."""
+def left_out(results: Results, names: Container[str]) -> list[str]:
+  """Returns the rows that are in no table of `names`: 'top-1 error by frequency: 1,200 rows'."""
   return [
     f'{quantity.words} by {joined_words(quantity, facets)}: {len(rows):,} rows'
     for quantity, facets, rows in results.by_facets()
-    if name_of(quantity.name, facets) not in shown
+    if name_of(quantity.name, facets) not in names
   ]
 
 
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
-  """Returns a row for each value of the facets, a column for each classifier and difference."""
+  """Returns a table with a row per value of the facets, a column per classifier and difference."""
   columns: dict[tuple[str, str], None] = {}
   lines: dict[Sequence[Any], dict[tuple[str, str], str]] = {}
   notations = [Notation(quantity, difference) for difference in (False, True)]
@@ -88,10 +88,10 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   for key, row in zip(keys, estimates, strict=True):
     column = row.classifier, row.versus
     columns[column] = None
-    noted, text = row.note.partition(';')[0], notations[bool(row.versus)].bare(row)
+    note, text = row.note.partition(';')[0], notations[bool(row.versus)].bare(row)
     if math.isnan(row.value):
-      text = noted or text
-    lines.setdefault(key, {})[column] = f'{text}, {noted}' if noted == DEGENERATE else text
+      text = note or text
+    lines.setdefault(key, {})[column] = f'{text}, {note}' if note == DEGENERATE else text
   ordered = sorted(columns, key=lambda column: bool(column[1]))
   heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   orders = [
@@ -125,11 +125,11 @@ def cell_text(value: Any, missing: str = '') -> str:
 
 
 Cell = tuple[int, int]
-"""Row and column of a cell of a table, the head not counted."""
+"""The row, counted from 0 below the head, and the column of a cell."""
 
 
 def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as CSV, in which nothing is bold."""
+  """Returns a table as CSV, which has no bold cells."""
   del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
@@ -139,7 +139,7 @@ def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
 
 
 def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table in GitHub's Markdown; of its cells those that are named are bold."""
+  """Returns a table in GitHub's Markdown, with the cells `bold` in bold."""
 
   def line(cells: Iterable[str]) -> str:
     return f'| {" | ".join(cells)} |\n'
@@ -149,7 +149,7 @@ def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
 
 
 def markdown_text(text: str) -> str:
-  """Returns a text that Markdown, and HTML, show as it is: no tag, link, picture or emphasis."""
+  """Returns a text escaped for Markdown and HTML: no tag, link, picture or emphasis."""
   return _markdown_cell(html.escape(text, quote=False))
 
 
@@ -162,8 +162,8 @@ def _latex_text(text: str) -> str:
 
 
 def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as a LaTeX `tabular` with the rules of the package booktabs; of its cells those
-  that are named are bold."""
+  """Returns a table as a LaTeX `tabular` with rules of the package booktabs, and the cells `bold`
+  in bold."""
   head, *rows = (
     f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _latex_text, '\\textbf{{{}}}')
   )

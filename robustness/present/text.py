@@ -1,4 +1,4 @@
-"""What the terminal prints of a run: its headlines, its findings, tables."""
+"""Text for the terminal: the headlines and the findings of a run, and tables."""
 
 import math
 import textwrap
@@ -8,31 +8,33 @@ from typing import Any
 from robustness.present import headlines
 from robustness.results import Results, Table
 
-TOLD, WIDTH = 4, 100
-"""How many sentences are told at most, and in how many columns."""
+MAX_SENTENCES, WIDTH = 4, 100
+"""The most sentences that are printed, and the letters of a line."""
 
 
 def summary(results: Results) -> list[str]:
-  """Returns the headline quantities of each classifier beside its paired differences, and notes;
-  where none has few enough estimates, where these are."""
+  """Returns lines with each classifier's headlines and paired differences, and their notes.
+
+  Without headlines, a line refers to the report.
+  """
   rows = headlines.cells(results.over_seeds.by_task)
   if not rows:
     count = len(results.table)
     return [f'{count} estimates, too many to print: see the report.'] if count else []
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
-  firsts = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
+  baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
   table = [
     [
       row.name if place == 0 else '',
       label,
-      *(_marked(row, (label, versus), notes) for versus in ('', *firsts)),
+      *(_marked(row, (label, versus), notes) for versus in ('', *baselines)),
     ]
     for row in rows
     for place, label in enumerate(dict.fromkeys(label for label, _ in row.values))
   ]
-  heads = ('', '', 'value', *(f'minus {first}' for first in firsts))
-  below = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
-  return [*lines(Table(heads, table)), *below]
+  heads = ('', '', 'value', *(f'minus {label}' for label in baselines))
+  footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
+  return [*lines(Table(heads, table)), *footnotes]
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
@@ -41,10 +43,10 @@ def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[s
 
 
 def findings(sentences: Sequence[str]) -> list[str]:
-  """Returns the first sentences, broken into lines; from the second on a line is indented."""
-  told = [
+  """Returns the first sentences as indented lines, each sentence with a bullet."""
+  lines = [
     line
-    for sentence in sentences[:TOLD]
+    for sentence in sentences[:MAX_SENTENCES]
     for index, clause in enumerate(sentence.split('\n'))
     for line in textwrap.wrap(
       clause.strip(),
@@ -54,12 +56,12 @@ def findings(sentences: Sequence[str]) -> list[str]:
       break_on_hyphens=False,
     )
   ]
-  left = len(sentences) - TOLD
-  return [*told, *([f'... and {left} more in the report'] if left > 0 else ())]
+  num_omitted = len(sentences) - MAX_SENTENCES
+  return [*lines, *([f'... and {num_omitted} more in the report'] if num_omitted > 0 else ())]
 
 
 def lines(table: Table) -> list[str]:
-  """Returns the head and the rows in columns of even width; fractions have four decimals."""
+  """Returns the head and the rows of a table as aligned text; fractions have four decimals."""
   cells = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
   widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
   return [

@@ -103,7 +103,7 @@ def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numb
     text for axes in maps.grids([panel] * count, 'row', 'column').axes for text in axes.texts
   ]
   assert {text.get_text() for text in texts} == {'50' if numbers else ''}
-  assert not numbers or min(text.get_fontsize() for text in texts) >= maps.SMALLEST_NUMBER
+  assert not numbers or min(text.get_fontsize() for text in texts) >= maps.MIN_FONT_SIZE
 
 
 def test_a_unit_that_does_not_fit_beside_a_map_has_a_line():
