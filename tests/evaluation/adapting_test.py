@@ -142,14 +142,14 @@ def test_a_stored_corruption_and_severity_is_a_stream():
   ('corruption_error', {'batch_size': 64}, bad_setting('config.batch_size', 64)),
   ('accuracy', {'views_per_step': 2}, bad_setting('config.views_per_step', 2)),
 )
-def test_what_would_depend_on_the_batch_or_cut_a_stream_is_refused(study, changes, message):
+def test_studies_and_settings_that_do_not_fit_a_stream_are_refused(study, changes, message):
   config = default_config(study)
   config.classifier.adaptation.name = 'tent'
   config.update_from_flattened_dict(changes)
   refused(message, experiment.from_config, config.to_dict())
 
 
-def test_the_identity_of_records_says_how_a_classifier_adapts():
+def test_the_identity_of_records_holds_the_adaptation():
   facts = adapting(TENT).provenance['adaptation']
   assert facts == {**TENT.describe(), 'order': 'random, by seed, study and example'}
   assert facts['batch_size'] == 8 and adapting(None).provenance == {'seed': 0}

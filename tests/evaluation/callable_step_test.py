@@ -80,7 +80,7 @@ def test_same_records_for_any_cut_and_devices(create, batch_size, views, tmp_pat
   assert_same(columns(runner, tmp_path / 'found', batch_size, views), expected)
 
 
-def test_probabilities_give_the_records_of_logits(tmp_path):
+def test_probabilities_are_recorded_like_logits(tmp_path):
   native = tiny_classifier()
   logits = callable_of(native).host_function
   classifier = wrapped(lambda x: special.softmax(logits(x), -1), outputs='probabilities')
@@ -88,7 +88,7 @@ def test_probabilities_give_the_records_of_logits(tmp_path):
   assert_same(recorded, columns(evaluator(classifier=native), tmp_path / 'native'))
 
 
-def test_a_resumed_run_calls_for_what_is_missing_only(tmp_path):
+def test_a_resumed_run_calls_the_function_on_missing_shards_only(tmp_path):
   native = callable_of(tiny_classifier())
   counted = mock.Mock(side_effect=lambda images: native.predict(np.clip(images, 0, 1)))
   runner = evaluator(classifier=wrapped(counted))
@@ -116,7 +116,7 @@ def failing(answer, message, rows=None, **changes):
   (lambda x: 1 / 0, 'ZeroDivisionError: division by zero'),
   (lambda x: None, r'returned shape \(\)'),
 )
-def test_what_a_callable_does_wrong_is_said_with_examples_and_view(answer, message):
+def test_faults_of_a_callable_name_the_examples_and_the_view(answer, message):
   failing(answer, r'mine failed on examples 0 to 7, view 0 \(fy=.*' + message)
 
 

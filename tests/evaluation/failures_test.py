@@ -58,7 +58,7 @@ def of_class(listed, name, quantity='accuracy'):
 
 
 @pytest.mark.parametrize(('block', 'chunk'), [(2, 2), (5, 3), (1, 1)])
-def test_images_right_when_clean_are_ordered_by_what_they_lose(tmp_path, block, chunk):
+def test_images_right_when_clean_are_ordered_by_damage(tmp_path, block, chunk):
   """Image 13 is wrong already, 14 never; 12 has lost more of its probability than 10."""
   listed = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))
   assert [row['image'] for row in listed.images] == [12, 10, 11]
@@ -100,7 +100,7 @@ def test_classes_without_a_clean_view_are_ordered_by_accuracy(tmp_path, monkeypa
   assert (row.value, row.low, row.high) == pytest.approx((1 / 3, exact.low, exact.high))
 
 
-def test_of_a_single_view_no_class_is_told_to_be_least_accurate_in_it(tmp_path):
+def test_the_least_accurate_view_is_left_out_with_a_single_view(tmp_path):
   for count, clean in ((1, None), (1, 0), (2, 0)):
     made = records(tmp_path / f'{count}', views=count)
     classes = failures(made, ViewTable(NAMES[:count], clean)).classes
@@ -122,7 +122,7 @@ def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path):
   assert (accuracy.n, accuracy.value) == (30, pytest.approx(right[:, 1:].mean()))
 
 
-def test_what_does_not_count_is_left_out(tmp_path):
+def test_views_that_do_not_count_are_left_out(tmp_path):
   """Ants count in one view each and bees in two; four of six views of bees are taken for ants."""
   counted = np.ones((2, 5, 3), bool)
   counted[0, 2, 1:], counted[1, :2, 1] = False, False
@@ -143,7 +143,7 @@ def test_without_a_clean_view_every_mistake_counts(tmp_path, monkeypatch):
   assert named.images[0]['shown in'] == 'fog 3'
 
 
-def test_an_image_with_several_labels_counts_in_each_of_its_classes(tmp_path):
+def test_an_image_with_two_labels_counts_in_both_classes(tmp_path):
   """The first image is of both classes, so that either prediction is right."""
   labels = np.stack([LABELS, np.array([1, -1, -1, -1, -1])], 1).astype(np.int32)
   made = failures(records(tmp_path, labels=labels), ViewTable(NAMES, 0))

@@ -65,7 +65,7 @@ def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize('create', [MeshParallel, PmapParallel])
-def test_beside_a_classifier_of_either_kind(create, tmp_path):
+def test_totals_and_measures_with_a_classifier_of_either_kind(create, tmp_path):
   native = tiny_classifier()
   wrapped = Classifier.from_callable(native.predict, SHAPE, CLASSES, outputs='logits', name='own')
   alone = recorded(tmp_path / 'alone', create(), 8, 2)
@@ -77,7 +77,7 @@ def test_beside_a_classifier_of_either_kind(create, tmp_path):
     assert records.column('rank', 3).shape == (ROWS,)
 
 
-def test_spectra_are_taken_of_the_rows_of_each_device_alone():
+def test_spectra_need_no_exchange_between_devices():
   def power(row, image, view):
     return {'power': jnp.abs(jnp.fft.rfft2(image, axes=(0, 1))).sum()}
 

@@ -46,7 +46,7 @@ def test_shards_cover_the_table_once_and_come_back(tmp_path):
   refused(message, records.table, 'probability')
 
 
-def test_missing_counts_what_is_not_there(tmp_path):
+def test_missing_lists_the_shards_without_a_file(tmp_path):
   records, _ = full(tmp_path)
   records.path(1, 2).unlink()
   records.path(2, 0).unlink()
@@ -54,7 +54,7 @@ def test_missing_counts_what_is_not_there(tmp_path):
   refused('not finished', list, records.shards())
 
 
-def test_records_of_something_else_are_refused_by_key_where_there_are_shards(tmp_path):
+def test_records_of_another_identity_are_refused_if_they_have_shards(tmp_path):
   Records(tmp_path, LAYOUT, {'seed': 1})
   assert Records.open(tmp_path).identity == {'seed': 1}
   full(tmp_path)

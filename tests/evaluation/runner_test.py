@@ -192,7 +192,7 @@ def test_a_row_is_prepared_before_its_views(create):
   np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-5)
 
 
-def test_images_of_another_size_are_resized_to_what_the_classifier_takes():
+def test_images_of_another_size_are_resized_for_the_classifier():
   rows, (height, width, channels) = tiny_rows(3), SHAPE
   wide = (2 * height, 4 * width, channels)
   columns = (jnp.arange(4 * width, dtype=jnp.float32) + 0.5) / (4 * width)
@@ -209,7 +209,7 @@ def test_images_of_another_size_are_resized_to_what_the_classifier_takes():
   refused('the data have 12 × 20 × 1', next, shards)
 
 
-def test_a_resumed_run_computes_only_what_is_missing(tmp_path):
+def test_a_resumed_run_computes_only_missing_shards(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   recorded_by(runner, rows, tmp_path)
   before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
@@ -262,7 +262,7 @@ def test_the_layout_does_not_depend_on_the_devices(create):
 LARGE = dataclasses.replace(HEATMAP, image_shape=(224, 224, 3))
 
 
-def test_a_map_of_imagenet_leaves_some_thousand_files_and_steps_of_large_images_are_full():
+def test_a_map_of_imagenet_has_under_5000_files_and_full_steps():
   views = FourierHeatmap(norm=15.7, window=63).views(LARGE.image_shape)
   runner = evaluator(views=dataclasses.replace(views, image_shape=LARGE.image_shape))
   layout, few = runner.layout(50_000), runner.layout(20)
@@ -318,7 +318,7 @@ def test_views_may_use_the_classifier():
   (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
   (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
 )
-def test_a_function_in_jax_that_gives_no_logits_is_refused(answer, message, tmp_path):
+def test_a_function_in_jax_without_logits_is_refused(answer, message, tmp_path):
   rows = tiny_rows(21)
   runner = answering(lambda forward, images, layers: answer(forward(images, layers)[0]))
   records = Records(tmp_path, runner.layout(21, 8, 4), {})
@@ -433,7 +433,7 @@ SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ('fgsm', 'squar
 
 
 @pytest.mark.parametrize('attack', ['pgd', 'auto_pgd', 'fab', *SLOWER])
-def test_attacks_find_the_same_images_where_jax_has_64_bits(attack, tmp_path):
+def test_attacks_find_the_same_images_with_64_bits_in_jax(attack, tmp_path):
   few = {'steps': 3, 'iterations': 3, 'queries': 4, 'restarts': 2}
   taken = {'fgsm': (), 'auto_attack': ('iterations', 'queries'), 'square': ('queries', 'restarts')}
   keys = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))

@@ -145,7 +145,7 @@ def test_passes_spent_and_saved_are_stated(results):
     assert extent == [min(passes), max(passes)]
 
 
-def test_the_worst_cell_is_told_with_its_own_images(results):
+def test_the_sentence_on_the_worst_cell_counts_the_images_of_the_cell(results):
   errors = by_frequency(results, 'tiny')
   worst = errors.loc[errors.value.idxmax()]
   level = 1 - 0.05 / (2 * len(errors) * MOST_LOOKS)  # of two classifiers
@@ -158,7 +158,7 @@ def test_the_worst_cell_is_told_with_its_own_images(results):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('lost', ['round001', 'shard'])
-def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
+def test_a_resumed_run_has_the_same_results(results, folder, tmp_path, lost):
   shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
   finished = len(rounds(folder, 'tiny').rounds)
   if lost == 'shard':
@@ -174,7 +174,7 @@ def test_a_resumed_run_goes_on_exactly(results, folder, tmp_path, lost):
 
 
 @pytest.mark.slow
-def test_pmap_and_other_shards_give_the_same(results, tmp_path):
+def test_pmap_and_other_shards_have_the_same_errors(results, tmp_path):
   execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
   other = run(tmp_path, STUDY, execution, ['tiny'])
   expected = by_frequency(results, 'tiny')[ENDS]

@@ -26,7 +26,7 @@ def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settin
   assert parsed == fourier_heatmap.FourierHeatmap(norm=4.0, layers=('stage1',))
 
 
-def test_what_intervals_and_tests_are_made_with_is_no_part_of_what_is_recorded():
+def test_settings_of_intervals_and_tests_are_no_part_of_the_recording():
   for name in study.STUDIES.classes():
     default = study.from_config({'name': name})
     changed = {'confidence': 0.9}
@@ -54,7 +54,7 @@ def test_a_study_that_only_reduces_shows_images_as_they_are():
   refused(bad_setting('config.study.name', 'reducing'), study.scores_of, reducing, {})
 
 
-def test_facets_and_descriptions_are_the_decimals_that_views_were_given():
+def test_facets_and_descriptions_have_the_decimals_of_the_views():
   @dataclasses.dataclass(frozen=True)
   class Dimmed(study.Study):
     name: ClassVar[str] = 'dimmed'

@@ -81,7 +81,7 @@ MANY = np.arange(100)
   (np.minimum(MANY, 15), [15, 85]),
   (np.minimum(MANY, 5) + np.maximum(MANY - 94, 0), [5, 90, 5]),
 )
-def test_numbers_of_any_size_have_groups_and_a_frequent_one_its_own(values, sizes):
+def test_bins_cover_numbers_of_any_size_and_a_frequent_number_is_a_group(values, sizes):
   levels = AccuracyByFactor()._levels('time', values, ())
   assert np.unique(levels, return_counts=True)[1].tolist() == sizes
 
@@ -98,7 +98,7 @@ def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   assert paired.low < paired.value == 0 < paired.high
 
 
-def test_the_ratio_of_a_group_in_one_site_has_no_interval_and_says_why(tmp_path):
+def test_the_ratio_of_a_group_in_one_site_has_a_note_instead_of_an_interval(tmp_path):
   places = np.where(SITES == 0, 'harbour', 'field')
   with_places = dataclasses.replace(ROWS, columns={'place': places, 'site': SITES})
   study = AccuracyByFactor(factors=('place',), clusters='site', fewest=4)
@@ -117,7 +117,7 @@ def test_brightness_is_measured_in_the_images(tmp_path):
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
 
 
-def test_clusters_widen_intervals_and_pairs_are_given(tmp_path):
+def test_estimates_count_clusters_and_pairs_of_factors_are_groups(tmp_path):
   unclustered = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
   clustered = dataclasses.replace(unclustered, clusters='site')
   by_image, by_site = table(tmp_path / 'alone', unclustered), table(tmp_path / 'alike', clustered)
@@ -151,7 +151,7 @@ def test_columns_that_the_data_lack_are_refused(settings, message):
   refused(message, AccuracyByFactor(**settings).check, WITH_COLUMNS, {})
 
 
-def test_a_column_named_as_what_is_measured_or_the_label_is_refused():
+def test_a_column_with_the_name_of_a_measure_or_of_the_label_is_refused():
   for name in ('contrast', 'class'):
     named = dataclasses.replace(ROWS, columns={name: POSES})
     study = AccuracyByFactor(factors=(name,), fewest=1)
@@ -160,6 +160,6 @@ def test_a_column_named_as_what_is_measured_or_the_label_is_refused():
   AccuracyByFactor(factors=('class',)).check(names, {})
 
 
-def test_the_class_is_no_factor_of_images_with_several_labels():
+def test_the_class_as_factor_is_refused_for_multilabel_images():
   multilabel = dataclasses.replace(ROWS, labels=np.stack([ROWS.labels, -np.ones(COUNT, int)], 1))
   refused('several labels', AccuracyByFactor(factors=('class',)).check, multilabel, {})

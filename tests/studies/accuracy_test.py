@@ -77,8 +77,8 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
-def test_top_k_that_equal_scores_decide_is_left_out_and_said(tmp_path, caplog, study):
-  """One-hot answers: nine classes have the score 0, in whatever order."""
+def test_top_k_that_equal_scores_decide_is_left_out_with_a_warning(tmp_path, caplog, study):
+  """Nine classes of a one-hot answer have the score 0, so that their order is arbitrary."""
   labels = np.arange(200) % 10
   predictions = np.where(np.arange(200) < 120, labels, (labels + 3) % 10)
   scores = {

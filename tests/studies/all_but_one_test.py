@@ -53,7 +53,7 @@ def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
   assert estimate(table, PUBLISHED, 'clean_error').value == pytest.approx(1 - 0.9546)
 
 
-def test_some_severities_have_no_mean(tmp_path):
+def test_the_mean_over_severities_needs_every_severity(tmp_path):
   table = assemble(STUDY.reduce(evaluations(tmp_path, CELLS[:3]), (32, 32, 3)).estimates)
   means = table[(table.classifier == COMPOSED) & table.severity.isna() & table.corruption.notna()]
   assert list(means.corruption) == ['fog']
@@ -72,11 +72,11 @@ def test_some_severities_have_no_mean(tmp_path):
     'two leaves out .*of others than the first',
   ),
 )
-def test_networks_that_are_no_such_design_are_refused(recipes, message):
+def test_networks_outside_the_design_are_refused(recipes, message):
   refused(message, STUDY.cells, recipes)
 
 
-def test_the_config_is_the_published_design_and_its_parts_make_the_whole():
+def test_the_config_is_the_published_design_and_the_union_of_its_parts():
   complete = get_config('cifar10')
   assert set(CORRUPTIONS) | {'clean'} == set(ALL_BUT_ONE)
   assert len(complete.classifiers) == 65
@@ -88,7 +88,7 @@ def test_the_config_is_the_published_design_and_its_parts_make_the_whole():
 
 
 @pytest.mark.slow
-def test_parts_that_were_trained_apart_are_gone_on_with(tmp_path):
+def test_checkpoints_of_separate_runs_are_joined_in_one_workdir(tmp_path):
   """Checkpoints of two runs, copied into one workdir, lead to the results of a joint run."""
   changes = {'study.severities': (1,)}
   config = runs.shrunk('all_but_one', '', changes)

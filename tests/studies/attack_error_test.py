@@ -40,7 +40,7 @@ SMALL = AttackError(
 
 
 def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
-  """Images of every view [V, N, H, W, C], by the attacks as functions of whole batches."""
+  """Returns images of every view [V, N, H, W, C], by attacks on whole batches."""
   network, data = classifier('', seed), rows()
   views = study.views(SHAPE)
   stream = random_keys.stream(0, study.name)
@@ -63,7 +63,7 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
+def test_errors_and_spectra_equal_those_of_attacks_on_whole_batches(evaluate):
   findings = SMALL.reduce(evaluate(SMALL), SHAPE)
   results = assemble(findings.estimates)
   labels, worst = rows().labels, {}
@@ -117,7 +117,7 @@ def test_errors_and_spectra_are_those_of_the_attacks_by_hand(evaluate):
   np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1)))
 
 
-def test_ids_of_views_do_not_depend_on_what_else_a_run_holds():
+def test_ids_of_views_do_not_depend_on_other_attacks_of_the_run():
   views = SMALL.views(SHAPE)
   ball = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
   alone = AttackError(attacks=('fgsm',), **ball).views(SHAPE)
@@ -209,7 +209,7 @@ def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_r
 
 
 @pytest.mark.slow
-def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate, tmp_path, caplog):
+def test_auto_attack_counts_by_stage_equally_on_any_devices(evaluate, tmp_path, caplog):
   budget = {'auto_attack': {'iterations': 3, 'queries': 5}, 'pgd': {'steps': 1}}
   study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, attack=budget)
   (first,) = evaluations = evaluate(study, ('first',))
@@ -226,7 +226,7 @@ def test_auto_attack_counts_by_stage_and_gives_the_same_on_any_devices(evaluate,
   np.testing.assert_array_equal(other.table('measure/stage'), first.records.table('measure/stage'))
 
 
-def test_the_words_of_an_error_have_the_norm_and_the_attack_that_is_alone():
+def test_the_words_of_an_error_name_the_norm_and_a_single_attack():
   sections = {'norm': 'linf', 'attacks': ('pgd',)}, {'norm': 'l2', 'attacks': ('pgd', 'fgsm')}
   words = [AttackError(**section).quantities[0].words for section in sections]
   assert words[0] == 'top-1 error under ℓ∞ PGD'

@@ -52,7 +52,7 @@ def test_filtered_images_keep_the_frequencies_of_the_square(kind):
   np.testing.assert_array_equal(show_image(study, image, 0), image)
 
 
-def test_shares_are_those_of_the_records_and_a_filtered_network_has_its_own_bandwidth(evaluate):
+def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_bandwidth(evaluate):
   study = filtered_accuracy.FilteredAccuracy()
   bands = [*(('low_pass', b) for b in (1, 3, 5)), *(('high_pass', b) for b in (2, 4))]
   assert study.bands(SHAPE) == bands

@@ -68,7 +68,7 @@ def test_every_estimate_has_the_confidence_of_the_study(tmp_path):
   assert {*table.confidence} == {0.9}
 
 
-def test_values_by_view_are_those_of_its_predictions(tmp_path):
+def test_estimates_of_a_view_follow_its_predictions(tmp_path):
   evaluation = made(tmp_path, 'only', 0)
   results = reduced(evaluation)
   confidence, right = evaluation.records.table('confidence'), evaluation.records.table('rank') == 0
@@ -140,7 +140,7 @@ def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path)
   assert other.value == row.value and other.low != row.low, 'the seed is that of the bootstrap'
 
 
-def test_what_cannot_be_scored_is_refused(tmp_path):
+def test_scenes_and_records_without_confidence_are_refused(tmp_path):
   settings = {'source': 'stored', 'quantize': 'floor'}
   refused(bad_setting('config.study.quantize', 'floor'), Calibration, **settings)
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))

@@ -70,7 +70,7 @@ def test_views_are_the_corruptions_in_official_order_with_ids_that_do_not_depend
   np.testing.assert_allclose(conftest.show_image(SMALL, image, 2, 5), expected, atol=1e-6)
 
 
-def test_severities_between_the_five_have_views_of_their_own_which_options_reach():
+def test_severities_between_the_five_are_views_and_options_change_views():
   study = dataclasses.replace(SMALL, between=(1.5, 2.25))
   views, plain = study.views(SHAPE), SMALL.views(SHAPE)
   assert study.levels == (1, 1.5, 2.25, 3) and len(views) == 1 + 3 * 4
@@ -198,7 +198,7 @@ def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
     assert select(table, 'mCE', None, corruption_set=label).empty, 'not published for all of it'
 
 
-def test_mce_of_a_single_classifier_by_itself_says_what_to_set(tmp_path):
+def test_mce_of_a_single_classifier_has_a_note_about_the_setting(tmp_path):
   study, published = CorruptionError(), {32: "to 'cifar10_standard'", 224: "to 'alexnet'", 28: ''}
   for side, valid in published.items():
     shape = (side, side, 3 if valid else 1)
@@ -208,7 +208,7 @@ def test_mce_of_a_single_classifier_by_itself_says_what_to_set(tmp_path):
     assert note == f'the baseline itself; for mCE {fix}'
 
 
-def test_a_corruption_that_is_added_is_drawn_and_told(tmp_path):
+def test_an_added_corruption_is_in_figures_and_sentences(tmp_path):
   table = table_of(SMALL, [made_records(tmp_path, SMALL, 'only', 1)])
   errors = select(table, 'error', corruption=...).set_index('corruption').value
   table['corruption'] = table.corruption.replace({errors.idxmax(): 'my_own_blur'})
@@ -259,7 +259,7 @@ def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path):
     assert row.note == 'undefined: the mean of the baseline is 0 in contrast'
 
 
-def test_mce_against_alexnet_says_why_it_is_not_the_published_kind(tmp_path):
+def test_mce_against_alexnet_notes_differences_from_published_mce(tmp_path):
   study = CorruptionError(baseline='alexnet')
   shape = (256, 224, 3)
   table = table_of(study, [made_records(tmp_path, study, 'only', 1, shape)], shape=shape)
@@ -286,7 +286,7 @@ def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(t
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
-def test_a_stored_set_runs_end_to_end_and_says_so(tmp_path):
+def test_a_stored_set_runs_end_to_end_and_the_report_names_it(tmp_path):
   folder = tmp_path / 'CIFAR-10-C'
   folder.mkdir()
   np.save(folder / 'labels.npy', np.tile(np.arange(4), 5))

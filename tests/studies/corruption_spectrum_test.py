@@ -41,7 +41,7 @@ def reduced(study: CorruptionSpectrum, folder, parallel=None, layout=(4, 3)) -> 
 
 
 def by_hand(study: CorruptionSpectrum) -> np.ndarray:
-  """C(x) - x of every view and image (the image itself in the clean view), [V, N, H, W, C]."""
+  """Returns C(x) - x of every view and image (x in the clean view), [V, N, H, W, C]."""
   images, views = rows().images, range(len(study.views(SHAPE)))
   change = np.array([[show_image(study, x, v, e) for e, x in enumerate(images)] for v in views])
   change[1:] -= images
@@ -110,7 +110,7 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   (PmapParallel, 8, 4),
 )
 def test_totals_are_the_same_for_any_cut_and_devices(create, batch_size, chunk, tmp_path):
-  """Bit for bit, as these corruptions round in one way; what is measured by row, to rounding.
+  """Totals are equal bit for bit, as these corruptions round in one way; rows, up to rounding.
 
   JAX 0.12 rounds a few coefficients of a spectrum by the shape of the step, by up to 3e-6.
   """

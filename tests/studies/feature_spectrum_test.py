@@ -14,7 +14,7 @@ MAPS = np.random.default_rng(0).normal(size=(3, 6, 6, 4)).astype(np.float32)
 STUDY = FeatureSpectrum()
 
 
-def test_spectra_are_those_of_numpy_whether_maps_or_tokens():
+def test_spectra_of_maps_and_of_tokens_equal_numpy():
   amplitude = np.abs(np.fft.fft2(MAPS, axes=(1, 2)))[:, range(3), range(3)]
   expected = np.log(amplitude + 1e-6).mean(-1)
   of_maps = STUDY.summarise_output('stage', jnp.asarray(MAPS))

@@ -40,7 +40,7 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
 
 
-def test_shot_noise_of_like_severities_is_alike():
+def test_shot_noise_of_adjacent_severities_is_correlated():
   views = dataclasses.replace(STUDY, corruptions=('shot_noise', 'fog')).views(SHAPE)
   image = np.tile(np.linspace(0.1, 0.9, 8, dtype=np.float32)[:, None, None], (1, 8, 3))
   key = random_keys.stream(0, STUDY.stream)
@@ -80,7 +80,7 @@ def test_stored_corrupted_images_are_refused(column):
 
 
 def test_rates_differ_by_pairs_of_sequences(tmp_path):
-  """A second network that flips once more in each image: the rates' own intervals overlap."""
+  """The second network flips once more in each image; the intervals of both rates overlap."""
   rng = np.random.default_rng(0)
   first = np.cumsum(rng.integers(0, 2, (60, 6)) * [0, 1, 0, 0, 1, 0], axis=1)
   second = first + [0, 0, 1, 0, 0, 0]

@@ -28,7 +28,7 @@ def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
   return rates[rates.classifier == label].sort_values('queries')
 
 
-def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_view(evaluate):
+def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured(evaluate):
   evaluations = evaluate(STUDY)
   results = table_of(STUDY, evaluations)
   frequencies = STUDY._frequencies(SHAPE)
@@ -65,7 +65,7 @@ def test_half_of_the_images_choose_and_the_others_are_measured_beside_the_clean_
 
 
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
-  """Leaves the results of a heat map of one classifier, from the error at each frequency."""
+  """Writes the results of a heat map of one classifier, from the error at each frequency."""
   f = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
   table = assemble([arrays(ERROR, 'any', places, error, n=9, confidence=0.95)])
@@ -129,7 +129,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_the_config_of_cifar10_runs_on_a_finished_heat_map(cifar10_dir, tmp_path):
-  """Two draws of 24 images: those that both hold are left out."""
+  """The runs draw 24 images each; images of both draws are left out."""
   weights = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
   common = {'classifier.weights': weights, 'data.tfds.data_dir': str(cifar10_dir)}
   heat_map = runs.shrunk('fourier_heatmap', 'cifar10', {**common, 'study.window': 3})

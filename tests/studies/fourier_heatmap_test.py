@@ -106,7 +106,7 @@ def test_difference_map_and_its_significance_against_scipy(evaluate):
     assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
 
-def test_means_over_frequencies_weigh_every_cell_once_and_waves_are_drawn_beside_them(evaluate):
+def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves(evaluate):
   results = reduced(STUDY, evaluate(STUDY))
   distance = np.hypot(AXIS_Y[:, None], AXIS_X)
   nyquist = min(HEIGHT, WIDTH) / 2
@@ -186,7 +186,7 @@ def test_a_window_is_the_cut_of_the_full_map(evaluate):
     np.testing.assert_array_equal(drawn(cut, *quantity), drawn(full, *quantity)[rows, columns])
 
 
-def test_view_ids_are_distinct_and_illustrations_are_what_was_shown():
+def test_view_ids_are_distinct_and_illustrations_equal_the_views():
   views = STUDY.views(SHAPE)
   assert len(np.unique(views.ids)) == len(views) == 1 + len(STUDY.frequencies(SHAPE))
   np.testing.assert_array_equal(show_example(STUDY, CLEAN, 3), tiny_rows(COUNT).images[3])
@@ -223,7 +223,7 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
   assert len(counts) == 8, 'every combination of signs over the three channels occurs'
 
 
-def test_maps_of_classes_are_those_of_their_images(evaluate):
+def test_a_map_of_a_class_is_the_error_on_its_images(evaluate):
   study = dataclasses.replace(STUDY, classes=('all',))
   (only,) = evaluate(STUDY, ('first',))
   names = tiny_rows(COUNT).class_names

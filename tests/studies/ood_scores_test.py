@@ -17,7 +17,7 @@ SMALL = {'data.num_images': 60, 'data.resize': 0, 'data.crop': 0}
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
-  """Workdirs of a network with random weights on digits: known, of no known class, and training."""
+  """Returns workdirs of random networks on digits: known, of no known class, and training."""
   root = tmp_path_factory.mktemp('ood')
   weights = runs.save_weights(root / 'weights.safetensors', 'small_cnn')
   network = {'data.source': 'digits', 'classifier.name': 'small_cnn', 'classifier.weights': weights}

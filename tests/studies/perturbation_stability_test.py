@@ -18,7 +18,7 @@ SEQUENCES, CLASSES = 3, 12
 
 
 def drawn(seed: int) -> dict[str, np.ndarray]:
-  """Logits [sequences, frames, classes] by perturbation; of `translate` there are more frames."""
+  """Returns logits [sequences, frames, classes] by perturbation; `translate` has more frames."""
   rng = np.random.default_rng(seed)
   shapes = {name: (SEQUENCES, 6 if name == 'translate' else 4, CLASSES) for name in NAMES}
   return {
@@ -28,7 +28,7 @@ def drawn(seed: int) -> dict[str, np.ndarray]:
 
 
 def recorded(folder, logits, seed=0, drop=0):
-  """Records of the frames in a random order."""
+  """Writes records of the frames in a random order."""
   parts = []
   for name, z in logits.items():
     of_image, frame = np.indices(z.shape[:2]).reshape(2, -1)
@@ -43,7 +43,7 @@ def recorded(folder, logits, seed=0, drop=0):
 
 
 def by_definition(name: str, z: np.ndarray) -> tuple[float, float]:
-  """FP and T5D with loops over sequences and frames, and all ranks of all classes."""
+  """Returns FP and T5D by loops over sequences and frames, from all ranks of all classes."""
   flips, distances = [], []
   for sequence in z:
     rank = np.argsort(np.argsort(-sequence, 1), 1) + 1
@@ -93,7 +93,7 @@ def test_a_first_classifier_of_few_classes_has_no_distance_to_divide_by(tmp_path
   assert estimate(against_alexnet, 'many', 'mT5D').value > 0
 
 
-def test_what_is_no_set_of_whole_sequences_is_refused(tmp_path):
+def test_incomplete_sequences_and_other_rows_are_refused(tmp_path):
   study = PerturbationStability()
   lacking = recorded(tmp_path / 'a', drawn(0), drop=1)
   assert num_images(lacking.records) == SEQUENCES

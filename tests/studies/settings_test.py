@@ -16,11 +16,11 @@ INF, NAN = float('inf'), float('nan')
 
 
 def bad(
-  key: str, setting: Any, named: Any = None, words: str = '', **others: Any
+  key: str, setting: Any, named: Any = None, words: str = '', **settings: Any
 ) -> tuple[dict[str, Any], Setting]:
   """Returns settings and their refusal, which names the setting or one of its entries."""
   named = setting if named is None else named
-  return {key: setting, **others}, bad_setting(f'config.study.{key}', named, words)
+  return {key: setting, **settings}, bad_setting(f'config.study.{key}', named, words)
 
 
 REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {

@@ -23,7 +23,7 @@ PLACES = SiScore(factor='cross', areas=(0.2,), xs=(0.15, 0.5, 0.85), ys=(0.0, 0.
 
 
 def made_records(path, study: SiScore, label: str = 'one', seed: int = 0) -> Evaluation:
-  """Answers at random, two backgrounds an object, objects of several shapes."""
+  """Writes records of random answers to objects of several shapes on two backgrounds each."""
   count = len(study.design)
   rank = np.random.default_rng(seed).integers(0, 2, (PAIRS, count)).astype(np.int32)
   objects = np.arange(PAIRS) // 2
@@ -150,7 +150,7 @@ def test_classes_and_differences(tmp_path):
   assert ((pairs.low <= pairs.value) & (pairs.value <= pairs.high)).all()
 
 
-def test_stored_scenes_give_the_same_table(tmp_path):
+def test_stored_and_composed_scenes_have_the_same_table(tmp_path):
   composed = made_records(tmp_path, PLACES)
   right, fraction = answers(composed, PLACES)[0], fractions_inside(composed, PLACES)
   names = 'object', 'background', 'imagenet_class'

@@ -107,7 +107,7 @@ def test_numbers_by_hand(tmp_path):
   assert value('mean_rho') == pytest.approx((0 + 0 + 0.25 + 1) / 4)
 
 
-def test_rho_of_networks_at_chance_says_so_and_is_no_headline(tmp_path):
+def test_rho_of_networks_at_chance_has_a_note_and_is_no_headline(tmp_path):
   rank = np.tile(np.arange(12)[:, None] // 3 % 3, 5)
   able = np.zeros((12, 5), int)
   able[2::3] = 1
@@ -184,7 +184,7 @@ OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
 SAME_GROUPS = {'C1': ['a'], 'C2': ['b'], 'left over': ['c', 'one that is not evaluated']}
 
 
-def test_class_groups_of_another_training_and_what_does_not_fit_are_refused(tmp_path):
+def test_class_groups_and_environments_of_another_training_are_refused(tmp_path):
   refused('class_groups', STUDY.check, rows(grouped=False), {})
   single = Systematic(environments=('contrast',))
   refused('2 class groups for 1 environments', single.check, rows(), {})
@@ -228,7 +228,7 @@ def noted(study: Systematic, *evaluations: Evaluation) -> dict[str, Any]:
   return {'': estimate(table, 'own', 'rho').note, **notes, 'rows': rows}
 
 
-def test_weights_that_may_have_seen_an_environment_are_noted_with_what_compensates(tmp_path):
+def test_weights_that_may_have_seen_an_environment_are_noted_with_the_compensation(tmp_path):
   network = records(tmp_path / 'own', RIGHT, RECIPE, **BEGUN)
   notes = noted(STUDY, network)
   assert notes['rotation'] == ''
@@ -342,7 +342,7 @@ def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures('shallow_resnet')
 def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
-  """Compensated by the clean network of the same seed; each number has Student's interval."""
+  """The clean network of the same seed compensates; each number has Student's interval."""
   config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
   config.data.tfds.data_dir = str(cifar10_dir)
   config.seeds = (0, 1)
@@ -365,7 +365,7 @@ def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
     assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
 
 
-def test_environments_and_groups_of_any_name_are_drawn_from_the_results_alone(tmp_path):
+def test_figures_from_results_take_environments_and_groups_of_any_name(tmp_path):
   styles, groups = ['photo', 'my_own style', 'x'], {'$g_{': ['a'], 'C2': ['b'], 'left over': ['c']}
   data = {**rows().description, 'class_groups': groups, 'environments': styles}
   environment = np.arange(36, dtype=np.int32) // 12

@@ -27,7 +27,7 @@ SMALL = Tradeoff(**SETTINGS)
 
 
 def sees(images: np.ndarray, threshold: float) -> np.ndarray:
-  """Logits of a function that is right (class 0) while neighbouring pixels differ little."""
+  """Returns logits that are right (class 0) while neighbouring pixels differ little."""
   rough = np.abs(np.diff(images, axis=1)).mean((1, 2, 3))
   return np.stack([threshold - rough, rough - threshold], 1).astype(np.float32)
 
@@ -51,7 +51,7 @@ def made_records(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_energies_are_those_of_the_images_that_the_spectrum_measures(records):
+def test_energies_equal_those_of_the_study_of_spectra(records):
   (spectrum,), evaluations = records['spectrum'], records['tradeoff']
   for name in ('measure/energy', 'measure/high_energy'):
     expected = spectrum.records.table(name)
@@ -83,7 +83,7 @@ def test_changes_shares_and_lines_against_plain_numpy(records):
   assert abs(slope) > 0.1, 'the classifiers differ by frequency'
 
 
-def test_it_shares_the_records_of_the_corruption_error_and_of_no_other():
+def test_records_are_shared_with_corruption_error_of_the_same_settings_only():
   errors = corruption_error.CorruptionError(**SETTINGS)
   assert errors.recording == SMALL.recording and errors.stream == SMALL.stream
   for change in ({'quantize': 'floor'}, {'source': 'stored'}):

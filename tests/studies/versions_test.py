@@ -26,7 +26,7 @@ COLUMNS = {'example_id': np.arange(len(BASE)), 'base_id': BASE, 'label': BASE % 
 
 
 def answers(folder, study):
-  """Records of a study in which all versions of an image have the same answers."""
+  """Writes records of a study in which all versions of an image have the same answers."""
   views = len(study.views(SHAPE))
   draw = np.random.default_rng(0).random((IMAGES, views)) < 0.2
   rank = draw[BASE].astype(int)
@@ -54,12 +54,12 @@ def test_no_image_chooses_and_is_measured(tmp_path):
 
 
 @cases('study', Tradeoff(), Recalibration(), Calibration())
-def test_studies_of_independent_images_refuse_them(tmp_path, study):
+def test_studies_of_independent_images_refuse_versions(tmp_path, study):
   evaluations = [answers(tmp_path, study)]
   refused('versions of one image', study.reduce, evaluations, SHAPE)
 
 
 @cases('study', Systematic(), SampledMCE())
-def test_studies_of_several_groups_of_images_refuse_them(tmp_path, study):
+def test_studies_of_groups_of_images_refuse_versions(tmp_path, study):
   recorded = Recorded([answers(tmp_path, Accuracy())])
   refused('versions of one image', list, study.estimates(recorded))

@@ -35,7 +35,7 @@ KEY = random_keys.stream(0, 'video_pm_k')
 
 
 def made_sets() -> NeighborSets:
-  """Twelve clips: one without neighbors, one with a gap, every fourth with two labels."""
+  """Returns twelve clips: one without neighbors, one with a gap, every fourth with two labels."""
   sets, labels, facts = {}, {}, {}
   for clip in range(CLIPS):
     offsets = [o for o in range(-SIDE, SIDE + 1) if clip != 5 and o and (clip != 7 or o != 1)]
@@ -81,7 +81,7 @@ def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
-def test_accuracies_are_those_counted_row_by_row(evaluations, k):
+def test_accuracies_equal_counts_row_by_row(evaluations, k):
   sets, study = made_sets(), VideoPmK(k=k)
   only = evaluations[0]
   table = table_of(study, [only])
@@ -197,7 +197,7 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_the_table_and_of_failures(evaluations):
+def test_figures_show_the_table_and_the_failures(evaluations):
   study, rows = VideoPmK(k=3, failures=2), made_rows(made_sets())
   findings = study.reduce(evaluations[:2], SHAPE)
   described = [{'label': evaluation.label} for evaluation in evaluations[:2]]
@@ -216,7 +216,7 @@ def test_figures_are_those_of_the_table_and_of_failures(evaluations):
   assert 'failures_one' not in study.figures(results)
 
 
-def test_classifiers_with_their_classes_in_another_order_are_counted_alike(evaluations, tmp_path):
+def test_the_order_of_classes_does_not_change_the_table(evaluations, tmp_path):
   study, names = VideoPmK(k=3), CLASSES[::-1]
   network = tiny_classifier(0, 'flipped')
   flipped = dataclasses.replace(
@@ -325,7 +325,7 @@ def test_sets_of_one_video_are_one_unit():
     assert (row.n, row.clusters, row.method) == (outcomes.num_anchors, clusters, method)
 
 
-def test_a_review_changes_accuracies_by_what_is_counted(evaluations, monkeypatch):
+def test_changes_by_a_review_equal_counts(evaluations, monkeypatch):
   names = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
   unreviewed = {'v0/3.png': ['v0/4.png'], 'v1/3.png': ['v1/4.png'], 'v2/3.png': []}
   unreviewed['v3/3.png'] = ['v3/4.png', 'v3/5.png']
