@@ -1,5 +1,5 @@
-"""From the table of results to what people see: numbers, sentences, pictures, tables to copy.
+"""Presentation of the table of results: numbers, sentences, pictures, tables to copy.
 
-Everything here is a query of the table (`robustness.estimates.table`) and the declaration of its
+Every function queries the table (`robustness.estimates.table`) and the declaration of its
 quantities (`robustness.estimates.quantity`).
 """

@@ -1,4 +1,4 @@
-"""The gallery of failures: the images that a study's views damage most, beside the clean ones."""
+"""The gallery of failures: the images that a study's views damage most, with the clean images."""
 
 import textwrap
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ LONGEST = 40  # letters of a name
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'failures' or 'failures_<label>': (figure, caption)} of classifiers with failures.
 
-  Results have the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]: each
-  image as it is stored and, with S = 2, in the view of its most confident mistake; with S = 1 in
-  that view alone where views compose what they show.
+  Results have the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]. With
+  S = 2, each image is as stored, then in the view of its most confident mistake. With S = 1, views
+  compose their images, and each is in that view alone.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
     if prefix + FAILURE_IMAGES in results.arrays and DAMAGED_IMAGES in results.tables:
       columns = results.tables[DAMAGED_IMAGES].columns
       rows = [dict(zip(columns, row, strict=True)) for row in results.tables[DAMAGED_IMAGES].rows]
-      own = [row for row in rows if row['classifier'] == label]
+      rows = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
       images = results.arrays[prefix + FAILURE_IMAGES]
-      above = [titles(row, images.shape[1]) for row in own]
-      figures[name] = gallery(images, above), _caption(label, own, images.shape[1])
+      above = [titles(row, images.shape[1]) for row in rows]
+      figures[name] = gallery(images, above), _caption(label, rows, images.shape[1])
   return figures
 
 
 def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
-  one = rows[0]['of'] == 1
-  if one and pictures == 1:
+  has_one_view = rows[0]['of'] == 1
+  if has_one_view and pictures == 1:
     return (
       f'Images that {label} takes for another class with the least probability of their own; above '
       'each its class, and what it is taken for with which confidence.'
@@ -47,13 +47,13 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
       f'Images that {label} gets wrong in most views, in the view of the most confident mistake; '
       'above each its class, the view, and what it is taken for with which confidence.'
     )
-  where, below = (
-    ('one view', 'that view') if one else ('most views', 'the view of the most confident mistake')
-  )
+  views, below = 'most views', 'the view of the most confident mistake'
+  if has_one_view:
+    views, below = 'one view', 'that view'
   clean = rows[0]['taken for when clean']
-  of_them = '' if clean is None else ', of the images that it gets right when clean'
+  population = '' if clean is None else ', of the images that it gets right when clean'
   return (
-    f'Images that {label} gets wrong in {where}{of_them}: above as they are stored, below in '
+    f'Images that {label} gets wrong in {views}{population}: above as they are stored, below in '
     f'{below}, with what each is taken for and the confidence.'
   )
 
@@ -75,16 +75,16 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 
 
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
-  """Returns what stands above the clean picture and above the damaged one, or above the only one:
-  the class, the view where it is not as stored, and the mistake."""
+  """Returns the titles of the clean and the damaged picture, or of the only one: the class, the
+  view unless it is as stored, and the mistake."""
   mistake = taken(row['taken for'], row['confidence'])
-  own = _short(row['class'])
-  shown = _broken(row['shown in'])
+  label = _short(row['class'])
+  view = _broken(row['shown in'])
   if pictures == 1:
-    return ['\n'.join([own, mistake] if shown == 'as stored' else [own, shown, mistake])]
+    return ['\n'.join([label, mistake] if view == 'as stored' else [label, view, mistake])]
   clean = row['taken for when clean']
-  above = own if clean is None else f'{own}\n{taken(clean, row["confidence when clean"])}'
-  return [above, f'{shown}\n{mistake}']
+  above = label if clean is None else f'{label}\n{taken(clean, row["confidence when clean"])}'
+  return [above, f'{view}\n{mistake}']
 
 
 def taken(name: str, confidence: float) -> str:

@@ -1,10 +1,9 @@
-"""The tables of Yin et al. (2019), measured beside published: table 1 and 3, or table 4.
+"""Measured values next to the published tables 1 and 3, or 4, of Yin et al. (2019).
 
-They are read from the task with the study `corruption_error`. Changes, and mCE, are from the first
-classifier, in the paper the naturally trained one. Classifiers are matched by label: natural,
-gaussian, adversarial, low_pass, high_pass, auto_augment and fog_noise; of one of another label
-nothing is published. Published values are rows of the table of results too, errors as measured ones
-are, with the facet `source`.
+The measured values are those of the task with the study `corruption_error`. Changes and mCE refer
+to the first classifier, in the paper the naturally trained one. Classifiers match by label:
+natural, gaussian, adversarial, low_pass, high_pass, auto_augment and fog_noise. Published values
+are rows of the table of results with the facet `source`, as errors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,22 +25,22 @@ STUDY, PUBLISHED, NATURAL = 'corruption_error', 'published', 'natural'
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns the paper's table of the corruptions that are measured, and their set."""
+  """Returns the table of the paper for the measured corruptions, and the name of their set."""
   is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
   return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:
-  """Returns what is published as rows, and tables: measured beside published, and for each
-  classifier under which corruptions the published change has the sign of the measured one."""
+  """Returns the published values as rows, and tables: measured next to published values, and for
+  each classifier the corruptions under which both changes have the same sign."""
   results = _errors(tasks)
   if results is None:
     return Findings()
   rows = published(results)
   by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()
   tables = {
-    published_table(results)[0].name: _beside(results, rows[~by_severity]),
-    **({'table 1': _beside(results, rows[by_severity])} if by_severity.any() else {}),
+    published_table(results)[0].name: _comparison(results, rows[~by_severity]),
+    **({'table 1': _comparison(results, rows[by_severity])} if by_severity.any() else {}),
     'agreement': _agreement(changes(results)),
   }
   return Findings(tables=tables, estimates=[rows])
@@ -50,15 +49,15 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns {'agreement': (figure, caption)}: changes of the error, measured against published."""
   results = _errors(tasks)
-  both = changes(results) if results else pd.DataFrame()
-  if results is None or both.empty:
+  rows = changes(results) if results else pd.DataFrame()
+  if results is None or rows.empty:
     return {}
   panels = []
-  for label, own in both.groupby('classifier', sort=False):
-    y = own.set_index('corruption')
+  for label, group in rows.groupby('classifier', sort=False):
+    y = group.set_index('corruption')
     panels.append(NamedPoints((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
   caption = (
-    f'Error minus that of {results.labels[0]} under each corruption, on {both.n.max():,} images '
+    f'Error minus that of {results.labels[0]} under each corruption, on {rows.n.max():,} images '
     f'with paired intervals, against the same in {published_table(results)[0].name} of Yin et al. '
     '(2019).'
   )
@@ -67,15 +66,15 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def published(results: Results) -> pd.DataFrame:
-  """Returns what is published of the classifiers of results, with differences from the first."""
-  (table, of_set), first = published_table(results), results.labels[0]
+  """Returns the published values of the classifiers, and their differences from the first one."""
+  (table, corruption_set), first = published_table(results), results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
     n, places = table.images, {**facets, 'source': PUBLISHED}
-    stated = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
-    return row(label, versus, declared[name], places, stated, np.nan)
+    printed = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
+    return row(label, versus, declared[name], places, printed, np.nan)
 
   def rows() -> Iterator[Any]:
     for label in results.labels:
@@ -90,22 +89,22 @@ def published(results: Results) -> pd.DataFrame:
         if label != first and first in table.corrupted:
           change = table.corrupted[first][name] - accuracy
           yield estimate(label, 'error', change, first, corruption=name)
-      yield estimate(label, 'error', 1 - table.average[label], corruption_set=of_set)
+      yield estimate(label, 'error', 1 - table.average[label], corruption_set=corruption_set)
       if label in table.mce and first == NATURAL and divides_by_first:
-        yield estimate(label, 'mCE', table.mce[label], corruption_set=of_set)
+        yield estimate(label, 'mCE', table.mce[label], corruption_set=corruption_set)
 
   return assemble([part(list(rows()))])
 
 
 def changes(results: Results) -> pd.DataFrame:
-  """Returns the differences of errors from the first by corruption that are published too: rows of
-  the table of results with the column `printed`."""
-  measured, stated = (
+  """Returns the measured differences of errors from the first classifier that are also published,
+  by corruption: rows of the table of results with the published difference as `printed`."""
+  measured, printed = (
     select(table, 'error', results.labels[0], corruption=..., **facets)
     for table, facets in ((results.table, {}), (published(results), {'source': PUBLISHED}))
   )
   keys = ['classifier', 'corruption']
-  return measured.merge(stated[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
+  return measured.merge(printed[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
 def _errors(tasks: Mapping[str, Results]) -> Results | None:
@@ -113,35 +112,36 @@ def _errors(tasks: Mapping[str, Results]) -> Results | None:
   return next((results for results in tasks.values() if results.study == STUDY), None)
 
 
-def _beside(results: Results, printed: pd.DataFrame) -> Table:
-  """Returns a row for each estimate that is measured and printed, two columns a classifier."""
+def _comparison(results: Results, printed: pd.DataFrame) -> Table:
+  """Returns a table with a row per estimate that is measured and published, and two columns per
+  classifier."""
   facets = [name for name in facets_of(printed) if name != 'source']
   declared, rows = {q.name: q for q in results.quantities}, []
-  own = printed[printed.versus == '']
-  for (name, *values), several in own.groupby(['quantity', *facets], sort=False, dropna=False):
-    given = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
-    measured = select(results.table, name, **given).set_index('classifier')
+  groups = printed[printed.versus == ''].groupby(['quantity', *facets], sort=False, dropna=False)
+  for (name, *values), group in groups:
+    places = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
+    measured = select(results.table, name, **places).set_index('classifier')
     if measured.empty:
       continue
-    notation, stated = Notation(declared[name]), several.set_index('classifier').value
+    notation, errors = Notation(declared[name]), group.set_index('classifier').value
     cells = []
     for label in results.labels:
-      known = stated.get(label, np.nan)
+      error = errors.get(label, np.nan)
       cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
-      cells.append('' if np.isnan(known) else notation.number(known, 2 if notation.unit else 4))
-    head = ' '.join(
-      [declared[name].words, place_words(declared[name], [*given], [*given.values()])]
-    ).rstrip()
+      cells.append('' if np.isnan(error) else notation.number(error, 2 if notation.unit else 4))
+    place = place_words(declared[name], [*places], [*places.values()])
+    head = f'{declared[name].words} {place}'.rstrip()
     rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
   columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
   return Table(('', *columns), rows)
 
 
-def _agreement(both: pd.DataFrame) -> Table:
-  """Returns for each classifier under which corruptions the change has the printed sign, if any."""
-  rows = []
-  for label, own in both.groupby('classifier', sort=False):
-    shown, same = (own.low > 0) | (own.high < 0), (own.value > 0) == (own.printed > 0)
-    kinds = shown & same, shown & ~same, ~shown
-    rows.append([label, *(', '.join(own.corruption[kind]) or 'none' for kind in kinds)])
-  return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), rows)
+def _agreement(rows: pd.DataFrame) -> Table:
+  """Returns for each classifier the corruptions by agreement of the sign with the published one."""
+  lines = []
+  for label, group in rows.groupby('classifier', sort=False):
+    has_sign = (group.low > 0) | (group.high < 0)
+    is_equal = (group.value > 0) == (group.printed > 0)
+    kinds = has_sign & is_equal, has_sign & ~is_equal, ~has_sign
+    lines.append([label, *(', '.join(group.corruption[kind]) or 'none' for kind in kinds)])
+  return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), lines)

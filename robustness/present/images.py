@@ -1,4 +1,4 @@
-"""Pictures of pictures: samples in rows, and Fourier basis images."""
+"""Figures of images: samples in rows, and Fourier basis images."""
 
 from collections.abc import Mapping
 
@@ -12,19 +12,17 @@ from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
 from robustness.present.notation import number
 
-_LARGEST, _SMALLEST = 1.3, 0.45  # inches: of a picture
+_MAX_WIDTH, _MIN_WIDTH = 1.3, 0.45  # inches: of a picture
 _NAME = 1.1  # inches: names of rows
 
 
 @style.styled
 def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
-  """Draws rows of pictures; values outside [0, 1] are cut for display only.
+  """Draws rows of pictures; values outside [0, 1] are clipped.
 
-  Titles that all rows share stand above the first row alone. The figure is no wider than a page
-  and, but for very many rows, no higher.
-
-  Pictures are [height, width, 1 or 3], 0 black and 1 white, by name of the row, '' for none, and by
-  title; `label` stands below all.
+  `rows` has pictures [height, width, 1 or 3], 0 black and 1 white, by the name of the row, which
+  may be '', and by title. Titles that all rows share are drawn above the first row alone, `label`
+  below all. The figure is no wider than a page and, except for very many rows, no higher.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
   if not pictures:
@@ -36,22 +34,22 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       )
   columns = max(map(len, rows.values()))
   titles = [tuple(line) for line in rows.values()]
-  shared = len(set(titles)) == 1
-  beside = _NAME if any(rows) else 0.1
+  is_shared = len(set(titles)) == 1
+  margin = _NAME if any(rows) else 0.1
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
-  above = 0.2 * (1 if shared else len(rows)) + (0.3 if label else 0.05)
+  above = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
   fits = (style.PAGE_HEIGHT - above) / (len(rows) * ratio)
-  width = max(_SMALLEST, min(_LARGEST, (style.PAGE_WIDTH - beside) / columns, fits))
+  width = max(_MIN_WIDTH, min(_MAX_WIDTH, (style.PAGE_WIDTH - margin) / columns, fits))
   figure = Figure(
-    figsize=(beside + columns * width, above + len(rows) * width * ratio), layout='compressed'
+    figsize=(margin + columns * width, above + len(rows) * width * ratio), layout='compressed'
   )
-  axes_of = figure.subplots(len(rows), columns, squeeze=False)
-  for line, (name, own) in zip(axes_of, rows.items(), strict=True):
-    for axes in line[len(own) :]:
+  axes_grid = figure.subplots(len(rows), columns, squeeze=False)
+  for line, (name, row) in zip(axes_grid, rows.items(), strict=True):
+    for axes in line[len(row) :]:
       axes.set_axis_off()
-    for axes, (title, picture) in zip(line, own.items(), strict=False):
+    for axes, (title, picture) in zip(line, row.items(), strict=False):
       show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
-      if not shared or line[0] is axes_of[0, 0]:
+      if not is_shared or line[0] is axes_grid[0, 0]:
         axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)

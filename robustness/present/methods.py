@@ -24,7 +24,7 @@ from robustness.estimates.intervals import (
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present import choice
+from robustness.present.choice import headlines
 from robustness.present.page import classifier_words, counted_devices, data_words, duration
 from robustness.results import NO_CLASSIFIER, SEED, Results
 
@@ -44,19 +44,19 @@ METHODS = {
   STRATIFIED: 'normal ones of stratified samples',
   systematic.STRATIFIED: "Korn and Graubard's for images clustered in classes of equal weight",
   systematic.PAIRED: "Bonett and Price's for paired shares, in classes of equal weight",
-  **{own: f'quantiles of {own} of the accuracies' for own in systematic.JOINT.values()},
+  **{method: f'quantiles of {method} of the accuracies' for method in systematic.JOINT.values()},
   OVER_SEEDS: "Student's over trainings",
 }
-"""What intervals are, by the column `method` of the table of results."""
+"""The descriptions of intervals, by the column `method` of the table of results."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
-  """Returns what was measured, what varies, which intervals are stated, and on what it ran.
+  """Returns a paragraph on what was measured, the intervals, what they cover, and the machine.
 
   Args:
-    results: of a finished workdir.
+    results: the results of a finished workdir.
     environment: plain values of its `environment.json`.
-    label: of the one classifier that is meant; '' means all, and their differences.
+    label: the classifier that the paragraph describes; '' describes all and their differences.
   """
   sentences = [
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
@@ -71,46 +71,47 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
 
 def _classifiers(results: Results, label: str) -> str:
   return '; '.join(
-    ' '.join(filter(None, (own['label'], f'({told})' if (told := classifier_words(own)) else '')))
-    for own in results.classifiers
-    if label in ('', own['label'])
+    f'{facts["label"]} ({words})' if (words := classifier_words(facts)) else facts['label']
+    for facts in results.classifiers
+    if label in ('', facts['label'])
   )
 
 
 def _intervals(results: Results, label: str) -> str:
-  """Returns which intervals the headlines have, with n and, where it differs, independent units."""
+  """Returns the methods of the intervals of the headlines, with n and the number of independent
+  units if it differs."""
   kinds: dict[str, dict[str, list[pd.Series]]] = {}
-  for chosen in choice.headlines(results.over_seeds.by_task):
-    for _, row in chosen.summary_rows.iterrows():
-      meant = not label or (row.classifier == label and not row.versus)
-      if meant and row.low == row.low and row.method != EXACT:  # as the baseline's mCE, 1, is
-        words = f'differences in {chosen.name}' if row.versus else chosen.name
-        words += '' if chosen.extremes is None else f' ({chosen.coverage})'
+  for choice in headlines(results.over_seeds.by_task):
+    for _, row in choice.summary_rows.iterrows():
+      is_included = not label or (row.classifier == label and not row.versus)
+      if is_included and row.low == row.low and row.method != EXACT:  # as mCE = 1 of the baseline
+        words = f'differences in {choice.name}' if row.versus else choice.name
+        words += '' if choice.extremes is None else f' ({choice.coverage})'
         kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, levels = [], set()
   for method, by_words in kinds.items():
-    rows = [row for several in by_words.values() for row in several]
+    rows = [row for group in by_words.values() for row in group]
     levels |= {f'{100 * row.confidence:g} %' for row in rows}
     n, units = _span([row.n for row in rows]), _span([row.clusters for row in rows])
-    of = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
-    clauses.append(f'for {", ".join(by_words)}: {METHODS.get(method, method)} ({of})')
+    size = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
+    clauses.append(f'for {", ".join(by_words)}: {METHODS.get(method, method)} ({size})')
   return f'Intervals of {" and ".join(sorted(levels))} are {"; ".join(clauses)}.' if clauses else ''
 
 
 def _baseline(results: Results) -> str:
-  named = {
-    str(of.settings.get('baseline', ''))
-    for of in results.by_task.values()
-    if any(q.kind == RATIO and q.better == 'lower' for q in of.quantities)
+  names = {
+    str(task.settings.get('baseline', ''))
+    for task in results.by_task.values()
+    if any(q.kind == RATIO and q.better == 'lower' for q in task.quantities)
   } - {''}
-  if 'first' in named:
-    named = {*(named - {'first'}), results.labels[0]}
-  return f'Ratios are to the values of {" and ".join(sorted(named))}.' if named else ''
+  if 'first' in names:
+    names = {*(names - {'first'}), results.labels[0]}
+  return f'Ratios are to the values of {" and ".join(sorted(names))}.' if names else ''
 
 
 def _span(counts: Sequence[int]) -> str:
-  least, most = min(counts), max(counts)
-  return f'{least:,}' if least == most else f'{least:,} to {most:,}'
+  low, high = min(counts), max(counts)
+  return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
 def _varies(results: Results, environment: Facts, label: str) -> str:
@@ -124,18 +125,17 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
   images = 'Intervals cover the choice of images of the same kind'
   if (results.table.method == REGRESSION).any():
     images += ', those of a regression that of its points'
-  if all('predictions' in own for own in results.classifiers):
+  if all('predictions' in facts for facts in results.classifiers):
     return f'{images}; they hold for these predictions.'
-  if all(own.get('note') == NO_CLASSIFIER for own in results.classifiers):
+  if all(facts.get('note') == NO_CLASSIFIER for facts in results.classifiers):
     return f'{images}.'
-  held = {
-    'one training each' if own.get('weights') == 'trained here' else 'the given weights'
-    for own in results.classifiers
-    if label in ('', own['label'])
+  weights = {
+    'one training each' if facts.get('weights') == 'trained here' else 'the given weights'
+    for facts in results.classifiers
+    if label in ('', facts['label'])
   }
-  what = ' or '.join(sorted(held))
   return (
-    f'{images}; they hold for {what} and one draw of what is random '
+    f'{images}; they hold for {" or ".join(sorted(weights))} and one draw of what is random '
     f'(seed {environment.get("seed", 0)}), and leave out what another training would change.'
   )
 
@@ -145,7 +145,7 @@ def _machine(environment: Facts) -> str:
   code = f'classifier-robustness {environment.get("robustness", "")}'
   if len(commit := str(environment.get('git_commit', ''))) == 40:
     code = f'{code} (commit {commit[:12]})'
-  named = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
-  lasts = f'takes {time} on' if (time := duration(environment)) else 'uses'
-  software = ', '.join([f'Python {environment.get("python", "")}', *named])
-  return f'The run of {code} {lasts} {counted_devices(environment)} with {software}.'
+  packages = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
+  verb = f'takes {time} on' if (time := duration(environment)) else 'uses'
+  software = ', '.join([f'Python {environment.get("python", "")}', *packages])
+  return f'The run of {code} {verb} {counted_devices(environment)} with {software}.'

@@ -87,7 +87,7 @@ class Context(NamedTuple):
     config: the configuration as plain values.
     findings: the findings in words.
     papers: keys of `PAPERS` to cite.
-    unverified: the values that were not checked against records, in words; '' for none.
+    unverified: the values that records do not confirm, in words; '' for none.
   """
 
   title: str = ''

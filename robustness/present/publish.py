@@ -86,7 +86,7 @@ def illustrate(
 ) -> Drawn:
   """Writes the figures and the report of results that are in the folder already; see `publish`.
 
-  `unverified` names the values that were not checked against records, in words.
+  `unverified` describes the values that records do not confirm.
   """
   drawn = []
   figures = {**presented.figures(results), **failures.draw(results)}

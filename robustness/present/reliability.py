@@ -1,4 +1,4 @@
-"""Reliability diagrams: accuracy by confidence, in the first view and in all others together."""
+"""Reliability diagrams: accuracy by confidence, in the first view and over all other views."""
 
 import math
 
@@ -13,60 +13,62 @@ from robustness.present import style
 from robustness.present.style import panels
 from robustness.results import Results
 
-_BELOW, _IN_ROW = 3, 4  # classifiers below each other; with more, diagrams side by side
-_FEWEST = 5  # predictions in a bin whose accuracy is drawn
+_MAX_ROWS, _IN_ROW = 3, 4  # most classifiers with a row each; diagrams in a row with more of them
+_MIN_COUNT = 5  # predictions in a bin with an accuracy that is drawn
 
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
-  """Returns a diagram a classifier, of several views a second one of all but the first; a caption.
+  """Returns a figure and its caption: a diagram per classifier, and a second one of all views but
+  the first if there are more.
 
-  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, the surest first.
+  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, with the highest
+  confidence first.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
-  several = rows.bin.value_counts().iloc[0] > 3 * len(labels)
-  count = len(labels) * (1 + several)
-  in_row = min(count, 1 + several if 1 < len(labels) <= _BELOW else _IN_ROW)
+  num_diagrams = 1 + (rows.bin.value_counts().iloc[0] > 3 * len(labels))
+  count = len(labels) * num_diagrams
+  in_row = min(count, num_diagrams if 1 < len(labels) <= _MAX_ROWS else _IN_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
   figure, grid = panels(count, in_row, (width, height))
   for index, axes in enumerate(grid):
-    label = labels[index // (1 + several)]
-    first = not several or index % 2 == 0
+    label = labels[index // num_diagrams]
+    is_first = index % num_diagrams == 0
     colour = style.colour(results.labels.index(label))
-    title = _diagram(axes, rows[rows.classifier == label], first, confidence, colour)
+    title = _diagram(axes, rows[rows.classifier == label], is_first, confidence, colour)
     title = f'{label}: {title}' if len(labels) > 1 else title
     axes.set_title(style.wrapped(title, int(width / in_row / style.LETTER)))
   figure.supxlabel('confidence (%)')
   figure.supylabel('accuracy (%)')
   return figure, (
     f'Accuracy by confidence in {rows.bin.max()} bins of equal width, on {rows.n.iloc[0]} images, '
-    f'with {100 * confidence:g} % Clopper–Pearson intervals of bins with at least {_FEWEST} '
+    f'with {100 * confidence:g} % Clopper–Pearson intervals of bins with at least {_MIN_COUNT} '
     'predictions (over several views they count predictions, not images); bars: the share of '
     'predictions in each bin. Below the diagonal a classifier is overconfident.'
   )
 
 
-def _diagram(axes: Axes, rows: pd.DataFrame, first: bool, confidence: float, colour: str) -> str:
-  """Draws what is in the bins of the first view or of all others; returns what is shown."""
+def _diagram(axes: Axes, rows: pd.DataFrame, is_first: bool, confidence: float, colour: str) -> str:
+  """Draws the bins of the first view, or of all others, and returns the name of the views."""
   names = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
   view = rows[names].iloc[0]
   size, mean, accuracy = (
     rows[rows.quantity == f'bin_{name}'].value.to_numpy().reshape(-1, rows.bin.max())
     for name in ('size', 'confidence', 'accuracy')
   )
-  shown = slice(0, 1) if first else slice(1, None)
-  total, right = size[shown].sum(0), (size * accuracy)[shown].sum(0)
+  views = slice(0, 1) if is_first else slice(1, None)
+  total, right = size[views].sum(0), (size * accuracy)[views].sum(0)
   width = 100 / len(total)
   edges = width * np.arange(len(total))[::-1]
   axes.bar(edges, 100 * total / total.sum(), width, align='edge', color='0.85', linewidth=0)
   axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')
-  some = total >= _FEWEST
-  value = 100 * right[some] / total[some]
-  low, high = (100 * end for end in clopper_pearson(np.round(right[some]), total[some], confidence))
+  mask = total >= _MIN_COUNT
+  value = 100 * right[mask] / total[mask]
+  low, high = (100 * end for end in clopper_pearson(np.round(right[mask]), total[mask], confidence))
   axes.errorbar(
-    100 * (size * mean)[shown].sum(0)[some] / total[some],
+    100 * (size * mean)[views].sum(0)[mask] / total[mask],
     value,
     np.abs(np.stack([value - low, high - value])),
     color=colour,
@@ -78,4 +80,4 @@ def _diagram(axes: Axes, rows: pd.DataFrame, first: bool, confidence: float, col
   axes.set_xlim(0, 100)
   axes.set_ylim(0, 100)
   axes.set_aspect('equal')
-  return ', '.join(str(value) for value in view.dropna()) if first else 'all other views'
+  return ', '.join(str(value) for value in view.dropna()) if is_first else 'all other views'

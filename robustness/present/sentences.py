@@ -1,7 +1,7 @@
-"""Choices in words: levels with their differences, where classifiers differ, and worst values.
+"""Sentences about choices: levels with their differences, significant differences, extreme values.
 
-A sentence is made of the rows of a choice alone. Its differences hold for all classifiers that it
-compares together, and the largest of many for all that it was chosen from.
+A sentence depends on the rows of a choice alone. The intervals of its differences are simultaneous
+over the classifiers that it compares, those at an extreme over all candidates.
 """
 
 import re
@@ -26,27 +26,27 @@ from robustness.present.notation import (
 )
 from robustness.results import Results
 
-MOST_IN_A_LINE = 2
-"""Clauses of a sentence that follow one another; of more each has a line."""
-MANY = 100
-"""Places from which their share in percent is told, and not their number."""
+MAX_CLAUSES_IN_LINE = 2
+"""Most clauses of a sentence on one line; more clauses have a line each."""
+MANY_PLACES = 100
+"""Number of places from which their share in percent replaces their number."""
 _ANSWERS = re.compile(r'top-1 (error|accuracy)\b *')
 _VERBS = {
   'error': ('errs less', 'errs more'),
   'accuracy': ('is right less often', 'is right more often'),
 }
-"""What a classifier does whose top-1 error, or accuracy, is lower, and higher."""
+"""The verbs for a classifier with a lower, and with a higher, top-1 error or accuracy."""
 
 
 class Finding(NamedTuple):
-  """What rows of the table say.
+  """A statement about rows of the table of results.
 
   Attributes:
-    text: one sentence, and what its intervals hold for; clauses of many classifiers have a line
+    text: one sentence, and the coverage of its intervals; clauses of many classifiers have a line
       each.
-    rows: of the table that it is made of, levels with the intervals that it states.
-    facets: that these have.
-    task: of a battery, '' for none.
+    rows: the rows that it states, levels with the intervals in the text.
+    facets: the facets of the rows.
+    task: the name of the task in a battery, '' for none.
   """
 
   text: str
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
   @property
   def figure(self) -> str:
-    """The name that `robustness.present.charts.draw` gives the picture of these rows."""
+    """The name of the picture of these rows, see `robustness.present.charts.draw`."""
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
@@ -66,52 +66,52 @@ def sentences(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns what the table says of the quantities that are headlines; of all without one."""
-  chosen, found = choices(results), list[Finding]()
-  levels = [choice for choice in chosen if choice.extremes is None]
+  """Returns the findings about the headline quantities, or about all if none is a headline."""
+  selected, findings = choices(results), list[Finding]()
+  levels = [choice for choice in selected if choice.extremes is None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):
-    found += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
-  for choice in chosen[len(levels) :]:
-    of_differences = bool((choice.rows.versus != '').any())
-    head, clauses = _differences(choice) if of_differences else _extremes(choice)
+    findings += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
+  for choice in selected[len(levels) :]:
+    has_differences = bool((choice.rows.versus != '').any())
+    head, clauses = _differences(choice) if has_differences else _extremes(choice)
     if clauses:
-      told = _joined(head, clauses, 1 if of_differences else MOST_IN_A_LINE)
-      text = f'{told} Intervals are {choice.coverage}.'
-      found.append(Finding(text, choice.rows, choice.facets))
-  return found
+      text = _joined(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
+      text = f'{text} Intervals are {choice.coverage}.'
+      findings.append(Finding(text, choice.rows, choice.facets))
+  return findings
 
 
 def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
-  """Yields the levels of a quantity with the classifiers side by side; of a single classifier all
-  levels in one finding."""
-  known = [choice.rows[choice.rows['low'].notna()] for choice in levels]
-  labels = pd.concat(known).classifier.unique()
+  """Yields a finding with all classifiers for each level of a quantity, or one finding with all
+  levels of a single classifier."""
+  estimates = [choice.rows[choice.rows['low'].notna()] for choice in levels]
+  labels = pd.concat(estimates).classifier.unique()
   if len(levels) > 1 and len(labels) == 1:
     clauses = [
       f'{_estimate(quantity, row)} {choice.place}'
-      for choice, rows in zip(levels, known, strict=True)
+      for choice, rows in zip(levels, estimates, strict=True)
       for row in _rows(rows)
     ]
     text = _joined(f'{quantity.words}, {labels[0]}:', clauses)
-    yield Finding(text, pd.concat(known), levels[0].facets)
+    yield Finding(text, pd.concat(estimates), levels[0].facets)
     return
-  for choice, rows in zip(levels, known, strict=True):
-    own, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
-    stated = [for_all(row, len(differences), quantity) for row in _rows(differences)]
-    widened = {row.classifier: row for row in stated if row is not None}
-    clauses = list(_level_clauses(own, widened, quantity))
+  for choice, rows in zip(levels, estimates, strict=True):
+    values, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+    joint = [for_all(row, len(differences), quantity) for row in _rows(differences)]
+    widened = {row.classifier: row for row in joint if row is not None}
+    clauses = list(_level_clauses(values, widened, quantity))
     if (rows.high > rows.low).any():
       networks = f'Differences are simultaneous over {len(widened)} networks.'
       text = f'{_joined(f"{choice.words}:", clauses)} {networks * (len(widened) > 1)}'
-      rows = pd.concat([own, pd.DataFrame([*widened.values()])]) if widened else own
+      rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
       yield Finding(text.rstrip(), rows, choice.facets)
 
 
 def _level_clauses(
-  own: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
+  rows: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
 ) -> Iterator[str]:
-  """Yields each classifier's value, then how it differs from the first."""
-  values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(own)}
+  """Yields each classifier's value, then its difference from the first classifier."""
+  values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):
     clause, link = f'{label}{values.get(label, "")}', ', ' if label in values else ' is '
     if label not in differences:
@@ -126,31 +126,31 @@ def _level_clauses(
     else:
       size = row if row.value > 0 else _reversed(row)
       by = _estimate(quantity, size).replace('+', '')
-      yield f'{clause}{link}{_ways(quantity)[row.value > 0]} than {row.versus} by {by}'
+      yield f'{clause}{link}{_comparatives(quantity)[row.value > 0]} than {row.versus} by {by}'
 
 
 def _differences(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the head of a sentence, and clauses of each classifier: where it differs significantly
-  from the first, and its largest difference."""
+  """Returns the head of a sentence, and a clause for each classifier: the places where it differs
+  significantly from the first classifier, and its largest difference."""
   quantity, clauses = choice.quantity, []
   answers = _ANSWERS.match(quantity.words)
-  ways = _VERBS[answers[1]] if answers else [f'is {way}' for way in _ways(quantity)]
-  short = [re.sub('^(errs|is right|is) ', '', way) for way in ways]
+  verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
+  short = [re.sub('^(errs|is right|is) ', '', verb) for verb in verbs]
   at = preposition(quantity, choice.rows, choice.varying)
   for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
     largest, parts = _extreme_of(choice, rows), list[str]()
     if largest is None:
       continue
     for is_higher in (quantity.better == 'higher', quantity.better != 'higher'):
-      there = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
-      way = short[is_higher] if parts else f'{ways[is_higher]} than {versus}'
-      parts += [f'{way} {_where(choice, there, len(rows), at)}'] if len(there) else []
+      differing = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
+      verb = short[is_higher] if parts else f'{verbs[is_higher]} than {versus}'
+      parts += [f'{verb} {_places(choice, differing, len(rows), at)}'] if len(differing) else []
     clause = f'{label} {" and ".join(parts)}'
     if quantity.biased and (rows.method == OVER_SEEDS).any():
       clause = f'seeds alone do not test whether {label} differs from {versus}'
     elif not parts:
       clause = f'{label} is not shown to differ from {versus} {at} any'
-    place = _among(choice.places(largest))
+    place = _shortened(choice.places(largest))
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
   if answers:
     return f'{f"of {choice.count_words} {quantity.words[answers.end() :]}".rstrip()},', clauses
@@ -158,12 +158,12 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the head of a sentence, and clauses of each classifier: its highest or lowest value
-  with the place; nothing of one that is the same everywhere."""
+  """Returns the head of a sentence, and a clause for each classifier: its highest or lowest value
+  with the place. A classifier with equal values everywhere has no clause."""
   quantity, clauses = choice.quantity, []
   for _, rows in choice.rows.groupby('classifier', sort=False):
     extreme = _extreme_of(choice, rows)
-    place = '' if extreme is None else _among(choice.places(extreme))
+    place = '' if extreme is None else _shortened(choice.places(extreme))
     if extreme is None or place == 'everywhere':
       continue
     clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
@@ -175,23 +175,25 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
   return f'{choice.words}:', clauses
 
 
-def _where(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
-  """Returns where some of a classifier's differences are: each place of few, else how many."""
+def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
+  """Returns the places of `rows`, some of `total` differences, or the number of many places."""
   if len(rows) == total > 1:
     return f'{at} all'
   if len(rows) <= MAX_NAMED + 1:
-    return _among(places_of(choice.quantity, rows, choice.facets))
+    return _shortened(places_of(choice.quantity, rows, choice.facets))
   share = 100 * len(rows) / total
-  return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'
+  return (
+    f'{at} {share:.0f} %' if total >= MANY_PLACES and 1 <= share < 99.5 else f'{at} {len(rows)}'
+  )
 
 
-def _among(places: str) -> str:
-  """Returns places behind words that say what they are of."""
+def _shortened(places: str) -> str:
+  """Returns places without the word 'frequency', which the head of the sentence has."""
   return places.replace('at frequency ', 'at ')
 
 
-def _ways(quantity: Quantity) -> tuple[str, str]:
-  """Returns what a lower value is, and a higher one."""
+def _comparatives(quantity: Quantity) -> tuple[str, str]:
+  """Returns the words for a lower value, and for a higher one."""
   better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
   return better.get(quantity.better, ('lower', 'higher'))
 
@@ -201,7 +203,7 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 
 
 def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the extreme of a classifier, the first of equal ones; None without an interval."""
+  """Returns the extreme of a classifier, the first of a tie; None without an interval."""
   if choice.extremes is None:
     return None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
@@ -213,8 +215,8 @@ def _reversed(row: pd.Series) -> pd.Series:
 
 
 def _estimate(quantity: Quantity, row: pd.Series) -> str:
-  """Returns an estimate with its unit, and with its note where this says what it leaves out, or
-  that it says nothing; of the baseline of a ratio what it is."""
+  """Returns an estimate with its unit, and its note if this limits its meaning; the baseline of a
+  ratio is described as such."""
   text = Notation(quantity, bool(row.versus)).full(row)
   if ITSELF in row.note:
     return f'{row.value:g}, {ITSELF}'
@@ -222,7 +224,7 @@ def _estimate(quantity: Quantity, row: pd.Series) -> str:
   return f'{text}, {row.note.replace(";", ",")}' if is_noted else text
 
 
-def _joined(head: str, clauses: Sequence[str], most: int = MOST_IN_A_LINE) -> str:
-  """Returns a head with its clauses behind it, or in lines below it."""
-  between, begin = ('; ', ' ') if len(clauses) <= most else (';\n', '\n')
+def _joined(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
+  """Returns a head followed by its clauses; more clauses than `limit` have a line each."""
+  between, begin = ('; ', ' ') if len(clauses) <= limit else (';\n', '\n')
   return sentence(f'{head}{begin}{between.join(clauses)}')
