@@ -1,6 +1,6 @@
 """Measured values next to the published tables 1 and 3, or 4, of Yin et al. (2019).
 
-The measured values are those of the task with the study `corruption_error`. Changes and mCE refer
+The measured values come from the task with the study `corruption_error`. Changes and mCE refer
 to the first classifier, in the paper the naturally trained one. Classifiers match by label:
 natural, gaussian, adversarial, low_pass, high_pass, auto_augment and fog_noise. Published values
 are rows of the table of results with the facet `source`, as errors.

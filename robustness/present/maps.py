@@ -159,7 +159,7 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 
 def _colours(notation: Notation) -> Colormap:
   """Returns the colours of values or differences: blue if a classifier is better than the first, or
-  lower in a quantity of which neither end is better."""
+  lower in a quantity with no better end."""
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
   colours = colormaps[style.DIFFERENCE]
@@ -211,15 +211,15 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   columns = 1 if len(across) > 6 or len(parts) == 1 else 2 if len(parts) <= MAX_MAPS else 3
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
-  left, below = (
+  row_names, column_names = (
     [style.wrapped(value_text(quantity.facet(name), value), 30) for value in values]
     for name, values in ((y, down), (x, across))
   )
-  is_wide = columns > 1 or len(across) > 5 or _longest(left) > 20
+  is_wide = columns > 1 or len(across) > 5 or _longest(row_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   line_height = 0.35 + _LINE * max(title.count('\n') for title in titles)
-  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in left)
-  slanted = 0.03 * max(0, _longest(below) - 12)
+  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in row_names)
+  slanted = 0.03 * max(0, _longest(column_names) - 12)
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
   figure, grid = panels(len(parts), columns, (width, height))
   limits, notation = limits_of(parts), parts[0].notation
@@ -257,8 +257,8 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
     slant: dict[str, Any] = (
       {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
     )
-    axes.set_xticks(range(len(across)), below, **slant)
-    axes.set_yticks(range(len(down)), left, fontsize=min(7.0, room))
+    axes.set_xticks(range(len(across)), column_names, **slant)
+    axes.set_yticks(range(len(down)), row_names, fontsize=min(7.0, room))
   figure.supxlabel(quantity.facet(x).axis)
   figure.supylabel(quantity.facet(y).axis)
   bar = figure.colorbar(image, ax=grid, aspect=30)

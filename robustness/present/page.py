@@ -441,9 +441,7 @@ def plural(count: int, noun: str) -> str:
 def data_words(data: Facts) -> str:
   """Returns the images of a run, or of each task, in words: '100 images of digits, split test'."""
   if 'num_examples' not in data:
-    parts = list(
-      dict.fromkeys(data_words(task) for task in data.values() if isinstance(task, Mapping))
-    )
+    parts = list(dict.fromkeys(data_words(v) for v in data.values() if isinstance(v, Mapping)))
     if len(parts) > _MAX_DATA:
       parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
     return '; '.join(parts)

@@ -28,7 +28,7 @@ from robustness.results import Results
 
 MAX_CLAUSES_IN_LINE = 2
 """Most clauses of a sentence on one line; more clauses have a line each."""
-MANY_PLACES = 100
+MANY = 100
 """Number of places from which their share in percent replaces their number."""
 _ANSWERS = re.compile(r'top-1 (error|accuracy)\b *')
 _VERBS = {
@@ -182,9 +182,7 @@ def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
   if len(rows) <= MAX_NAMED + 1:
     return _shortened(places_of(choice.quantity, rows, choice.facets))
   share = 100 * len(rows) / total
-  return (
-    f'{at} {share:.0f} %' if total >= MANY_PLACES and 1 <= share < 99.5 else f'{at} {len(rows)}'
-  )
+  return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'
 
 
 def _shortened(places: str) -> str:
