@@ -7,7 +7,7 @@ import pytest
 
 
 def cases(names: str, *rows: Any, **options: Any) -> pytest.MarkDecorator:
-  """Runs a test once for each row, whose values its arguments `names` take in order."""
+  """Runs a test once for each row, with the values of the row as its arguments `names`."""
   return pytest.mark.parametrize(names, rows, **options)
 
 

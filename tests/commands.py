@@ -1,4 +1,4 @@
-"""Commands in processes of their own: what they print, and with which status they end."""
+"""Runs commands in separate processes and returns their output."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def module_of(file: str) -> types.ModuleType:
-  """A Python file of the checkout that is in no package, such as docs/pictures.py, as a module."""
+  """Imports a Python file of the checkout that is in no package, such as docs/pictures.py."""
   spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, ROOT / file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
@@ -20,9 +20,9 @@ def module_of(file: str) -> types.ModuleType:
 
 
 def environment(**variables: str) -> dict[str, str]:
-  """As of the tests, without this process's devices, and on the processor alone."""
-  kept = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
-  return {**kept, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1', **variables}
+  """Returns the tests' environment for the processor alone, without this process's devices."""
+  inherited = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
+  return {**inherited, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1', **variables}
 
 
 def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subprocess.Popen[str]:

@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope='session')
 def shared_dir():
-  """The folder of real data and weights beside the checkout; without it tests are skipped."""
+  """The folder of real data and weights next to the checkout; without it tests are skipped."""
   path = pathlib.Path(os.environ.get('ROBUSTNESS_SHARED', ROOT.parent / 'shared'))
   if not (path / 'data').is_dir():
     pytest.skip('needs the folder of real data and weights (set ROBUSTNESS_SHARED)')
@@ -63,7 +63,7 @@ SAVED_AS = {name: getattr(style, name) for name in ('VECTOR_FORMATS', 'DPI')}
 
 @pytest.fixture(scope='session', autouse=True)
 def quick_figures():
-  """Saves figures as coarse PNG alone, but for tests that are marked `figures_as_saved`."""
+  """Saves figures as coarse PNG alone, except in tests that are marked `figures_as_saved`."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(style, 'VECTOR_FORMATS', ())
     patch.setattr(style, 'DPI', 50.0)

@@ -58,8 +58,10 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def commands(name: str) -> list[str]:
-  """Returns the `python main.py` commands of a document, a line each, those of a loop with its
-  first value, and those of the cells of docs/papers.md and docs/backbones.md."""
+  """Returns the `python main.py` commands of a document, a line each.
+
+  A loop has its first value. Cells of the tables in docs/papers.md and docs/backbones.md count.
+  """
   lines = []
   for block in blocks(name, 'bash'):
     for variable, first in re.findall(r'^for (\w+) in (\w+)', block, re.MULTILINE):
@@ -141,8 +143,8 @@ def test_commands_have_a_config_with_their_keys(command, tmp_path, monkeypatch):
   if file.endswith('.json'):  # printed by the command before it
     assert f'--print_config > {file}' in ' '.join(commands('docs/training.md'))
     return
-  chosen = r'--config\.(classifiers|battery\.tasks|study\.attacks)\b'
-  changes = [argument for argument in shlex.split(command) if re.match(chosen, argument)]
+  pattern = r'--config\.(classifiers|battery\.tasks|study\.attacks)\b'
+  changes = [argument for argument in shlex.split(command) if re.match(pattern, argument)]
   config = checked(file, *changes)
   for key in re.findall(r'--config\.([\w.]+)=', command):
     assert has_key(config, key), key
@@ -213,7 +215,7 @@ def test_keys_and_flags_of_the_page_about_running_exist():
 def test_the_printed_tables_and_exports_are_of_finished_runs(
   finished, tmp_path, monkeypatch, capsys
 ):
-  """Those of docs/table.md, on the default experiment."""
+  """Runs the commands of docs/table.md on the default experiment."""
   monkeypatch.chdir(tmp_path)
   printed = '\n'.join(blocks('docs/table.md', 'bash')).replace('\\\n', ' ')
   for place in ('/tmp/heatmap', '/tmp/a', '/tmp/b'):
@@ -222,12 +224,12 @@ def test_the_printed_tables_and_exports_are_of_finished_runs(
   assert len(lines) == 7
   sent = []
   monkeypatch.setattr(
-    trackers, 'TRACKERS', dict.fromkeys(trackers.TRACKERS, lambda *given: sent.append(given))
+    trackers, 'TRACKERS', dict.fromkeys(trackers.TRACKERS, lambda *entry: sent.append(entry))
   )
   for line in lines:
     if '/tmp/errors' not in line:  # of another study
       assert main(shlex.split(line)[1:]) == 0, line
-  assert [(of.name.split()[-1], project) for of, project, *_ in sent] == [
+  assert [(entry.name.split()[-1], project) for entry, project, *_ in sent] == [
     *2 * [('natural', 'robust'), ('gaussian', 'robust')]
   ]
   output = capsys.readouterr().out
@@ -277,11 +279,11 @@ def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
   image = np.asarray(space['basis_image'](f.fy[cell], f.fx[cell], 32, 32))
   np.testing.assert_allclose(image, np.tile(wave * np.sqrt(2) / 32, (32, 1)), atol=1e-6)
   keys = space['keys']
-  shown = np.stack(
+  perturbed = np.stack(
     [space['perturb'](key, row, 0, 0, 4.0) for key, row in zip(keys, images, strict=True)]
   )
-  np.testing.assert_allclose(np.abs(shown - images), 4 / 32, atol=1e-5)
-  wrong = np.asarray(network(shown)).argmax(1) != space['labels']
+  np.testing.assert_allclose(np.abs(perturbed - images), 4 / 32, atol=1e-5)
+  wrong = np.asarray(network(perturbed)).argmax(1) != space['labels']
   assert np.asarray(space['heat_map'])[2, 2] == wrong.mean()
   added = space['x'] + 4.0 * space['signs'] / 32
   with torch.no_grad():
@@ -308,8 +310,8 @@ def copy_with_recipe(tmp_path_factory):
   tables = (('corruptions/names.py', '\n}\n'), ('models/catalog.py', '\n)\n'))
   for line, (name, closing) in zip(lines, tables, strict=True):
     table = folder / 'robustness' / name
-    head, end, rest = table.read_text(encoding='utf-8').partition(closing)
-    table.write_text(f'{head}\n  {line}{end}{rest}', encoding='utf-8')
+    head, end, tail = table.read_text(encoding='utf-8').partition(closing)
+    table.write_text(f'{head}\n  {line}{end}{tail}', encoding='utf-8')
   return folder
 
 
@@ -327,8 +329,8 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
   assert command.endswith(' --config.study.name=shift --workdir=/tmp/shift')
   arguments = command.removeprefix('python main.py ').replace('/tmp/shift', str(tmp_path / 'run'))
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
-  given = (*arguments.split(), *(f'--config.{value}' for value in few))
-  output = python('tests/end_to_end/machine.py', 'own', *given, cwd=copy_with_recipe, PYTHONPATH='')
+  flags = (*arguments.split(), *(f'--config.{value}' for value in few))
+  output = python('tests/end_to_end/machine.py', 'own', *flags, cwd=copy_with_recipe, PYTHONPATH='')
   assert re.search(r'^\* Lowest top-1 accuracy of 5 pixels: ', output, re.M)
   results = Results.read(tmp_path / 'run')
   assert results.study == 'shift' and results.settings['largest'] == 4
@@ -345,7 +347,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
 
 @pytest.mark.slow
 def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
-  """Of all tests those that name what was added or look at all modules; and those of bits that
+  """Runs the tests that name an added file or look at all modules, and the tests of bits that
   programs share, as users compile these."""
   shared = os.environ.get('ROBUSTNESS_SHARED', str(ROOT.parent / 'shared'))
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
@@ -354,9 +356,9 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
   (page,) = re.findall(r'`python -m ([\w.]+)`', text('docs/recipes.md'))
   python('-m', page, cwd=copy_with_recipe, PYTHONPATH='')
 
-  def passed(*given: str, **flags: str) -> str:
-    suite = ('-m', 'pytest', '-q', '-n', 'auto', *given)
-    output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='', **flags)
+  def passed(*options: str, **variables: str) -> str:
+    suite = ('-m', 'pytest', '-q', '-n', 'auto', *options)
+    output = python(*suite, cwd=copy_with_recipe, timeout=2400, PYTHONPATH='', **variables)
     assert re.search(r'^\d+ passed', output, re.MULTILINE), output
     return output
 
@@ -382,9 +384,9 @@ def test_the_transformer_of_the_page_of_feature_spectra_trains_and_is_measured(
   training, measuring = (command for command in commands(page) if 'small_vit' in command)
   few = '--config.training.steps=2 --config.training.epochs=0. --config.training.warmup_epochs=0.'
   for command, changes in ((training, few), (measuring, '')):
-    given = f'{command} {changes} --config.data.num_images=8'.replace('/tmp/', f'{tmp_path}/')
-    given = given.replace(',block2,block3,block4,block5', '')
-    python(*shlex.split(given.removeprefix('python ')), cwd=ROOT, TFDS_DATA_DIR=str(cifar10_dir))
+    small = f'{command} {changes} --config.data.num_images=8'.replace('/tmp/', f'{tmp_path}/')
+    small = small.replace(',block2,block3,block4,block5', '')
+    python(*shlex.split(small.removeprefix('python ')), cwd=ROOT, TFDS_DATA_DIR=str(cifar10_dir))
   table = Results.read(tmp_path / 'spectrum_vit').table
   layers = table[table['quantity'] == 'high_frequency_log_amplitude'].layer
   assert sorted(layers) == [*(f'block{number}' for number in range(2)), 'embedding']
@@ -425,11 +427,12 @@ def test_the_battery_in_parts_of_the_page_about_scaling_computes_nothing_again(t
   few += ('data.num_images=24', 'battery.heat_maps.data.num_images=8')
   names = 'shot_noise,contrast,brightness'
   few += tuple(f'battery.{task}.study.corruptions={names}' for task in ('errors', 'tradeoff'))
-  given = ' '.join(f'--config.{change}' for change in few)
-  lines = re.sub(r'--config=\S+', rf'\g<0> {given}', block.replace('/tmp/', f'{tmp_path}/'))
+  flags = ' '.join(f'--config.{change}' for change in few)
+  lines = re.sub(r'--config=\S+', rf'\g<0> {flags}', block.replace('/tmp/', f'{tmp_path}/'))
   lines = lines.replace('python main.py', f'{sys.executable} tests/end_to_end/machine.py own')
-  whole = output_of('bash', '-ec', lines).rpartition('natural, gaussian on')[2]
-  assert whole.count('done before') == 6 and 'training' not in whole.partition('table 3')[0]
+  last_run = output_of('bash', '-ec', lines).rpartition('natural, gaussian on')[2]
+  assert last_run.count('done before') == 6
+  assert 'training' not in last_run.partition('table 3')[0]
   assert (tmp_path / 'whole/report.html').is_file()
 
 

@@ -33,8 +33,8 @@ def write(
   Without `digests` they follow from the data and the ids.
   """
   ids = list(example_ids) or list(range(len(next(iter(correct.values())))))
-  own = [zlib.crc32(f'{data} {number}'.encode()) % 2**31 for number in ids]
-  columns = {'example_id': ids, 'image_digest': list(digests) or own}
+  digests = list(digests) or [zlib.crc32(f'{data} {number}'.encode()) % 2**31 for number in ids]
+  columns = {'example_id': ids, 'image_digest': digests}
   tables = {label: np.asarray(right, bool)[:, None] for label, right in correct.items()}
   return _written(workdir, accuracy.Accuracy(), {}, tables, columns, data or {})
 
@@ -53,7 +53,7 @@ def write_corrupted(
 
 
 VERSIONS = [(name, severity) for name in ('fog', 'contrast') for severity in (1, 5)]
-"""What `write_versions` shows beside the clean images; fog and contrast are so ordered in KNOWN."""
+"""Corrupted versions of the images of `write_versions`; KNOWN has fog before contrast too."""
 
 
 def write_versions(
@@ -64,28 +64,28 @@ def write_versions(
   first_digest: int = 0,
   name: str = 'corruption_error',
 ) -> pathlib.Path:
-  """Does the same of two corruptions at two severities, right as [N, 5] says: clean, `VERSIONS`.
+  """Writes a run of two corruptions at two severities; `right` is [N, 5] for clean and `VERSIONS`.
 
-  They are made in the run, or stored rows in the order of the versions, of `clean` images too or
-  not. Images have digests from the first on; runs with other digests have other data.
+  The versions are made in the run, or `stored` as rows in their order, with or without `clean`
+  images. Digests count from `first_digest`; runs with other digests have other data.
   """
   section: dict[str, Any] = {'corruptions': ['fog', 'contrast'], 'severities': [1, 5]}
   count = len(next(iter(right.values())))
   digests = range(first_digest, first_digest + 5 * count)
   columns: dict[str, Sequence[int]] = {'image_digest': digests[:count]}
-  tables = {label: np.asarray(own, bool) for label, own in right.items()}
+  tables = {label: np.asarray(answers, bool) for label, answers in right.items()}
   if stored:
     section['source'] = 'stored'
-    shown = [('clean', 0), *VERSIONS][0 if clean else 1 :]
+    versions = [('clean', 0), *VERSIONS][0 if clean else 1 :]
     number = {'clean': -1, **{name: KNOWN.index(name) for name, _ in VERSIONS}}
     columns = {
-      'image_digest': digests[: len(shown) * count],
-      'corruption': np.repeat([number[name] for name, _ in shown], count).tolist(),
-      'severity': np.repeat([severity for _, severity in shown], count).tolist(),
-      'base_id': list(range(count)) * len(shown),
+      'image_digest': digests[: len(versions) * count],
+      'corruption': np.repeat([number[name] for name, _ in versions], count).tolist(),
+      'severity': np.repeat([severity for _, severity in versions], count).tolist(),
+      'base_id': list(range(count)) * len(versions),
     }
     start = 0 if clean else 1
-    tables = {label: own[:, start:].T.reshape(-1, 1) for label, own in tables.items()}
+    tables = {label: table[:, start:].T.reshape(-1, 1) for label, table in tables.items()}
   study = studies.from_config({'name': name, **section})
   return _written(workdir, study, section, tables, columns, {'name': str(first_digest)})
 
@@ -97,8 +97,8 @@ def write_scenes(
   columns: Mapping[str, Any],
 ) -> pathlib.Path:
   default = dataclasses.asdict(si_score.SiScore())
-  given = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
-  return _written(workdir, study, given, right, columns, {})
+  section = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
+  return _written(workdir, study, section, right, columns, {})
 
 
 def write_battery(workdir: pathlib.Path, tasks: Mapping[str, pathlib.Path]) -> pathlib.Path:

@@ -76,8 +76,8 @@ def test_keys_of_an_earlier_version_are_read(workdir, monkeypatch, single):
 
 def test_of_two_tasks_with_one_study_each_has_its_own_images(tmp_path):
   tasks = {}
-  for name, chosen in (('random', {'subset_seed': 0}), ('leading', {'subset': 'first'})):
-    data = {'source': 'digits', **chosen}
+  for name, subset in (('random', {'subset_seed': 0}), ('leading', {'subset': 'first'})):
+    data = {'source': 'digits', **subset}
     tasks[name] = finished_runs.write(tmp_path / name, {name: CORRECT['first']}, data=data)
   battery = finished_runs.write_battery(tmp_path / 'battery', tasks)
   for name in tasks:
@@ -92,10 +92,10 @@ def test_a_task_that_no_classifier_could_take_is_absent(workdir):
   config['battery']['tasks'].append('attack')
   (battery / 'config.json').write_text(json.dumps(config))
   refused(r'not finished: .*attack has no results\.json', read, battery)
-  whole = Results('battery', [], {}, {})
+  results = Results('battery', [], {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
-  whole.tables[LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
-  whole.write(battery)
+  results.tables[LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
+  results.write(battery)
   assert list(read(battery)) == ['plain']
   refused("no numbers of the task 'attack', which none of its", read_task, battery, 'attack')
 

@@ -25,7 +25,7 @@ PLAIN = {
   'scenes': 'classes designs',
   'video': 'clips boxes columns metadata ytbb_robust',
 }
-"""By package, the modules that sources of data use: tables, plain arithmetic and their files."""
+"""Modules, by package, that sources of data use: tables, plain arithmetic and their files."""
 FROM_ROBUSTNESS = {'robustness', *(f'robustness.{package}' for package in PLAIN)} | {
   f'robustness.{package}.{name}' for package, names in PLAIN.items() for name in names.split()
 }
@@ -49,15 +49,15 @@ def modules() -> dict[str, pathlib.Path]:
   return {module_name(path): path for path in files}
 
 
-def nodes(node: ast.AST, whole: bool) -> Iterator[ast.AST]:
-  """Walks what runs of a module (no TYPE_CHECKING); without `whole` no functions either."""
+def nodes(node: ast.AST, in_functions: bool) -> Iterator[ast.AST]:
+  """Walks a module without TYPE_CHECKING blocks, and without functions unless `in_functions`."""
   for child in ast.iter_child_nodes(node):
-    if not whole and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+    if not in_functions and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
       continue
     if isinstance(child, ast.If) and 'TYPE_CHECKING' in ast.unparse(child.test):
       continue
     yield child
-    yield from nodes(child, whole)
+    yield from nodes(child, in_functions)
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -72,21 +72,21 @@ def imported(node: ast.AST) -> list[str]:
 
 
 @functools.cache
-def imports(module: str, whole: bool = True) -> frozenset[str]:
+def imports(module: str, in_functions: bool = True) -> frozenset[str]:
   tree = ast.parse(modules()[module].read_text())
-  names = {name for node in nodes(tree, whole) for name in imported(node)}
+  names = {name for node in nodes(tree, in_functions) for name in imported(node)}
   ours = [name.split('.') for name in names if name in modules()]
   parents = {'.'.join(parts[:level]) for parts in ours for level in range(1, len(parts))}
   return frozenset(names | parents)
 
 
-def reached(module: str, whole: bool = False) -> set[str]:
+def reached(module: str, in_functions: bool = False) -> set[str]:
   seen, waiting = set(), [module]
   while waiting:
     name = waiting.pop()
     if name not in seen:
       seen.add(name)
-      waiting += imports(name, whole) if name in modules() else ()
+      waiting += imports(name, in_functions) if name in modules() else ()
   return seen
 
 
@@ -101,9 +101,10 @@ def inside(*packages: str) -> list[str]:
 
 def test_the_walker_sees_lazy_and_nested_imports():
   assert 'clu' in outside(imports(EVENTS))
-  assert 'clu' not in outside(imports(EVENTS, whole=False))
-  assert 'robustness.evaluation.records' in imports('robustness.evaluation.runner', whole=False)
-  assert 'jax' in reached('robustness.evaluation.runner')
+  assert 'clu' not in outside(imports(EVENTS, in_functions=False))
+  runner = 'robustness.evaluation.runner'
+  assert 'robustness.evaluation.records' in imports(runner, in_functions=False)
+  assert 'jax' in reached(runner)
 
 
 FILES = [f'robustness.core.{n}' for n in ('array_files', 'errors', 'json_files', 'paths', 'rows')]
@@ -113,7 +114,7 @@ FILES = [f'robustness.core.{n}' for n in ('array_files', 'errors', 'json_files',
   'module', inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records', *FILES)
 )
 def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module):
-  assert outside(reached(module, whole=True)) <= NUMPY_ROOM
+  assert outside(reached(module, in_functions=True)) <= NUMPY_ROOM
 
 
 @pytest.mark.parametrize('module', inside('robustness'))
@@ -126,10 +127,10 @@ def test_only_the_run_reaches_tensorflow(module):
 
 @pytest.mark.parametrize('module', inside('input_pipeline'))
 def test_the_input_pipeline_knows_no_classifier_and_jax_only_to_make_data(module):
-  names, makes = reached(module, whole=True), module.startswith('input_pipeline.builders')
+  names, makes = reached(module, in_functions=True), module.startswith('input_pipeline.builders')
   assert not outside(names) & (JAX - {'jax'} if makes else JAX)
-  further = {name for name in names if name.split('.')[0] == 'robustness'} - FROM_ROBUSTNESS
-  assert all(makes and name.startswith(PURE_JAX) for name in further), further
+  other = {name for name in names if name.split('.')[0] == 'robustness'} - FROM_ROBUSTNESS
+  assert all(makes and name.startswith(PURE_JAX) for name in other), other
 
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
@@ -155,9 +156,9 @@ def test_a_run_is_flags_and_the_run():
   named = ours(name for node in nodes_of_main for name in imported(node))
   refusals = {'robustness.core', 'robustness.core.environment_variables'}
   assert named == {'robustness.cli', 'robustness.cli.running', *refusals}
-  used = ours(imports('robustness.cli.running'))
-  assert {'robustness.run', 'robustness.cli.command_line'} <= used
-  assert not {name for name in used if name.startswith(('input_pipeline', 'robustness.studies'))}
+  names = ours(imports('robustness.cli.running'))
+  assert {'robustness.run', 'robustness.cli.command_line'} <= names
+  assert not {name for name in names if name.startswith(('input_pipeline', 'robustness.studies'))}
 
 
 def folder(module: str) -> str:

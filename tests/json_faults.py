@@ -1,4 +1,4 @@
-"""What can be wrong with a document of JSON, for tests of those who read one."""
+"""Faults of a JSON document, for tests of its readers."""
 
 import copy
 import functools
@@ -17,7 +17,7 @@ DAMAGE = {
   'a number': lambda text: b'5',
   'a text': lambda text: b'"x"',
 }
-"""By name, what a whole file becomes."""
+"""Functions that damage the bytes of a file, by the name of the damage."""
 
 
 def changed(document: Any) -> Iterator[Any]:

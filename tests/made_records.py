@@ -15,14 +15,14 @@ def made(
 ) -> Evaluation:
   """Writes fields [N, V, ...] and columns of rows [N, ...] and returns them under the folder's
   name; truth values and integers become int32. Shards are whole by default."""
-  given = {k: np.asarray(v) for k, v in arrays.items()}
-  given = {k: v if v.dtype.kind == 'f' else v.astype(np.int32) for k, v in given.items()}
-  fields = {k for k in given if k in PREDICTIONS or '/' in k}
-  rows, views = given[next(k for k in given if k in fields)].shape[:2]
+  stored = {k: np.asarray(v) for k, v in arrays.items()}
+  stored = {k: v if v.dtype.kind == 'f' else v.astype(np.int32) for k, v in stored.items()}
+  fields = {k for k in stored if k in PREDICTIONS or '/' in k}
+  rows, views = stored[next(k for k in stored if k in fields)].shape[:2]
   records = Records(folder, Layout(rows, views, block or rows, chunk or views), identity)
   layout = records.layout
   for b in range(layout.num_blocks):
     for c in range(layout.num_chunks):
       places = {True: (layout.rows(b), layout.views(c)), False: layout.rows(b)}
-      records.write(b, c, {k: v[places[k in fields]] for k, v in given.items()})
+      records.write(b, c, {k: v[places[k in fields]] for k, v in stored.items()})
   return Evaluation(folder.name, records)

@@ -1,4 +1,4 @@
-"""What measuring adds to every study: damaged images, classes, and which numbers they are."""
+"""Tests of the tables that `measure` adds to every study: damaged images, classes, provenance."""
 
 import dataclasses
 
@@ -40,18 +40,18 @@ def test_damaged_images_are_shown_as_they_were_recorded(name, tmp_path):
   results = Results.read(tmp_path)
   table = results.tables['most damaged images']
   for network in networks:
-    own = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    own = [row for row in own if row['classifier'] == network.name]
+    damaged = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    damaged = [row for row in damaged if row['classifier'] == network.name]
     pictures = results.arrays[f'{network.name}/failure_images']
-    assert pictures.dtype == np.uint8 and len(pictures) == len(own) > 0
+    assert pictures.dtype == np.uint8 and len(pictures) == len(damaged) > 0
     assert pictures.shape[1] == (1 if name == 'accuracy' else 2)
-    stored = np.stack([data.images[row['image']] for row in own])
+    stored = np.stack([data.images[row['image']] for row in damaged])
     assert np.array_equal(pictures[:, 0], np.rint(255 * stored).astype(np.uint8))
     if name == 'attack_error':
       predicted = network.predict(pictures[:, -1].astype(np.float32) / 255).argmax(1)
       taken = [network.class_names[index] for index in predicted]
-      assert taken == [row['taken for'] for row in own]
-      assert all(row['taken for when clean'] == row['class'] for row in own)
+      assert taken == [row['taken for'] for row in damaged]
+      assert all(row['taken for when clean'] == row['class'] for row in damaged)
   galleries = failures.draw(results)
   assert list(galleries) == ['failures_first', 'failures_second']
   style.save(galleries['failures_first'][0], tmp_path / 'failures.png')
@@ -67,12 +67,12 @@ ATTACKS = {
   'parts of views': (STUDIES['attack_error'], Execution(batch_size=16, views_per_step=2)),
   'rounds': (dataclasses.replace(STUDIES['attack_error'], half_width=0.3), Execution()),
 }
-"""Studies of attacks with how their records are cut."""
+"""Studies of attacks with the sizes of their shards."""
 
 
 @pytest.mark.parametrize('case', ATTACKS)
 def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch):
-  """They are those that the attack makes again, and it is not run again for them."""
+  """The attack does not run again for pictures, and makes the same pictures if it does."""
   study, execution = ATTACKS[case]
   study = dataclasses.replace(study, epsilons=(0.1, 0.2))
   network, data, folder = classifier('first', 0), rows(), tmp_path / 'records'
@@ -87,13 +87,13 @@ def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch
   assert len(pictures) == len(again) > 0
   assert np.abs(pictures.astype(int) - again).max() <= 1  # another program rounds otherwise
   if not study.half_width:
-    whole = measure(study, Execution(), [network], data, tmp_path / 'whole')
+    uncut = measure(study, Execution(), [network], data, tmp_path / 'uncut')
     damaged = [
-      [(row[1], row[6]) for row in each.tables['most damaged images'].rows]
-      for each in (whole, results)
+      [(row[1], row[6]) for row in compared.tables['most damaged images'].rows]
+      for compared in (uncut, results)
     ]
     assert damaged[0] == damaged[1]
-    assert np.abs(pictures.astype(int) - whole.arrays['failure_images']).max() <= 1
+    assert np.abs(pictures.astype(int) - uncut.arrays['failure_images']).max() <= 1
 
 
 def test_pictures_that_earlier_records_lack_are_made_again(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_pictures_that_earlier_records_lack_are_made_again(tmp_path, monkeypatch
 
 
 def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
-  """Of a scene the stored image is an empty background."""
+  """The stored image of a scene is an empty background."""
 
   class Composed(band_noise.BandNoise):
     name = 'band_noise'
@@ -114,12 +114,12 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
       return dataclasses.replace(super().views(image_shape), composes=True)
 
   def pictures(study):
-    own = study(kinds=('high_pass',), bandwidths=(2,), norm=9.0)
+    band = study(kinds=('high_pass',), bandwidths=(2,), norm=9.0)
     network, folder = classifier('only', 0), tmp_path / study.__name__
-    return measure(own, Execution(), [network], rows(), folder).arrays['failure_images']
+    return measure(band, Execution(), [network], rows(), folder).arrays['failure_images']
 
-  both, alone = pictures(band_noise.BandNoise), pictures(Composed)
-  assert alone.shape[1] == 1 and np.array_equal(alone, both[:, 1:])
+  pairs, views = pictures(band_noise.BandNoise), pictures(Composed)
+  assert views.shape[1] == 1 and np.array_equal(views, pairs[:, 1:])
 
 
 def _check_classes(results: Results) -> None:
@@ -128,9 +128,10 @@ def _check_classes(results: Results) -> None:
   affected = results.tables['most affected classes']
   for cells in affected.rows:
     row = dict(zip(affected.columns, cells, strict=True))
-    own = estimate(results.table, row['classifier'], 'accuracy', **{'class': row['class']})
-    assert (own.n, own.value) == (row['images'], pytest.approx(1 - row['views wrong'] / row['of']))
-    assert own.low <= own.value <= own.high
+    share = estimate(results.table, row['classifier'], 'accuracy', **{'class': row['class']})
+    accuracy_of_class = pytest.approx(1 - row['views wrong'] / row['of'])
+    assert (share.n, share.value) == (row['images'], accuracy_of_class)
+    assert share.low <= share.value <= share.high
   assert len(select(results.table, 'accuracy', **{'class': ...})) == len(affected.rows)
 
 
@@ -138,34 +139,34 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
   class Own(accuracy.Accuracy):
     def reduce(self, evaluations, image_shape):
       findings = super().reduce(evaluations, image_shape)
-      one = Recorded(evaluations).outcomes(ACCURACY)
-      findings.estimates.append(means(ACCURACY, one, facets={'class': 'mine'}))
+      outcomes = Recorded(evaluations).outcomes(ACCURACY)
+      findings.estimates.append(means(ACCURACY, outcomes, facets={'class': 'mine'}))
       return findings
 
   network = classifier('net', 0)
-  found = measure(Own(), Execution(), [network], rows(), tmp_path)
-  assert list(select(found.table, 'accuracy', **{'class': ...})['class']) == ['mine']
+  results = measure(Own(), Execution(), [network], rows(), tmp_path)
+  assert list(select(results.table, 'accuracy', **{'class': ...})['class']) == ['mine']
 
 
 @cases('holder, changed', ('first', 0), ('second', -1))
 def test_records_of_other_images_are_neither_read_nor_compared(tmp_path, holder, changed):
-  """The first block of each is compared with the rows, all blocks of two classifiers."""
-  both = [classifier(name, seed) for seed, name in enumerate(('first', 'second'))]
-  how = accuracy.Accuracy(), Execution(batch_size=8), both
-  measure(*how, rows(), tmp_path)
+  """A resumed run compares the first block with the rows, and all blocks of two classifiers."""
+  classifiers = [classifier(name, seed) for seed, name in enumerate(('first', 'second'))]
+  setup = accuracy.Accuracy(), Execution(batch_size=8), classifiers
+  measure(*setup, rows(), tmp_path)
   if holder == 'second':
     for shard in (tmp_path / 'second').glob('*.npz'):
       shard.unlink()
   images = rows().images.copy()
   images[changed] = 0.5
   message = f'{holder} holds answers on other images'
-  refused(message, measure, *how, dataclasses.replace(rows(), images=images), tmp_path)
+  refused(message, measure, *setup, dataclasses.replace(rows(), images=images), tmp_path)
 
 
 def test_a_wrapped_network_is_not_taken_for_one_of_its_name(tmp_path):
-  one, other = (dataclasses.replace(classifier('net', seed), provenance={}) for seed in (0, 1))
-  measure(accuracy.Accuracy(), Execution(), [one], rows(), tmp_path)
-  measure(accuracy.Accuracy(), Execution(), [one], rows(), tmp_path)
+  first, other = (dataclasses.replace(classifier('net', seed), provenance={}) for seed in (0, 1))
+  measure(accuracy.Accuracy(), Execution(), [first], rows(), tmp_path)
+  measure(accuracy.Accuracy(), Execution(), [first], rows(), tmp_path)
   refused(
     'identity.classifier.outputs_on_fixed_images',
     *(measure, accuracy.Accuracy(), Execution(), [other], rows(), tmp_path),

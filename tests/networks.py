@@ -28,7 +28,7 @@ WITHOUT_STATISTICS = re.compile(
   r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+|'
   r'(convnext|swin|deit3|dino|eva|siglip)\w+'
 )
-"""By their names: to trace all networks takes 15 s, and tests are collected in every session."""
+"""Names of networks without statistics. To trace all networks at collection would take 15 s."""
 
 
 class TinyNetwork(nn.Module):
@@ -57,7 +57,7 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
 
 
 def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> NetworkWeights:
-  """What a training of a network begins with, as `config.classifier.initial_weights` names it."""
+  """Returns the weights that `config.classifier.initial_weights` names for a training."""
   kind = resolved(ClassifierSettings(name=name, train=True, initial_weights=weights))
   assert isinstance(kind, TrainedHere)
   read = kind.initial(shape)
@@ -65,11 +65,11 @@ def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> Net
   return read
 
 
-def imported(architecture: Architecture, arrays: Mapping[str, Any], *given: Any) -> Variables:
-  """The variables in a file of another project's arrays; `given` is as in `weights.load`."""
+def imported(architecture: Architecture, arrays: Mapping[str, Any], *arguments: Any) -> Variables:
+  """Returns the variables in a file of another project's arrays; `arguments` as `weights.load`."""
   with tempfile.TemporaryDirectory() as folder:
     np.savez(f'{folder}/weights.npz', **arrays)
-    return weights.load(f'{folder}/weights.npz', architecture, *given)
+    return weights.load(f'{folder}/weights.npz', architecture, *arguments)
 
 
 def normal_arrays(
@@ -90,8 +90,8 @@ def normal_variables(architecture: Architecture, num_classes: int = 10, seed: in
 
 
 def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variables:
-  """Random weights of a network of the catalog, drawn by NumPy: the network's own draw is a program
-  that takes seconds to compile."""
+  """Returns random weights of a network of the catalog, drawn by NumPy, as the network's draw takes
+  seconds to compile."""
   generator, shapes = np.random.default_rng(seed), catalog.get(name).shapes(num_classes)
 
   def draw(leaf: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -106,10 +106,10 @@ def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variabl
 
 
 def shallow_catalog(**depths: int) -> Mapping[str, Architecture]:
-  """The catalog, in which some networks have other depths: a third to compile, the same parts."""
-  own = {name: catalog.ARCHITECTURES[name] for name in depths}
+  """Returns the catalog with other depths of networks, which compile in a third of the time."""
   shallow = {
-    name: dataclasses.replace(own[name], network=own[name].network.clone(depth=depth))
+    name: dataclasses.replace(full, network=full.network.clone(depth=depth))
     for name, depth in depths.items()
+    for full in [catalog.ARCHITECTURES[name]]
   }
   return MappingProxyType({**catalog.ARCHITECTURES, **shallow})

@@ -60,8 +60,8 @@ def data(tmp_path_factory):
   corrupted = [(np.full((224, 224, 3), k, np.uint8), k) for k in range(2)]
   for name, severity in itertools.product(SETS['fourier_imagenet'], range(1, 6)):
     kind = {'config': f'{name}_{severity}', 'version': '3.1.0'}
-    where = home / 'tfds', 'imagenet2012_corrupted', {'validation': corrupted}, WNIDS
-    domains.store_labelled(*where, (224, 224, 3), named=True, **kind)
+    contents = home / 'tfds', 'imagenet2012_corrupted', {'validation': corrupted}, WNIDS
+    domains.store_labelled(*contents, (224, 224, 3), named=True, **kind)
   features = {**tfds.builder('cifar10').info.features}
   small = [
     {'id': f'{k:05}', 'image': generator.integers(0, 256, (32, 32, 3), np.uint8), 'label': k % 10}
@@ -115,15 +115,15 @@ def data(tmp_path_factory):
   small_archive.ytbb_robust(home)
   small_archive.unpacked(home)
   paths = [*small_archive.LABELS][::-1]  # the first has two classes
-  for split, own in (('train', paths[:2]), ('test', paths[2:])):
-    labels = {path: small_archive.LABELS[path] for path in own}
-    sets = metadata.from_mappings({path: [] for path in own}, labels)
+  for split, members in (('train', paths[:2]), ('test', paths[2:])):
+    labels = {path: small_archive.LABELS[path] for path in members}
+    sets = metadata.from_mappings({path: [] for path in members}, labels)
     metadata.write(sets, home / 'built' / split)
   return home
 
 
 def write_scenes(folder: pathlib.Path, scenes: dict[str, np.ndarray]) -> None:
-  """Writes scenes as they are released, and their table beside the folder."""
+  """Writes scenes as they are released, and their table next to the folder."""
   table = folder.with_name(f'{folder.name}.csv')
   for number, index in zip(scenes['image_id'], scenes['foreground_class'], strict=True):
     image = np.full((32, 32, 3), int(number) * 10, np.uint8)
@@ -131,7 +131,7 @@ def write_scenes(folder: pathlib.Path, scenes: dict[str, np.ndarray]) -> None:
   table.write_text(si_score.metadata_text(scenes))
 
 
-def given(command: str, home: pathlib.Path) -> str:
+def with_data(command: str, home: pathlib.Path) -> str:
   """Returns the command with made data for the words in capitals."""
   sets = home / ('ytbb-robust' if ':ytbb' in command else small_archive.VID_ROBUST)
   places = {
@@ -154,15 +154,17 @@ def given(command: str, home: pathlib.Path) -> str:
   for word, place in places.items():
     command = re.sub(word, place, command)
   folders = r'(?<=/)(V2|RENDITIONS|ADVERSARIAL|SKETCHES|OBJECTNET|CORRUPTED)\b'
-  return re.sub(folders, lambda found: found[0].lower(), command)
+  return re.sub(folders, lambda match: match[0].lower(), command)
 
 
 @pytest.fixture(scope='module')
 def unmeasured():
-  """Leaves out what a dry run measures; weights that would be fetched are known by their shapes.
-  What commands share is opened and traced once: data, networks, trainings of alike rows."""
+  """Leaves out the measurements of a dry run, and uses shapes of weights instead of downloads.
+
+  Data, networks and trainings of rows with the same shapes are opened and traced once.
+  """
   checked, check, wrap = set(), builder.check, network.from_linen
-  known, shapes_of = {}, Training._shapes.func
+  shapes_by_key, shapes_of = {}, Training._shapes.func
   wrapped = {}
 
   def shapes(kind, label, images, precision):
@@ -176,24 +178,25 @@ def unmeasured():
     weights = NetworkWeights('', variables, names, scaling.mean, scaling.std, shape)
     return kind.with_shapes(label, weights, precision)
 
-  def wrap_once(module, variables, *, name, **given):
-    key = repr((module, jax.tree.leaves(variables), given))
+  def wrap_once(module, variables, *, name, **options):
+    key = repr((module, jax.tree.leaves(variables), options))
     if key not in wrapped:
-      wrapped[key] = wrap(module, variables, name=name, **given)
+      wrapped[key] = wrap(module, variables, name=name, **options)
     return dataclasses.replace(wrapped[key], name=name)
 
-  def check_once(own, row):
+  def check_once(training, row):
     like = [(name, np.shape(value)[1:], np.asarray(value).dtype) for name, value in row.items()]
-    key = repr((own.model, own.rows.image_shape, own.inputs, own.settings, own.pipeline, like))
+    setup = training.model, training.rows.image_shape, training.inputs, training.settings
+    key = repr((*setup, training.pipeline, like))
     if key not in checked:
-      check(own, row)
+      check(training, row)
       checked.add(key)
 
-  def known_shapes(own):
-    key = own.model, own.rows.image_shape
-    if key not in known:
-      known[key] = shapes_of(own)
-    return known[key]
+  def cached_shapes(training):
+    key = training.model, training.rows.image_shape
+    if key not in shapes_by_key:
+      shapes_by_key[key] = shapes_of(training)
+    return shapes_by_key[key]
 
   shallow = shallow_catalog(**SHALLOW)
   with pytest.MonkeyPatch.context() as patched:
@@ -202,7 +205,7 @@ def unmeasured():
     patched.setattr(TrainedHere, 'initial', lambda kind, image_shape: None)
     patched.setattr(network, 'from_linen', wrap_once)
     patched.setattr(builder, 'check', check_once)
-    patched.setattr(Training, '_shapes', property(known_shapes))
+    patched.setattr(Training, '_shapes', property(cached_shapes))
     patched.setattr(input_pipeline, 'load', functools.cache(input_pipeline.load))
     patched.setattr(process, 'set_devices', lambda processes: None)
     yield
@@ -220,7 +223,7 @@ def test_a_program_has_the_flags_that_the_page_gives_it(command, capsys):
 
 @pytest.mark.parametrize('command', COMMANDS)
 def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, capsys):
-  words = given(command, data).split()
+  words = with_data(command, data).split()
   config, _ = command_line.read(words)
   if 'predictions' in config:
     pytest.skip('scores predictions, for which --dry_run has nothing to do')
@@ -236,8 +239,8 @@ def test_a_command_passes_a_dry_run(command, data, cifar10_dir, unmeasured, caps
   for label in [*config.get('classifiers', ())][4:]:
     with config.unlocked():
       del config.classifiers[label]  # of up to 65
-  status, said = running.dry_run(config.to_dict()), capsys.readouterr().err
+  status, output = running.dry_run(config.to_dict()), capsys.readouterr().err
   lacking = r'needs (?:huggingface_hub|timm):|is not installed: pip install|could not be fetched'
-  if needs := re.search(lacking, said):
+  if needs := re.search(lacking, output):
     pytest.skip(f'weights of a hub, or an optional package: {needs[0]}')
-  assert status == 0, said
+  assert status == 0, output

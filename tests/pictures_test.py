@@ -14,8 +14,8 @@ LINKED = pictures.linked()
 
 
 def test_every_picture_that_is_kept_is_linked_and_the_other_way_round():
-  kept = {(path.parent.name, path.stem) for path in pictures.IMAGES.rglob('*.png')}
-  assert kept == {(config, figure) for config, figures in LINKED.items() for figure in figures}
+  stored = {(path.parent.name, path.stem) for path in pictures.IMAGES.rglob('*.png')}
+  assert stored == {(config, figure) for config, figures in LINKED.items() for figure in figures}
 
 
 def test_every_picture_is_drawn_by_a_run_in_some_test():
@@ -34,8 +34,8 @@ def test_a_picture_is_kept_as_it_is_drawn(finished, tmp_path):
 
 
 def test_the_printed_command_of_a_picture_is_found():
-  given = pictures.command('fourier_heatmap')
-  assert given[0] == '--config=configs/fourier_heatmap.py'
+  words = pictures.command('fourier_heatmap')
+  assert words[0] == '--config=configs/fourier_heatmap.py'
   assert {pictures.command(config)[0] for config in LINKED} == {
     f'--config=configs/{config}.py' for config in LINKED
   }

@@ -54,7 +54,7 @@ def answered(file: pathlib.Path) -> object:
     raise InputError(f'{file}: {error}') from error
 
 
-def begun(file: pathlib.Path) -> object:
+def header_of(file: pathlib.Path) -> object:
   file.write_bytes(file.read_bytes() + b'\n')
   return answers.read(file, 'digest')
 
@@ -67,7 +67,7 @@ PLAN = {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False}
 CASES: dict[str, tuple[Any, Read]] = {
   'environments.json': ({'clean': {'ant': ['1.png']}, 'snow': {'ant': []}}, environments_of),
   'answer.json': (ANSWER, answered),
-  'header.jsonl': ({**FORMAT, 'plan': PLAN}, begun),
+  'header.jsonl': ({**FORMAT, 'plan': PLAN}, header_of),
   'sets/pmsets.json': ({FRAMES[0]: [FRAMES[1]]}, sets_beside),
   'sets/labels.json': ({frame: [0] for frame in FRAMES}, sets_beside),
   'sets/class_index.json': ({'0': ['n1', 'ant'], '1': ['n2', 'bee']}, sets_beside),

@@ -1,4 +1,4 @@
-"""What a function refuses: which key of the config with which value, or in what words."""
+"""Asserts that a function refuses a key and value of the config, or raises an error message."""
 
 import dataclasses
 import re

@@ -71,9 +71,9 @@ def test_the_same_results_are_the_same_bytes(tmp_path):
 
 def test_prefixes_name_classifiers_only_where_there_are_several():
   single = example()
-  several = dataclasses.replace(single, classifiers=[{'label': 'plain'}, {'label': 'gaussian'}])
+  pair = dataclasses.replace(single, classifiers=[{'label': 'plain'}, {'label': 'gaussian'}])
   assert single.prefixes == {'plain': ''}
-  assert several.prefixes == {'plain': 'plain/', 'gaussian': 'gaussian/'}
+  assert pair.prefixes == {'plain': 'plain/', 'gaussian': 'gaussian/'}
 
 
 @cases(
@@ -89,11 +89,11 @@ def test_what_files_cannot_hold_is_refused_by_name(tmp_path, changes, message):
 
 
 @pytest.mark.parametrize('name', ['results.json', 'results.npz'])
-@pytest.mark.parametrize('kept', [0, 0.3, 0.9])
-def test_truncated_files(tmp_path, name, kept):
+@pytest.mark.parametrize('share', [0, 0.3, 0.9])
+def test_truncated_files(tmp_path, name, share):
   example().write(tmp_path)
   content = (tmp_path / name).read_bytes()
-  (tmp_path / name).write_bytes(content[: int(kept * len(content))])
+  (tmp_path / name).write_bytes(content[: int(share * len(content))])
   refused(rf'{name} is truncated or (no|is no) .*Run the same command', Results.read, tmp_path)
 
 

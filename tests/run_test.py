@@ -1,4 +1,4 @@
-"""What a run leaves beside its results."""
+"""Files that a run writes besides its results."""
 
 import json
 
@@ -34,15 +34,14 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   def refuse(*unused):
     raise InputError('too few images')
 
-  wider, kept = (
-    {**config, 'study': {'name': 'accuracy', 'confidence': 0.99}},
-    workdir / 'config.json',
-  )
-  before = kept.read_bytes()
+  wider = {**config, 'study': {'name': 'accuracy', 'confidence': 0.99}}
+  config_file = workdir / 'config.json'
+  before = config_file.read_bytes()
   with monkeypatch.context() as patched:
     patched.setattr('robustness.studies.accuracy.Accuracy.check', refuse)
     refused('too few images', run.run, wider, workdir, 'refused')
-  assert kept.read_bytes() == before and json.loads(file.read_text())['command'] == 'third'
+  assert config_file.read_bytes() == before
+  assert json.loads(file.read_text())['command'] == 'third'
   next(workdir.glob('records/*/*.npz')).unlink()
   run.run(narrower, workdir, 'fourth')
   last = json.loads(file.read_text())

@@ -47,20 +47,20 @@ _HIGHER = {'more', 'more often', 'higher'}
 _LOWER = {'less', 'less often', 'lower'}
 _TOGETHER = re.compile(r' (Intervals|Differences) are simultaneous over (\d+) ([^.]*)\.$')
 _ROUNDING = 1e-9
-_TOUCHING = 1.0  # pixels by which boxes of letters may overlap
+_TOUCHING = 1.0  # largest overlap of the boxes of two texts, pixels
 
 
 def complaints(results: Results) -> list[str]:
-  """Returns what is wrong in the rows, sentences and tables of results."""
-  found = findings(results)
-  texts = [finding.text for finding in found]
+  """Returns the faults in the rows, sentences and tables of results."""
+  findings_of_results = findings(results)
+  texts = [finding.text for finding in findings_of_results]
   table = results.over_seeds.table
   names = {str(value) for facet in facets_of(table) for value in table[facet].dropna().unique()}
   return [
     *rows(results),
     *itertools.chain(*(sentence(text, names) for text in texts)),
-    *itertools.chain(*(verdicts(finding, results) for finding in found)),
-    *itertools.chain(*(extremes(finding, results) for finding in found)),
+    *itertools.chain(*(verdicts(finding, results) for finding in findings_of_results)),
+    *itertools.chain(*(extremes(finding, results) for finding in findings_of_results)),
     *told_twice(texts),
     *silently_left_out(results),
   ]
@@ -73,16 +73,16 @@ def rows(results: Results) -> Iterator[str]:
       yield f'{row.quantity} is not declared'
       continue
     quantity = quantities[row.quantity]
-    least, most = quantity.difference_range if row.versus else quantity.range
+    smallest, largest = quantity.difference_range if row.versus else quantity.range
     ends = [row.low, row.value, row.high]
-    known = [end for end in (least, *ends, most) if not math.isnan(end)]
-    if any(second < first - _ROUNDING for first, second in itertools.pairwise(known)):
-      yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{least}, {most}]'
+    finite = [end for end in (smallest, *ends, largest) if not math.isnan(end)]
+    if any(second < first - _ROUNDING for first, second in itertools.pairwise(finite)):
+      yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{smallest}, {largest}]'
 
 
 def sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
-  """Yields what is wrong in a sentence; `names` are values of facets, such as a set of images that
-  is called 'unknown'."""
+  """Yields the faults of a sentence; `names` are values of facets, such as a set of images that is
+  called 'unknown'."""
   undefined = {'nan', 'None', 'NaN', 'unknown', 'NA'} - set(names)
   if undefined & set(re.findall(r'\w+', text)) or not text.endswith('.'):
     yield f'no sentence: {text}'
@@ -94,16 +94,16 @@ def sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
 
 
 def verdicts(finding: Finding, results: Results) -> Iterator[str]:
-  """Yields what the rows of the table do not show of the differences in a finding.
+  """Yields the differences in a finding that no row of the table shows.
 
-  Rows are found by their labels and values in the whole table of results, not in the finding.
+  Rows are looked up by their labels and values in the table of results, not in the finding.
   """
   text, together = _parted(finding.text)
   clauses = text.partition(': ' if ': ' in text else ', ')[2]
   quantity = _quantity_of(finding, results)
   table = results.over_seeds.table
-  own = table[(table['quantity'] == quantity.name) & table['low'].notna()]
-  differences = own[own.versus != '']
+  bounded = table[(table['quantity'] == quantity.name) & table['low'].notna()]
+  differences = bounded[bounded.versus != '']
   stated = 0
   for clause in re.split(r';\s+(?!the largest difference)', clauses):
     if match := _NOT_SHOWN.match(clause) or _SHOWN.match(clause) or _BY_SEEDS.match(clause):
@@ -117,7 +117,7 @@ def verdicts(finding: Finding, results: Results) -> Iterator[str]:
   rows = finding.rows[finding.rows.versus != '']
   pairs = len(set(zip(rows.classifier, rows.versus, strict=True)))
   if stated != pairs:
-    yield f'{pairs} differences are told as {stated}: {finding.text}'
+    yield f'{pairs} differences are stated as {stated}: {finding.text}'
 
 
 def _quantity_of(finding: Finding, results: Results) -> Any:
@@ -125,45 +125,45 @@ def _quantity_of(finding: Finding, results: Results) -> Any:
   return next(quantity for quantity in results.presented if quantity.name == name)
 
 
-def _alike(finding: Finding, results: Results) -> Any:
+def _rows_of(finding: Finding, results: Results) -> Any:
   """Returns the rows of the table of results that have the finding's quantity and facets."""
   table = results.over_seeds.table
-  own = table[(table['quantity'] == _quantity_of(finding, results).name) & table['low'].notna()]
+  rows = table[(table['quantity'] == _quantity_of(finding, results).name) & table['low'].notna()]
   for name in facets_of(table):
-    own = own[own[name].notna() == (name in finding.facets)]
-  return own
+    rows = rows[rows[name].notna() == (name in finding.facets)]
+  return rows
 
 
 def _parted(text: str) -> tuple[str, int]:
-  """Returns what is told, and how many estimates its intervals hold for."""
+  """Returns the statement of a text, and the number of estimates that its intervals cover."""
   text = ' '.join(_plain(text).split())
   match = _TOGETHER.search(text)
   count = 1
   if match:
-    further = re.search(r' and (\d+) networks$', match[3])
-    count = int(match[2]) * (int(further[1]) if further else 1)
+    networks = re.search(r' and (\d+) networks$', match[3])
+    count = int(match[2]) * (int(networks[1]) if networks else 1)
   return text[: match.start() if match else None].rstrip('.'), count
 
 
 def _level(match: Any, clause: str, rows: Any, quantity: Any, together: int) -> Iterator[str]:
-  """A level's difference: of one row, wider if it holds for several, with the right verdict."""
+  """Checks a difference against a row; its interval may be wider if `together` exceeds 1."""
   *_, value, low, high = (text for text in match.groups() if text and re.fullmatch(_NUMBER, text))
-  said, digits = _numbers(value, low, high), 0.51 * 10.0 ** -len(value.partition('.')[2])
-  way = match.groupdict().get('way')
+  stated, digits = _numbers(value, low, high), 0.51 * 10.0 ** -len(value.partition('.')[2])
+  verdict = match.groupdict().get('way')
   mine = (rows.classifier == match['label']) & (rows.versus == match['versus'])
   for row in rows[mine].itertuples():
     ends = [quantity.scale * end for end in (row.value, row.low, row.high)]
-    if way and ends[0] < 0:
+    if verdict and ends[0] < 0:
       ends = [-ends[0], -ends[2], -ends[1]]
     slack = digits if together == 1 else math.inf
-    near = abs(ends[0] - said[0]) <= digits
-    near &= -slack <= said[1] - ends[1] <= digits and -digits <= said[2] - ends[2] <= slack
+    near = abs(ends[0] - stated[0]) <= digits
+    near &= -slack <= stated[1] - ends[1] <= digits and -digits <= stated[2] - ends[2] <= slack
     better = 'better' if (row.value < 0) == (quantity.better == 'lower') else 'worse'
     right = {better} if quantity.better else {'lower' if row.value < 0 else 'higher'}
-    if way:
-      if near and way in right and said[1] > 0:
+    if verdict:
+      if near and verdict in right and stated[1] > 0:
         return
-    elif near and (said[1] <= 0 <= said[2] or 'seeds alone' in clause):
+    elif near and (stated[1] <= 0 <= stated[2] or 'seeds alone' in clause):
       return
   yield f'no row shows “{clause}”'
 
@@ -171,38 +171,41 @@ def _level(match: Any, clause: str, rows: Any, quantity: Any, together: int) -> 
 def _compared(
   match: Any, clause: str, finding: Finding, results: Results, together: int
 ) -> Iterator[str]:
-  """Many differences: how many are lower and higher is what the p-values of the table give, where
-  it has them, else no more than own intervals show; the largest is that of the table."""
+  """Checks counts of lower and higher differences, and the largest one, against the table.
+
+  The counts follow from p-values if the table has them, else separate intervals limit them.
+  """
   quantity = _quantity_of(finding, results)
-  everything = _alike(finding, results)
-  everything = everything[everything.versus != '']
+  differences = _rows_of(finding, results)
+  differences = differences[differences.versus != '']
   versus = match['versus'] or match['none']
-  rows = everything[(everything.classifier == match['label']) & (everything.versus == versus)]
+  rows = differences[(differences.classifier == match['label']) & (differences.versus == versus)]
   if rows.empty:
     yield f'no rows of “{clause}”'
     return
-  if together != len(everything):
-    yield f'intervals of {len(everything)} are said to be simultaneous over {together}: {clause}'
+  if together != len(differences):
+    yield f'intervals of {len(differences)} are said to be simultaneous over {together}: {clause}'
   counts = {True: 0, False: 0}
-  for way, where in ((match['first'], match['where']), (match['second'], match['elsewhere'])):
-    if way:
-      lower = way in _LOWER or (way == 'better') == (quantity.better == 'lower')
-      is_higher = way in _HIGHER or (way not in _LOWER and not lower)
-      counts[is_higher] += _count(where, len(rows))
-  shown = _benjamini_hochberg(everything.p.tolist(), 0.05) if everything.p.notna().all() else None
+  for verdict, places in ((match['first'], match['where']), (match['second'], match['elsewhere'])):
+    if verdict:
+      lower = verdict in _LOWER or (verdict == 'better') == (quantity.better == 'lower')
+      is_higher = verdict in _HIGHER or (verdict not in _LOWER and not lower)
+      counts[is_higher] += _count(places, len(rows))
+  p = differences.p
+  is_rejected = _benjamini_hochberg(p.tolist(), 0.05) if p.notna().all() else None
   for is_higher, count in counts.items():
-    of_sign = (everything['value'] > 0) == is_higher
-    mine = (everything.classifier == match['label']) & (everything.versus == versus) & of_sign
-    if shown is not None:
-      exact = sum(flag for flag, of_row in zip(shown, mine, strict=True) if of_row)
+    of_sign = (differences['value'] > 0) == is_higher
+    mine = (differences.classifier == match['label']) & (differences.versus == versus) & of_sign
+    if is_rejected is not None:
+      exact = sum(flag for flag, of_row in zip(is_rejected, mine, strict=True) if of_row)
       if abs(exact - count) > (0.006 * len(rows) if '%' in clause else 0):
         yield f'{exact} of {len(rows)} are {"higher" if is_higher else "lower"}: {clause}'
     else:
-      outside = ((everything.low > 0) | (everything.high < 0)) & mine
+      outside = ((differences.low > 0) | (differences.high < 0)) & mine
       if count > outside.sum() + (0.006 * len(rows) if '%' in clause else 0):
         yield f'own intervals show {outside.sum()} alone: {clause}'
   value, low, high = match.groups()[-4:-1]
-  yield from _chosen((value, low, high), rows, rows['value'].abs(), quantity.scale, clause)
+  yield from _check_largest((value, low, high), rows, rows['value'].abs(), quantity.scale, clause)
 
 
 def extremes(finding: Finding, results: Results) -> Iterator[str]:
@@ -212,7 +215,7 @@ def extremes(finding: Finding, results: Results) -> Iterator[str]:
     return
   sign = -1 if text.startswith('Lowest') else 1
   scale = _quantity_of(finding, results).scale
-  rows = _alike(finding, results)
+  rows = _rows_of(finding, results)
   rows = rows[rows.versus == '']
   if 'where the' not in text and together != len(rows):
     yield f'intervals of {len(rows)} are said to be simultaneous over {together}: {text}'
@@ -223,10 +226,10 @@ def extremes(finding: Finding, results: Results) -> Iterator[str]:
       yield f'no rows of “{clause}”'
     elif 'where the' not in clause:
       size = sign * of_label['value']
-      yield from _chosen(match.groups(), of_label, size, scale, clause)
+      yield from _check_largest(match.groups(), of_label, size, scale, clause)
 
 
-def _chosen(texts: Any, rows: Any, size: Any, scale: float, clause: str) -> Iterator[str]:
+def _check_largest(texts: Any, rows: Any, size: Any, scale: float, clause: str) -> Iterator[str]:
   value, low, high = _numbers(*texts)
   digits = 0.51 * 10.0 ** -len(texts[0].partition('.')[2])
   for row in rows[size >= size.max() - 1e-9].itertuples():
@@ -236,53 +239,52 @@ def _chosen(texts: Any, rows: Any, size: Any, scale: float, clause: str) -> Iter
   yield f'no row is the largest of “{clause}”'
 
 
-def _count(where: str, total: int) -> float:
-  """Returns how many places are told: all, a number, a share, or named ones."""
-  if re.fullmatch(r'\w+ all', where):
+def _count(places: str, total: int) -> float:
+  """Returns the number of places in a text: all, a number, a share, or a list of names."""
+  if re.fullmatch(r'\w+ all', places):
     return total
-  if share := re.fullmatch(r'\w+ (\d+) %', where):
+  if share := re.fullmatch(r'\w+ (\d+) %', places):
     return int(share[1]) / 100 * total
-  if number := re.fullmatch(r'\w+ (\d+)', where):
+  if number := re.fullmatch(r'\w+ (\d+)', places):
     return int(number[1])
-  return len(re.split(', | and ', re.sub(r'\([^)]*\)', '', where)))
+  return len(re.split(', | and ', re.sub(r'\([^)]*\)', '', places)))
 
 
 def _benjamini_hochberg(p: list[float], rate: float) -> list[bool]:
   order = sorted(range(len(p)), key=p.__getitem__)
   last = max((k for k, i in enumerate(order, 1) if p[i] <= rate * k / len(p)), default=0)
-  shown = set(order[:last])
-  return [i in shown for i in range(len(p))]
+  rejected = set(order[:last])
+  return [i in rejected for i in range(len(p))]
 
 
 def told_twice(texts: list[str]) -> Iterator[str]:
-  known: dict[str, tuple[str, ...]] = {}
+  numbers_by_subject: dict[str, tuple[str, ...]] = {}
   for text in texts:
-    told, together = _parted(text)
-    head, _, clauses = told.partition(': ')
+    statement, together = _parted(text)
+    head, _, clauses = statement.partition(': ')
     for clause in re.split(r';\s', clauses):
       match = _TOLD.search(clause)
       if match:
         subject = f'{head}: {clause[: match.start()]}{clause[match.end() :]} {together}'
-        if known.setdefault(subject, match.groups()) != match.groups():
+        if numbers_by_subject.setdefault(subject, match.groups()) != match.groups():
           yield f'told twice: {subject}'
 
 
 def silently_left_out(results: Results) -> Iterator[str]:
   """Yields groups of rows of declared quantities that no table has, and no line names."""
-  shown = {titled.name for titled in tables.tables(results)}
-  named = tables.left_out(results, shown)
+  titles = {titled.name for titled in tables.tables(results)}
+  named = tables.left_out(results, titles)
   facets = facets_of(results.table)
   for quantity in results.presented:
-    own = results.table[results.table['quantity'] == quantity.name]
-    for has in set(map(tuple, own[facets].notna().to_numpy().tolist())):
+    rows = results.table[results.table['quantity'] == quantity.name]
+    for has in set(map(tuple, rows[facets].notna().to_numpy().tolist())):
       name = '_'.join([quantity.name, *itertools.compress(facets, has)])
-      if name not in shown and not any(line.startswith(quantity.words) for line in named):
+      if name not in titles and not any(line.startswith(quantity.words) for line in named):
         yield f'{name} is in no table'
 
 
 def page(html: str) -> Iterator[str]:
-  """Yields what is wrong on a page: links within it that lead nowhere, values that are none but in
-  settings."""
+  """Yields the faults of a page: links to missing anchors, and missing values outside settings."""
   ids = set(re.findall(r'id="([^"]+)"', html))
   for target in sorted(set(re.findall(r'href="#([^"]+)"', html)) - ids):
     yield f'a link leads to #{target}, which is not there'
@@ -292,14 +294,14 @@ def page(html: str) -> Iterator[str]:
 
 
 def overlaps(figure: Figure) -> Iterator[str]:
-  """Yields pairs of texts of a figure that lie over each other."""
+  """Yields pairs of texts of a figure that overlap."""
   figure.draw_without_rendering()
   renderer = FigureCanvasAgg(figure).get_renderer()
   boxes = [(text, _inner(text.get_window_extent(renderer))) for text in _texts(figure)]
-  for (one, box), (other, second) in itertools.combinations(boxes, 2):
-    slanted = one.get_rotation() % 90 and other.get_rotation() % 90
+  for (text, box), (other, second) in itertools.combinations(boxes, 2):
+    slanted = text.get_rotation() % 90 and other.get_rotation() % 90
     if not slanted and box.overlaps(second) and box.width > 0 and second.width > 0:
-      yield f'“{one.get_text()}” and “{other.get_text()}” overlap'
+      yield f'“{text.get_text()}” and “{other.get_text()}” overlap'
 
 
 def _inner(box: Bbox) -> Bbox:
@@ -307,34 +309,34 @@ def _inner(box: Bbox) -> Bbox:
 
 
 def _texts(figure: Figure) -> Iterator[Text]:
-  found: list[Text] = [*figure.texts]
-  found += [text for legend in figure.legends for text in legend.get_texts()]
+  texts: list[Text] = [*figure.texts]
+  texts += [text for legend in figure.legends for text in legend.get_texts()]
   for axes in figure.axes:
     if axes.get_visible():
-      found += [axes.title, *axes.texts]
-      found += [text for legend in [axes.get_legend()] if legend for text in legend.get_texts()]
+      texts += [axes.title, *axes.texts]
+      texts += [text for legend in [axes.get_legend()] if legend for text in legend.get_texts()]
       for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
         low, high = sorted(axis.get_view_interval())
         reach = 1e-9 * (high - low)
         ticks = [t for t in axis.get_major_ticks() if low - reach <= t.get_loc() <= high + reach]
         labels = [label for tick in ticks for label in (tick.label1, tick.label2)]
-        found += [axis.label, *(label for label in labels if label.get_visible())]
+        texts += [axis.label, *(label for label in labels if label.get_visible())]
   # The titles of a figure are among its texts.
-  yield from (text for text in found if text.get_visible() and text.get_text().strip())
+  yield from (text for text in texts if text.get_visible() and text.get_text().strip())
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[list[str]]:
-  """Yields complaints, which grow by those of every figure that is saved meanwhile."""
-  found: list[str] = []
+  """Yields a list of complaints, to which every figure adds its own when it is saved."""
+  complaints_of_figures: list[str] = []
   save = style.save
 
   def checked(figure: Figure, path: Any, pdf: bool = False) -> None:
     save(figure, path, pdf)
-    found.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
+    complaints_of_figures.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
 
   with mock.patch.object(style, 'save', checked):
-    yield found
+    yield complaints_of_figures
 
 
 def _plain(text: str) -> str:

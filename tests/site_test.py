@@ -33,15 +33,14 @@ def test_the_home_page_is_the_readme_with_its_picture(site):
   assert 'fourier_heatmap.py --workdir' in re.sub(r'<[^>]+>', '', page)
   pictures = re.findall(r'<img[^>]+src="([^"]+)"', page)
   assert all((site / picture).exists() for picture in pictures)
-  shown = re.findall(r'<a href="([^"]+)"><img', page)
+  thumbnails = re.findall(r'<a href="([^"]+)"><img', page)
   pages = [
     path
     for path in (ROOT / 'docs').rglob('*.md')
     if '](images/' in path.read_text() or '](../images/' in path.read_text()
   ]
-  assert len(shown) == len(pages) == len(pictures) - 1 and all(
-    (site / name).exists() for name in shown
-  )
+  assert len(thumbnails) == len(pages) == len(pictures) - 1
+  assert all((site / name).exists() for name in thumbnails)
   assert 'href="intervals.html"' in page and 'href="contributing.html"' in page
 
 

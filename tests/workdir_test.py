@@ -110,22 +110,22 @@ def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):
 
 def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path):
   workdir.prepare(tmp_path, CONFIG)
-  for begun in (
+  for name in (
     'checkpoints/net/classifier.json',
     'seed1/checkpoints/net/checkpoints/100.orbax-checkpoint-tmp',
     'records/net/header.json',
     'figures/cells.png',
   ):
-    (tmp_path / begun).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / begun).touch()
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
   workdir.prepare(tmp_path, {**CONFIG, 'seed': 1})
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
 def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
-  def config(policy, attack, **further):
-    augment = {'policy': policy, 'crop': {'padding': 4}, **further}
-    attacks = {'name': attack, 'pgd': {'steps': 7}, **further}
+  def config(policy, attack, **sections):
+    augment = {'policy': policy, 'crop': {'padding': 4}, **sections}
+    attacks = {'name': attack, 'pgd': {'steps': 7}, **sections}
     return {'classifiers': {'net': {'train': True, 'augment': augment, 'attack': attacks}}}
 
   workdir.prepare(tmp_path, config(('crop',), 'auto_pgd'))
@@ -135,8 +135,8 @@ def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
   workdir.prepare(tmp_path, later)
   later['classifiers']['net']['augment']['crop'] = {'padding': 2}
   refused(r'net\.augment\.crop\.padding: 4 → 2\nUse', workdir.prepare, tmp_path, later)
-  both = config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16})
-  refused(r'augment\.policy: ', workdir.prepare, tmp_path, both)
+  with_cutout = config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16})
+  refused(r'augment\.policy: ', workdir.prepare, tmp_path, with_cutout)
 
 
 DAMAGED = r'config\.json is truncated or no JSON'
@@ -219,6 +219,6 @@ with workdir.locked({str(tmp_path)!r}):
       pass
 
 
-@pytest.mark.parametrize('given', ['', '~nosuchuser/run', 'a\0b'])
-def test_what_is_no_folder_is_refused(given):
-  refused('--workdir is|unknown user|is no path', workdir.prepare, given, CONFIG)
+@pytest.mark.parametrize('path', ['', '~nosuchuser/run', 'a\0b'])
+def test_what_is_no_folder_is_refused(path):
+  refused('--workdir is|unknown user|is no path', workdir.prepare, path, CONFIG)

@@ -1,4 +1,4 @@
-"""The files of docs/your_model.md give what the models in them give by themselves."""
+"""Tests that the files of docs/your_model.md have the outputs of the models in them."""
 
 import pathlib
 import re
@@ -38,7 +38,7 @@ def load(source: str) -> Classifier:
 
 
 def executed(source: str) -> dict[str, Any]:
-  """What the names in a file stand for."""
+  """Runs a file and returns its variables by name."""
   space: dict[str, Any] = {'__name__': 'mine'}
   exec(compile(source, 'mine.py', 'exec'), space)
   return space
@@ -114,7 +114,7 @@ print(keras.backend.backend(), classifier.host_function is None)
 @pytest.mark.slow
 @cases('number, backend, native', (0, 'tensorflow', False), (0, 'jax', False), (1, 'jax', True))
 def test_keras(number, backend, native):
-  """In a process of its own: Keras chooses its backend once."""
+  """Runs in a separate process, because Keras chooses its backend once."""
   pytest.importorskip('keras', minversion='3', reason='needs Keras 3')
   pytest.importorskip(backend, reason=f'needs {backend}')
   variables = {'KERAS_BACKEND': backend, 'PYTHONPATH': str(commands.ROOT)}
@@ -134,8 +134,8 @@ def test_flax(section):
     'head': {'kernel': (16, 10), 'bias': (10,)},
   }
   weights = {
-    layer: {name: generator.normal(size=s).astype(np.float32) for name, s in own.items()}
-    for layer, own in shapes.items()
+    layer: {name: generator.normal(size=s).astype(np.float32) for name, s in layer_shapes.items()}
+    for layer, layer_shapes in shapes.items()
   }
   norm, head = weights['norm'], weights['head']
   norm['var'] = np.abs(norm['var'])
@@ -177,7 +177,7 @@ def test_equinox():
   (source,) = files('Equinox')
   model = executed(source)['module'](jax.random.key(3))
   eqx.tree_serialise_leaves('network.eqx', model)
-  expected = np.stack([model(one) for one in ((IMAGES - 0.5) / 0.5).transpose(0, 3, 1, 2)])
+  expected = np.stack([model(image) for image in ((IMAGES - 0.5) / 0.5).transpose(0, 3, 1, 2)])
   classifier = load(source)
   assert_close(classifier.predict(IMAGES), expected)
   gradient = jax.grad(lambda x: classifier.apply(classifier.variables, x, ())[0][:, 0].sum())

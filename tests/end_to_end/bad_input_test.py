@@ -1,4 +1,4 @@
-"""What a user can do wrong: one clear line, exit status 2, nothing lost."""
+"""Mistakes of a user end with one clear line and exit status 2, and lose nothing."""
 
 import errno
 import pathlib

@@ -35,9 +35,9 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
   assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|url\(\s*["\']?http', page)
   assert page.count('data:image/png;base64,') == len(pictures)
   pd.testing.assert_frame_equal(Results.read(workdir).table, results.table)
-  whole = results.table[results.table[facets_of(results.table)].isna().all(axis=1)]
-  assert len(whole) and set(whole.n) == {24} and (whole.method != '').all()
-  assert (whole.low.le(whole.value) & whole.value.le(whole.high)).all()
+  overall = results.table[results.table[facets_of(results.table)].isna().all(axis=1)]
+  assert len(overall) and set(overall.n) == {24} and (overall.method != '').all()
+  assert (overall.low.le(overall.value) & overall.value.le(overall.high)).all()
 
 
 def check_maps(results: Results, _: pathlib.Path) -> None:
@@ -55,7 +55,7 @@ def check_pair(results: Results, workdir: pathlib.Path) -> None:
 
 
 def check_digits(results: Results, workdir: pathlib.Path) -> None:
-  """Trained networks, loaded again, give the same findings."""
+  """Trained networks that are loaded again have the same findings."""
   check_maps(results, workdir)
   assert list(results.prefixes) == ['natural', 'gaussian']
   differences = select(results.table, 'error', 'natural', frequency_y=..., frequency_x=...)
@@ -81,7 +81,7 @@ def check_learnt(results: Results, workdir: pathlib.Path) -> None:
 
 
 def check_repeats(config, workdir, other, monkeypatch):
-  """The same workdir again computes nothing; another cut of the work gives equal answers."""
+  """A second run in the workdir computes nothing; other shards have equal answers."""
   named = ('results.json', 'results.csv', 'results.npz')
   files = {name: (workdir / name).read_bytes() for name in named}
   times = runs.shard_times(workdir)
@@ -107,7 +107,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
   'train:digits': ({'training': LONGER}, True, check_learnt),
   'train:cifar10': ({**FEW, 'training.steps': 2}, False, check_accuracies),
 }
-"""By config and variant: what is changed, whether it is repeated, and what else is checked."""
+"""The changes of a config and variant, whether its run is repeated, and a check of its results."""
 
 
 @pytest.mark.usefixtures('shallow_resnet')
@@ -117,14 +117,14 @@ def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
   file, _, variant = name.partition(':')
   trained = file == 'train' or variant == 'digits'
   network = 'resnet20' if 'cifar10' in variant else 'small_cnn'
-  given = dict(changes)
+  settings = dict(changes)
   if 'cifar10' in variant:
-    given['data.tfds.data_dir'] = str(request.getfixturevalue('cifar10_dir'))
+    settings['data.tfds.data_dir'] = str(request.getfixturevalue('cifar10_dir'))
   if variant == 'cifar10_pair':
-    given |= runs.save_networks(tmp_path, ('first', 'second'), network)
+    settings |= runs.save_networks(tmp_path, ('first', 'second'), network)
   elif not trained:
-    given['classifier.weights'] = runs.save_weights(tmp_path / 'one.safetensors', network)
-  config = runs.shrunk(file, variant, given)
+    settings['classifier.weights'] = runs.save_weights(tmp_path / 'one.safetensors', network)
+  config = runs.shrunk(file, variant, settings)
   results = runs.run(config, tmp_path / 'first')
   check_workdir(tmp_path / 'first', results, trained)
   check(results, tmp_path / 'first')
@@ -170,7 +170,7 @@ def recordings(workdir: pathlib.Path) -> set[str]:
 
 @pytest.mark.slow
 def test_a_battery_of_a_network_and_a_callable(tmp_path):
-  """Tasks that share a recording; resumed with a further task."""
+  """Tasks share a recording, and the run is resumed with one more task."""
   config = runs.shrunk('battery', 'digits', OF_FOG)
   runs.wrap_second(config, tmp_path)
   workdir = tmp_path / 'run'
@@ -187,11 +187,11 @@ def test_a_battery_of_a_network_and_a_callable(tmp_path):
 
   before = runs.shard_times(workdir)
   config.battery.tasks = (*FIRST, 'attack')
-  further = runs.run(config, workdir)
+  extended = runs.run(config, workdir)
   assert before.items() <= runs.shard_times(workdir).items()
-  attacked = headlines.table(further.by_task).rows[-1]
+  attacked = headlines.table(extended.by_task).rows[-1]
   assert attacked[0].startswith('attack: ') and attacked[1] and not attacked[2]
-  assert further.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
+  assert extended.tables['left out'].rows[0][:2] == ['attack', 'gaussian']
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ CORRUPTIONS = ('shot_noise', 'contrast', 'brightness')
 
 @pytest.mark.slow
 def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
-  own = {'errors.study.corruptions': CORRUPTIONS, 'tradeoff.study.corruptions': CORRUPTIONS}
-  changes = {'battery': {**own, 'heat_maps': {'study.window': 3, 'data.num_images': 8}}}
+  few = {'errors.study.corruptions': CORRUPTIONS, 'tradeoff.study.corruptions': CORRUPTIONS}
+  changes = {'battery': {**few, 'heat_maps': {'study.window': 3, 'data.num_images': 8}}}
   config = runs.shrunk('fourier_table', changes=changes)
   for label in ('adversarial', 'low_pass', 'high_pass'):
     del config.classifiers[label]
@@ -232,9 +232,9 @@ def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
   tasks = {name: Results.read(workdir / 'tasks' / name) for name in config.battery.tasks}
   assert list(tasks) == ['errors', 'tradeoff', 'heat_maps']
   assert estimate(tasks['heat_maps'].table, 'natural', 'clean_error').n == 8
-  for name, own in tasks.items():
+  for name, task_results in tasks.items():
     of_task = results.table[results.table.task == name]
-    np.testing.assert_array_equal(of_task.value, own.table.value)
+    np.testing.assert_array_equal(of_task.value, task_results.table.value)
     assert (workdir / 'tasks' / name / 'report.html').stat().st_size > 0
   assert len(Results.read(workdir).tables['table 3'].rows) == 1 + len(CORRUPTIONS)
   printed = results.table[results.table['source'] == 'published']
@@ -275,13 +275,13 @@ def test_networks_trained_in_bfloat16_have_their_layers_mapped_in_float32():
 
 
 def test_auto_augment_is_applied_in_the_order_of_the_released_code():
-  """Of CIFAR-10 what is padded and what is covered is 0 after normalisation."""
+  """For CIFAR-10, padding and covered pixels are 0 after normalisation."""
   order = {'full': ('auto_augment', 'crop', 'flip', 'cutout'), 'imagenet': ('flip', 'auto_augment')}
   parts = {}
   for variant in order:
     recipe = experiment.from_config(get_config(variant).to_dict()).classifiers['auto_augment']
     parts[variant] = {part.name: part for part in recipe.augment.augmentations}
-  assert {variant: tuple(own) for variant, own in parts.items()} == order
+  assert {variant: tuple(by_name) for variant, by_name in parts.items()} == order
   assert parts['full']['crop'] == Crop(4, 'mean_colour')
   assert parts['full']['cutout'] == Cutout(16)
 
@@ -295,7 +295,7 @@ def test_networks_that_adapt_are_compared_with_the_source(cifar10_dir, tmp_path)
   config = runs.shrunk('corruption_error', 'adapted', changes)
   config.classifiers.tent.adaptation.tent.batch_size = 8
   results = runs.run(config, tmp_path / 'run', drawn=False)
-  adapted = [one.get('adaptation', {}).get('batch_size') for one in results.classifiers]
+  adapted = [c.get('adaptation', {}).get('batch_size') for c in results.classifiers]
   assert adapted == [None, 200, 8]
   errors = select(results.table, 'error', 'source', corruption='fog', severity=5)
   assert set(errors.classifier) == {'statistics', 'tent'} and errors.p.notna().all()

@@ -15,8 +15,8 @@ def start():
   """`runs.start`, with every process ended when the test is over."""
   processes: list[subprocess.Popen[str]] = []
 
-  def begin(*arguments, **more):
-    processes.append(runs.start(*arguments, **more))
+  def begin(*arguments, **options):
+    processes.append(runs.start(*arguments, **options))
     return processes[-1]
 
   yield begin

@@ -1,4 +1,4 @@
-"""A file system that is really full or read-only: one line, and the same command goes on."""
+"""A file system that is full or read-only: one line says so, and the same command resumes."""
 
 import subprocess
 
@@ -13,7 +13,7 @@ CHANGES = {'data.num_images': 100, 'training.steps': 30, 'training.checkpoint_ev
 
 @pytest.fixture
 def mount(tmp_path):
-  """Mounts a file system in memory with the given options; mounts it anew with others."""
+  """Mounts a file system in memory with the given options, or remounts it with others."""
   folder = tmp_path / 'small'
   folder.mkdir()
   mounted = False

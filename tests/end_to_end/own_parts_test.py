@@ -32,17 +32,17 @@ def config(tmp_path):
 @pytest.mark.slow
 def test_results_are_those_of_the_native_network(config, tmp_path):
   results = runs.run(config, tmp_path / 'run', drawn=False)
-  own = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]
-  own = own[own.versus == ''].set_index('classifier')[['value', 'low', 'high']]
-  assert len(own) > 26
-  np.testing.assert_array_equal(own.loc['natural'], own.loc['gaussian'])
+  rates = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]
+  rates = rates[rates.versus == ''].set_index('classifier')[['value', 'low', 'high']]
+  assert len(rates) > 26
+  np.testing.assert_array_equal(rates.loc['natural'], rates.loc['gaussian'])
   described = runs.document(tmp_path / 'run')['classifiers'][1]
   assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
 
 
 @pytest.mark.slow
 def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path):
-  """The file reads its weights from another one, whose content its own digest does not see."""
+  """The file reads its weights from another file, which its digest does not cover."""
   del config.classifiers['natural']
   results = runs.run(config, tmp_path / 'run', drawn=False)
   (tmp_path / 'run/results.json').unlink()
@@ -90,8 +90,8 @@ def name(tmp_path):
 
 
 def test_its_settings_are_checked(name):
-  given = ['x', ACCURACY, name, '--config.study.top_k=1']
-  refused('unknown key config.study.top_k', command_line.read, given)
+  words = ['x', ACCURACY, name, '--config.study.top_k=1']
+  refused('unknown key config.study.top_k', command_line.read, words)
 
 
 PARTS = """
@@ -156,27 +156,26 @@ def arguments(file: pathlib.Path, *changes: str) -> list[str]:
     'input_filter.name': f'{file}:square',
     'objective.name': f'{file}:distance',
   }
-  own = [f'--config.classifier.{key}={value}' for key, value in named.items()]
-  return ['--config=configs/train.py', *(f'--config.{c}' for c in (*FEW, *changes)), *own]
+  parts = [f'--config.classifier.{key}={value}' for key, value in named.items()]
+  return ['--config=configs/train.py', *(f'--config.{c}' for c in (*FEW, *changes)), *parts]
 
 
-def parsed(given: list[str]) -> experiment.Experiment:
-  config, _ = command_line.read(['main.py', *given])
+def parsed(flags: list[str]) -> experiment.Experiment:
+  config, _ = command_line.read(['main.py', *flags])
   assert config is not None
   return experiment.from_config(without_inherited(config.to_dict()))
 
 
 def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
   changes = 'classifier.augment.negate.strength=.5', 'classifier.attack.darken.epsilon=.25'
-  given = arguments(file, *changes)
-  (recipe,) = parsed(given).classifiers.values()
+  (recipe,) = parsed(arguments(file, *changes)).classifiers.values()
   described = recipe.pipeline.describe()
-  assert [own['name'] for own in described['augment']] == ['crop', 'negate']
+  assert [part['name'] for part in described['augment']] == ['crop', 'negate']
   assert described['augment'][1]['strength'] == 0.5 and described['attack']['epsilon'] == 0.25
   assert recipe.input_filter is not None
   parts = (described['augment'][1], described['objective'], recipe.input_filter.describe())
-  assert {own['file'] for own in parts} == {'mine.py'}
-  assert {len(own['file_sha256']) for own in parts} == {64}
+  assert {part['file'] for part in parts} == {'mine.py'}
+  assert {len(part['file_sha256']) for part in parts} == {64}
   for change, message in (
     ('classifier.augment.negate.strenght=.5', "did you mean 'strength'"),
     (
@@ -197,8 +196,8 @@ def test_a_study_and_a_training_with_own_parts_run_resume_and_are_others_when_a_
   file, name, tmp_path
 ):
   workdir, strength = tmp_path / 'run', 'classifier.augment.negate.strength=.5'
-  given = [*arguments(file, strength), name, '--config.study.largest=2', f'--workdir={workdir}']
-  commands.python(*OWN, *given)
+  flags = [*arguments(file, strength), name, '--config.study.largest=2', f'--workdir={workdir}']
+  commands.python(*OWN, *flags)
   _check_study(workdir, name)
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)
@@ -207,7 +206,7 @@ def test_a_study_and_a_training_with_own_parts_run_resume_and_are_others_when_a_
   assert json.loads((workdir / 'results.json').read_text())['settings'] == results['settings']
   file.write_text(PARTS.replace('1 - 2 * x', '0.9 - 2 * x'))
   (workdir / 'results.json').unlink()
-  config, _ = command_line.read(['main.py', *given])
+  config, _ = command_line.read(['main.py', *flags])
   refused('file_sha256', launch.run, without_inherited(config.to_dict()), workdir)
 
 
@@ -215,10 +214,10 @@ def _check_study(workdir: pathlib.Path, name: str) -> None:
   results = Results.read(workdir)
   assert results.study == 'Shift' and results.settings['largest'] == 2
   assert results.settings['file'] == 'shown.py' and len(results.settings['file_sha256']) == 64
-  found = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
-  assert sorted(set(found.pixels)) == [0, 1, 2]
+  shifted = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
+  assert sorted(set(shifted.pixels)) == [0, 1, 2]
   study = workdirs.read(workdir)[SINGLE].study
   assert study.describe().items() <= results.settings.items()
   again = command_line.load_config(str(workdir / 'config.json'))
-  own = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}
-  assert again.study.to_dict() == own
+  section = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}
+  assert again.study.to_dict() == section

@@ -34,32 +34,32 @@ def _steps(workdir: pathlib.Path, label: str = 'natural') -> list[int]:
 
 
 def _assert_same_weights(first: pathlib.Path, second: pathlib.Path) -> None:
-  """To rounding: devices sum in different orders."""
+  """Compares weights up to rounding, as devices sum in different orders."""
   for label in ('natural', 'gaussian'):
-    one, other = (load_variables(path / 'checkpoints' / label)[0] for path in (first, second))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), one, other)
+    trees = (load_variables(path / 'checkpoints' / label)[0] for path in (first, second))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *trees)
 
 
 def _assert_same_records(first: pathlib.Path, second: pathlib.Path) -> None:
-  """Equal answers; probabilities to rounding."""
+  """Compares answers exactly and probabilities up to rounding."""
   names = [path.relative_to(first) for path in sorted(first.glob('records/*/*.npz'))]
   assert names == [path.relative_to(second) for path in sorted(second.glob('records/*/*.npz'))]
   for name in names:
-    with np.load(first / name) as one, np.load(second / name) as other:
+    with np.load(first / name) as shard, np.load(second / name) as other:
       for field in ('example_id', 'label', 'prediction', 'rank'):
-        np.testing.assert_array_equal(one[field], other[field])
-      np.testing.assert_allclose(one['probability'], other['probability'], rtol=2e-5)
+        np.testing.assert_array_equal(shard[field], other[field])
+      np.testing.assert_allclose(shard['probability'], other['probability'], rtol=2e-5)
 
 
 def test_two_processes_that_slurm_started_share_the_records(start, finished, tmp_path, monkeypatch):
   job = {'JOB_ID': str(os.getpid()), 'STEP_NODELIST': 'localhost', 'NTASKS': '2'}
-  both = []
+  processes = []
   for task in ('0', '1'):
     for name, value in {**job, 'PROCID': task, 'LOCALID': task}.items():
       monkeypatch.setenv(f'SLURM_{name}', value)
     changes = {**DEFAULT_CHANGES, **runs.trained(finished)}
-    both.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
-  for process in both:
+    processes.append(start(tmp_path, DEFAULT, changes, ('--distributed',)))
+  for process in processes:
     runs.finish(process)
   runs.assert_same_findings(tmp_path, finished)
   _assert_same_records(tmp_path, finished)
@@ -68,25 +68,25 @@ def test_two_processes_that_slurm_started_share_the_records(start, finished, tmp
 def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   start, finished, tmp_path
 ):
-  both = [(tmp_path, DEFAULT_CHANGES)] * 2
-  killed, other = _begin(start, *both)
+  same_run = [(tmp_path, DEFAULT_CHANGES)] * 2
+  killed, other = _begin(start, *same_run)
   runs.wait_for(killed, lambda: any(step >= 4 for step in _steps(tmp_path)))
-  begun = time.monotonic()
+  start_time = time.monotonic()
   killed.kill()
   output, _ = other.communicate(timeout=60)
   assert other.returncode in (75, -signal.SIGABRT), output
   ours, of_jax = 'another process of this run ended, so process 1 ends too', 'another task died'
   assert (ours if other.returncode == 75 else of_jax) in output
-  assert time.monotonic() - begun < 60
-  again = _begin(start, *both)
+  assert time.monotonic() - start_time < 60
+  again = _begin(start, *same_run)
   runs.wait_for(again[0], lambda: any(step >= 12 for step in _steps(tmp_path)))
   again[1].send_signal(signal.SIGTERM)
-  said = {
+  stops = {
     re.search(r'stopped by SIGTERM after (step \d+ of 40)', runs.finish(process, status=75))[1]
     for process in again
   }
-  assert len(said) == 1 and _steps(tmp_path, 'gaussian') == []
-  assert f'step {max(_steps(tmp_path))} of' in said.pop()
+  assert len(stops) == 1 and _steps(tmp_path, 'gaussian') == []
+  assert f'step {max(_steps(tmp_path))} of' in stops.pop()
   config = runs.shrunk('fourier_heatmap', '', DEFAULT_CHANGES)  # on this process's devices
   runs.run(config, tmp_path, drawn=False, devices=8)
   _assert_same_weights(tmp_path, finished)

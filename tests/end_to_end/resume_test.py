@@ -48,7 +48,7 @@ STOPS = (
   (_shards('gaussian'), *INTERRUPTED),
   (_arrays, *KILLED),
 )
-"""When a run is stopped, and by which signal; the status and the line that it ends with."""
+"""When a run is stopped, the signal, and the status and line that it ends with."""
 
 
 def test_stopped_in_training_between_shards_and_while_publishing(
@@ -57,15 +57,15 @@ def test_stopped_in_training_between_shards_and_while_publishing(
   """A flag of JAX's for random numbers changes none of them either."""
   monkeypatch.setenv('JAX_THREEFRY_PARTITIONABLE', '0')
   before: dict[str, int] = {}
-  for moment, number, status, said in STOPS:
+  for moment, number, status, line in STOPS:
     reached = moment(tmp_path)
     process = start(tmp_path, DEFAULT, DEFAULT_CHANGES)
     runs.wait_for(process, reached)
     process.send_signal(number)
     output = runs.finish(process, status=status)
-    assert said.format(workdir=tmp_path) in output and (
+    assert line.format(workdir=tmp_path) in output and (
       'Run the same command to resume' in output
-    ) == bool(said)
+    ) == bool(line)
     times = runs.shard_times(tmp_path)
     assert before.items() <= times.items(), 'a recorded shard was computed again'
     before = times

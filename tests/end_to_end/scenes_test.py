@@ -61,8 +61,9 @@ def test_drawn_objects_by_size(tmp_path):
   assert levels.n.max() == 4 and levels.n.iloc[-1] < 4
   assert runs.arrays(tmp_path / 'run')['gallery'].shape[:2] == (3, 3)
   assert 'drawn in code' in runs.document(tmp_path / 'run')['data']['cutouts']
-  known = results.table.dropna(subset=['low'])
-  assert ((known.low <= known.value) & (known.value <= known.high) & (known.n > 0)).all()
+  bounded = results.table.dropna(subset=['low'])
+  is_inside = (bounded.low <= bounded.value) & (bounded.value <= bounded.high)
+  assert (is_inside & (bounded.n > 0)).all()
   runs.assert_pictures('si_score', tmp_path / 'run')
   assert (tmp_path / 'run/figures/gallery.png').stat().st_size > 0
 
@@ -80,15 +81,15 @@ def test_folders_by_angle(folders, tmp_path):
 @pytest.mark.slow
 def test_a_grid_of_places_for_two_networks(folders, tmp_path):
   config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
-  one = config.classifier.to_dict()
+  section = config.classifier.to_dict()
   del config.classifier
-  both = {'one': one, 'two': {**one, 'name': network(tmp_path, seed=1)}}
-  config.classifiers = ml_collections.ConfigDict(both)
+  sections = {'first': section, 'second': {**section, 'name': network(tmp_path, seed=1)}}
+  config.classifiers = ml_collections.ConfigDict(sections)
   table = runs.run(config, tmp_path / 'run').table
   places = select(table, 'accuracy', None, y=..., x=...)
   np.testing.assert_allclose(sorted(set(places.x)), [1 / 6, 1 / 2, 5 / 6])
-  one, two, minus = places.value.to_numpy().reshape(3, 9)
-  np.testing.assert_allclose(minus, two - one)
+  first, second, difference = places.value.to_numpy().reshape(3, 9)
+  np.testing.assert_allclose(difference, second - first)
   assert (tmp_path / 'run/figures/accuracy_y_x.png').exists()
   config.update_from_flattened_dict({'batch_size': 16, 'views_per_step': 2})
   runs.run(config, tmp_path / 'again', drawn=False)
@@ -107,7 +108,7 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
 @pytest.mark.slow
 def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
   side = 48
-  where = {'foregrounds': str(tmp_path / 'cutouts'), 'backgrounds': str(tmp_path / 'grounds')}
+  folders = {'foregrounds': str(tmp_path / 'cutouts'), 'backgrounds': str(tmp_path / 'grounds')}
   for number, name in enumerate(('banana', 'lemon', 'starfish')):
     runs.save_image(tmp_path / 'cutouts' / name / 'one.png', drawn_objects.draw(name))
     runs.save_image(tmp_path / f'grounds/{number}.png', drawn_objects.ground(number, side))
@@ -122,28 +123,28 @@ def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
     config.data.update({'source': source, source: settings})
     return config
 
-  composed = config_of('scenes', canvas=side, **where)
-  wanted = runs.run(composed, tmp_path / 'composed', drawn=False)
+  composed = config_of('scenes', canvas=side, **folders)
+  composed_results = runs.run(composed, tmp_path / 'composed', drawn=False)
   study = composed.study
   design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, side, 0.85)
-  of_design = ScenesConfig('mine', design=design, **where)
+  of_design = ScenesConfig('mine', design=design, **folders)
   SiScoreScenes(config=of_design, data_dir=tmp_path / 'tfds').download_and_prepare()
   stored_set = {'dataset': 'si_score_scenes/mine', 'data_dir': f'{tmp_path}/tfds'}
   stored = config_of('si_score', **stored_set)
   stored.study.stored = True
-  found = runs.run(stored, tmp_path / 'stored', drawn=False)
+  stored_results = runs.run(stored, tmp_path / 'stored', drawn=False)
 
-  levels = select(wanted.table, 'accuracy', area=..., y=..., x=...)
+  levels = select(composed_results.table, 'accuracy', area=..., y=..., x=...)
   assert 0 <= levels.n.min() < levels.n.max() == 6
-  # A level without scenes is not stored, and pooled mixes are those of the levels that are.
-  known = [
-    own.table[(own.table.n > 0) & (own.table.area.isna() == own.table.x.isna())]
-    for own in (found, wanted)
+  # A level without scenes is not stored, and the stored set pools the levels that are.
+  measured = [
+    t[(t.n > 0) & (t.area.isna() == t.x.isna())]
+    for t in (stored_results.table, composed_results.table)
   ]
-  assert 0 < known[0].value.iloc[0] < 1
+  assert 0 < measured[0].value.iloc[0] < 1
   numbers = dict.fromkeys(('area', 'y', 'x'), float)
-  order = ['quantity', *facets_of(found.table)]
-  tables = [own.astype(numbers).round(6).sort_values(order, ignore_index=True) for own in known]
+  order = ['quantity', *facets_of(stored_results.table)]
+  tables = [t.astype(numbers).round(6).sort_values(order, ignore_index=True) for t in measured]
   pd.testing.assert_frame_equal(*tables)
 
 
@@ -156,10 +157,10 @@ def test_every_comparison_names_what_there_is(variant):
   for section in parsed.classifiers.values():
     architecture = catalog.get(section.name)
     if section.weights:
-      known = catalog.WEIGHTS.get(section.weights)
+      listed = catalog.WEIGHTS.get(section.weights)
       timm_name = section.weights.removeprefix('timm:').partition('.')[0]
       assert catalog.of_timm_name(timm_name) == architecture.name
-      assert known is None or known.architecture == architecture.name
+      assert listed is None or listed.architecture == architecture.name
     else:
       assert section.name.startswith(('bit_', 'clip_')), 'given as a file'
 
@@ -169,9 +170,10 @@ def small_members(monkeypatch):
   transformer = {'width': 16, 'depth': 4, 'num_heads': 2}
   changes: dict[str, dict[str, Any]] = {'ResNet': {'depth': 18}, 'VisionTransformer': transformer}
   small = {}
-  for name, one in catalog.ARCHITECTURES.items():
-    cloned = one.network.clone(**changes.get(type(one.network).__name__, {}))
-    small[name] = dataclasses.replace(one, input_shape=(32, 32, 3), network=cloned)
+  for name, architecture in catalog.ARCHITECTURES.items():
+    network_type = type(architecture.network).__name__
+    cloned = architecture.network.clone(**changes.get(network_type, {}))
+    small[name] = dataclasses.replace(architecture, input_shape=(32, 32, 3), network=cloned)
   monkeypatch.setattr(catalog, 'ARCHITECTURES', small)
 
 

@@ -1,4 +1,4 @@
-"""Runs with `config.study.half_width`: what they leave, go on from, and give to other readers."""
+"""Runs with `config.study.half_width`: their files, their resumption and their other readers."""
 
 import pathlib
 import shutil
@@ -38,11 +38,12 @@ def test_a_heat_map_in_rounds(tmp_path):
   study = workdir.read_task(tmp_path / 'run', '')
   for evaluation in study.evaluations:
     assert evaluation.rounds.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
-    own = errors[errors.classifier == evaluation.label]
-    np.testing.assert_array_equal(evaluation.rounds.shown[1:], own.n)
+    errors_of_classifier = errors[errors.classifier == evaluation.label]
+    np.testing.assert_array_equal(evaluation.rounds.shown[1:], errors_of_classifier.n)
   again = assemble(study.study.reduce(study.evaluations, study.image_shape).estimates)
-  found = select(again, 'error', frequency_y=..., frequency_x=...)
-  np.testing.assert_array_equal(found[['value', 'low', 'high']], errors[['value', 'low', 'high']])
+  reduced = select(again, 'error', frequency_y=..., frequency_x=...)
+  interval = ['value', 'low', 'high']
+  np.testing.assert_array_equal(reduced[interval], errors[interval])
 
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
@@ -50,11 +51,11 @@ def test_a_heat_map_in_rounds(tmp_path):
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
-  """A fixed design of the same networks gives the same answers on the images that both have."""
+  """A fixed design of the same networks has the same answers on the shared images."""
   weights = runs.trained(folder / 'run', results.prefixes)
   config.update_from_flattened_dict({**weights, 'study.half_width': 0.0})
   runs.run(config, folder / 'fixed', drawn=False)
   pair = [f'{name}={folder / name}' for name in ('run', 'fixed')]
   table = compare.run(pair, folder / 'compared', True, '').table
-  own = (table['quantity'] == 'accuracy') & (table.classifier == 'fixed natural')
-  assert set(table[own & (table.versus != '')].value) == {0.0}
+  is_fixed = (table['quantity'] == 'accuracy') & (table.classifier == 'fixed natural')
+  assert set(table[is_fixed & (table.versus != '')].value) == {0.0}

@@ -146,8 +146,8 @@ def test_sequences_of_cifar10_p_through_a_whole_run(tmp_path):
       still[:3, 1:] = still[3:, 1:]
     np.save(folder / f'{name}.npy', still)
   np.save(folder / 'labels.npy', np.arange(6))
-  own = {'path': str(folder), 'label_dataset': ''}
-  changes = {'data': {'cifar10_p': own, 'num_images': 0}}
+  settings = {'path': str(folder), 'label_dataset': ''}
+  changes = {'data': {'cifar10_p': settings, 'num_images': 0}}
   file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
   config = runs.shrunk(
     'perturbation_stability', 'cifar10_p', {**changes, 'classifier.weights': file}
@@ -181,10 +181,10 @@ def test_accuracy_on_a_natural_shift_is_among_all_classes_or_those_of_the_data(
     for k in range(2):
       pixels = np.full((8, 8, 3), label // 4, np.uint8)
       runs.save_image(tmp_path / 'data' / WNIDS[label] / f'{k}.png', pixels)
-  own = {'dataset': 'imagenet_r', 'allow_missing': True, 'path': str(tmp_path / 'data')}
+  settings = {'dataset': 'imagenet_r', 'allow_missing': True, 'path': str(tmp_path / 'data')}
   network = runs.write_network(tmp_path / 'mine.py', LAST_CLASS, (8, 8, 3))
   changes = {
-    'data': {'source': 'natural_shifts', 'natural_shifts': own, 'num_images': 0},
+    'data': {'source': 'natural_shifts', 'natural_shifts': settings, 'num_images': 0},
     'classifier': {'name': network, 'label_space': space},
   }
   config = runs.shrunk('accuracy', 'own', changes=changes)
@@ -209,7 +209,7 @@ def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_
 
 
 def test_a_folder_of_styles(tmp_path):
-  """Four random pictures of each style and class; those of sketched cats are one picture."""
+  """Each style and class has four random pictures; the sketched cats are four equal pictures."""
   draw = np.random.default_rng(0)
   for style in STYLES:
     for name in CLASSES:
@@ -242,21 +242,22 @@ def check_near_duplicates(results: Results) -> None:
 def test_domains_of_tfds(tmp_path):
   """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
   for number, style in enumerate(STYLES):
-    own = {
+    pictures_by_split = {
       split: [
         (name, 80 * number + 20 * c + first + k) for c, name in enumerate(CLASSES) for k in range(n)
       ]
       for split, first, n in (('train', 0, 3), ('test', 10, 2))
     }
     if style == 'sketch':
-      own = {split: [p for p in pictures if p[0] != 'pig'] for split, pictures in own.items()}
-      own['test'].append(own['train'][0])
-    write_domain(tmp_path / 'tfds', 'made_domains', style, own, CLASSES, side=8)
+      for split, pictures in pictures_by_split.items():
+        pictures_by_split[split] = [p for p in pictures if p[0] != 'pig']
+      pictures_by_split['test'].append(pictures_by_split['train'][0])
+    write_domain(tmp_path / 'tfds', 'made_domains', style, pictures_by_split, CLASSES, side=8)
   groups = (('cat',), ('dog',))
   config = of_renditions('domainnet', 'tfds:made_domains', groups, str(tmp_path / 'tfds'))
   results = runs.run(config, tmp_path / 'run', drawn=False)
   assert results.data['missing_cells'] == ['sketch/pig']
   assert results.data['duplicates_left_out'] == [0, 0, 1]
   assert estimate(results.table, 'erm', 'accuracy', environment='sketch').n == 4
-  none = estimate(results.table, 'erm', 'accuracy', environment='sketch', **{'class': 'pig'})
-  assert np.isnan(none.value) and none.n == 0
+  pigs = estimate(results.table, 'erm', 'accuracy', environment='sketch', **{'class': 'pig'})
+  assert np.isnan(pigs.value) and pigs.n == 0

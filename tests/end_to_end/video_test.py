@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
 
 
 def of_frames(frames, sets, changes, name='video_pm_k'):
-  own = {'frames': str(frames), 'metadata': str(sets)}
-  read = {'data.video_neighbors': own, 'data.num_images': 0}
+  folders = {'frames': str(frames), 'metadata': str(sets)}
+  rows = {'data.video_neighbors': folders, 'data.num_images': 0}
   variant = 'frames' if name == 'video_pm_k' else ''
-  return runs.shrunk(name, variant, {**read, **changes})
+  return runs.shrunk(name, variant, {**rows, **changes})
 
 
 def accuracies(results: Results, label: str, k: int = 10) -> tuple[Any, Any]:
@@ -51,8 +51,8 @@ def test_made_clips(tmp_path, monkeypatch):
   again = video_pm_k.get_config('predictions')
   again.predictions = str(tmp_path / 'first/records/small_cnn')
   scored = runs.run(again, tmp_path / 'again')
-  own = results.table[~results.table.quantity.isin(('pairs_within', 'pairs_within_rms'))]
-  assert to_csv(own[scored.table.columns]) == to_csv(scored.table), 'from records alone'
+  of_answers = results.table[~results.table.quantity.isin(('pairs_within', 'pairs_within_rms'))]
+  assert to_csv(of_answers[scored.table.columns]) == to_csv(scored.table), 'from records alone'
   again.study.k = 4
   nearer = runs.run(again, tmp_path / 'nearer', drawn=False)
   at_4 = estimate(results.table, 'small_cnn', 'accuracy_pm_k', k=4)
@@ -63,8 +63,8 @@ def test_predictions_on_the_command_line(shared_dir, tmp_path):
   folder = shared_dir / 'data/imagenet_vid_robust'
   sets, labels = (json.loads((folder / f'{n}.json').read_text()) for n in ('pmsets', 'labels'))
   table = np.random.default_rng(0).normal(size=(len(labels), 30)).round(4)
-  for row, own in zip(table, labels.values(), strict=True):
-    row[own[-1]] += 4.5
+  for row, labels_of_frame in zip(table, labels.values(), strict=True):
+    row[labels_of_frame[-1]] += 4.5
   scores = dict(zip(labels, table.tolist(), strict=True))
   file = tmp_path / 'model.json'
   file.write_text(json.dumps(scores))
@@ -74,8 +74,8 @@ def test_predictions_on_the_command_line(shared_dir, tmp_path):
   right = {frame: np.argmax(scores[frame]) in labels[frame] for frame in labels}
   anchor, worst = accuracies(Results.read(tmp_path / 'run'), 'model')
   assert (anchor.value, anchor.n) == (sum(right[a] for a in sets) / len(sets), 1109)
-  whole = sum(right[a] and all(right[f] for f in sets[a]) for a in sets)
-  assert worst.value == whole / len(sets)
+  num_right = sum(right[a] and all(right[f] for f in sets[a]) for a in sets)
+  assert worst.value == num_right / len(sets)
   assert (tmp_path / 'run/figures/testbed.png').is_file()
 
 
@@ -118,11 +118,11 @@ def real_clips(shared_dir):
 
 def test_published_weights_on_real_clips(real_clips, tmp_path):
   """A dog that is right throughout, a horse that is lost four frames on, a missed airplane."""
-  chosen = {'dog': ('dog', 47), 'horsejump-high': ('horse', 19)}
-  chosen['ILSVRC2015_val_00007010'] = 'airplane', 55
+  anchors = {'dog': ('dog', 47), 'horsejump-high': ('horse', 19)}
+  anchors['ILSVRC2015_val_00007010'] = 'airplane', 55
   vid = label_space.get('imagenet_vid').class_names
   sets, labels = {}, {}
-  for clip, (name, anchor) in chosen.items():
+  for clip, (name, anchor) in anchors.items():
     paths = (f'{clip}/{file.name}' for file in (real_clips / clip).glob('*.jpg'))
     files = {metadata.frame_number(path): path for path in paths}
     near = {n: path for n, path in files.items() if 0 < abs(n - anchor) <= 4}
@@ -130,21 +130,21 @@ def test_published_weights_on_real_clips(real_clips, tmp_path):
     labels.update(dict.fromkeys([files[anchor], *near.values()], [vid.index(name)]))
   metadata.write(metadata.from_mappings(sets, labels, vid), tmp_path / 'sets')
   config = video_pm_k.get_config('frames')
-  own = {'metadata': str(tmp_path / 'sets'), 'frames': str(real_clips)}
-  config.data.video_neighbors.update(own)
+  folders = {'metadata': str(tmp_path / 'sets'), 'frames': str(real_clips)}
+  config.data.video_neighbors.update(folders)
   results = runs.run(config, tmp_path / 'run')
   assert [row.value for row in accuracies(results, 'efficientnet_lite0', 4)] == [2 / 3, 1 / 3]
   failures = results.tables['failures']
   (failure,) = (dict(zip(failures.columns, row, strict=True)) for row in failures.rows)
-  told = [failure[name] for name in ('anchor', 'neighbor', 'offset')]
-  assert told == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
+  pair = [failure[name] for name in ('anchor', 'neighbor', 'offset')]
+  assert pair == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
   assert (failure['anchor predicted'], failure['neighbor predicted']) == ('horse', 'dog')
   assert results.arrays['failure_images'].shape == (1, 2, 224, 224, 3)
 
 
 RIGHT = {'ILSVRC2015_val_00007010': (0, 41), 'blackswan': (41, 41)}
 RIGHT |= {'car-shadow': (39, 40), 'horsejump-high': (33, 41)}
-"""How many frames the PyTorch package gets right with the same resize, by clip."""
+"""Frames that the PyTorch package gets right with the same resize, and all frames, by clip."""
 
 
 def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
@@ -162,8 +162,8 @@ def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
         small = image.resize((image.width * 256 // image.height, 256), Image.Resampling.BICUBIC)
         small.save(tmp_path / 'frames' / clip / f'{file.stem}.png', compress_level=1)
   (tmp_path / 'labels.json').write_text(json.dumps(classes))
-  given = {'videos': 'frames', 'labels': 'labels.json', 'out': 'sets'}
-  assert not main(['build', '--k=40', *(f'--{k}={tmp_path / v}' for k, v in given.items())])
+  flags = {'videos': 'frames', 'labels': 'labels.json', 'out': 'sets'}
+  assert not main(['build', '--k=40', *(f'--{k}={tmp_path / v}' for k, v in flags.items())])
   changes = {'data.crop': 224, 'batch_size': 96}
   config = of_frames(tmp_path / 'frames', tmp_path / 'sets', changes)
   results = runs.run(config, tmp_path / 'run')
@@ -176,13 +176,13 @@ def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
   videos = np.array([metadata.video_of(path) for path in sets.frames])
   counts = {v: (int(right[videos == v].sum()), int((videos == v).sum())) for v in RIGHT}
   assert counts == RIGHT and set(videos) == set(RIGHT)
-  whole = [
+  is_set_right = [
     right[anchor] and right[members[abs(offsets) <= 10]].all()
     for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True)
   ]
   anchor, worst = accuracies(results, 'efficientnet_lite0')
   assert anchor.value == right[sets.anchors].mean() == 3 / 4
-  assert worst.value == np.mean(whole) == 2 / 4 and worst.n == 4
+  assert worst.value == np.mean(is_set_right) == 2 / 4 and worst.n == 4
 
 
 def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
@@ -206,8 +206,8 @@ def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
     'study.top_k': 1,
     'training': {'steps': 12, 'checkpoint_every_steps': 6, 'learning_rate': 0.02},
   }
-  where = tmp_path / 'frames', tmp_path / 'sets'
-  config = of_frames(*where, changes, 'finetune_video')
+  folders = tmp_path / 'frames', tmp_path / 'sets'
+  config = of_frames(*folders, changes, 'finetune_video')
   results = runs.run(config, tmp_path / 'run', drawn=False)
   row = estimate(results.table, *results.labels, 'top1_accuracy')
   assert (row.value, row.n) == (1.0, 16), 'two clips of eight frames'
@@ -222,7 +222,7 @@ def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
   assert facts['training']['schedule'] == 'plateau'
   assert trained['params']['head']['dense']['kernel'].shape[-1] == 2
   named = {'name': 'small_cnn', 'weights': str(folder), 'label_space': ''}
-  config = of_frames(*where, {'classifier': named})
+  config = of_frames(*folders, {'classifier': named})
   again = runs.run(config, tmp_path / 'again', drawn=False)
   worst = select(again.table, 'accuracy_pm_k', k=...)
   assert 4 <= worst.k.max() <= 7, 'the farthest of eight frames'
@@ -235,8 +235,8 @@ def test_fine_tuning_has_the_appendix_s_hyperparameters(variant):
   training = config.training
   assert (training.batch_size, training.epochs, training.schedule) == (32, 10.0, 'plateau')
   assert training.learning_rate == (1e-5 if variant.startswith('vgg') else 1e-4)
-  others = {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}
-  others |= dict.fromkeys(('vgg16_bn', 'vgg19'), 'tv_in1k')
+  endings = {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}
+  endings |= dict.fromkeys(('vgg16_bn', 'vgg19'), 'tv_in1k')
   assert config.classifier.train and config.classifier.initial_weights.endswith(
-    others.get(variant, 'IMAGENET1K_V1')
+    endings.get(variant, 'IMAGENET1K_V1')
   )

@@ -10,7 +10,7 @@ CHANGES = {'data.source': 'npz', 'study.window': 5, 'data.num_images': 20, 'seed
 
 @pytest.mark.slow
 def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
-  """On an archive of grey images, 60 to train on and 30 to measure."""
+  """An archive of grey images has 60 to train on and 30 to measure."""
   generator, arrays = np.random.default_rng(0), {'class_names': np.array(list('abcd'))}
   for split, count in (('train', 60), ('test', 30)):
     arrays[f'x_{split}'] = generator.integers(0, 256, (count, 28, 28), np.uint8)
@@ -19,8 +19,8 @@ def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
   changes = {**CHANGES, 'data.npz.path': tmp_path / 'data.npz'}
   output = {}
   for machine in ('bare', 'tf.data'):
-    begun = start(tmp_path / machine, runs.DEFAULT, changes, machine=machine)
-    output[machine] = runs.finish(begun)
+    process = start(tmp_path / machine, runs.DEFAULT, changes, machine=machine)
+    output[machine] = runs.finish(process)
   bare, full = tmp_path / 'bare', tmp_path / 'tf.data'
   runs.assert_same_findings(bare, full)
   ours, theirs = runs.document(bare), runs.document(full)
