@@ -13,7 +13,7 @@ from tests.input_pipeline.domains import store_labelled
 
 @pytest.fixture
 def make_rows():
-  """Returns a maker of rows over n distinct uint8 images whose label is their index modulo 5."""
+  """Returns a maker of rows of n distinct uint8 images with their index modulo 5 as label."""
 
   def make(n=23, seed=0, channels=3, size=(4, 6), **settings):
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)

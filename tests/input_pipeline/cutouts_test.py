@@ -1,4 +1,4 @@
-"""From masks in the format of Open Images to cutouts, the list, and the contact sheets."""
+"""Cutouts, their list and contact sheets from masks in the format of Open Images."""
 
 import csv
 import dataclasses
@@ -58,8 +58,8 @@ class Collection:
     far = [image_id, 'xclick', label, 1, 0.8, 0.9, 0.8, 0.9, 1, 1, 1, 1, 1]
     self._append('boxes', far)  # another object of the class, which has all flags
     if seen:
-      own = [image_id, 'xclick', label, 1, *(f'{v:.8f}' for v in sides)]
-      self._append('boxes', [*own, *(-1 if flag == '?' else int(flag) for flag in flags)])
+      box_line = [image_id, 'xclick', label, 1, *(f'{v:.8f}' for v in sides)]
+      self._append('boxes', [*box_line, *(-1 if flag == '?' else int(flag) for flag in flags)])
     return photograph
 
   @property
@@ -168,20 +168,20 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
   assert len(collection.extracted()) == 4
   refused('cutouts.csv exists already', collection.extract)
   listed = collection.out / 'cutouts.csv'
-  whole = listed.read_text()
+  complete = listed.read_text()
   for spoilt, message in (
-    (whole.replace('a1_', 'x_'), 'which is not there'),
-    (whole.splitlines()[0] + '\n', 'lists no cutout'),
+    (complete.replace('a1_', 'x_'), 'which is not there'),
+    (complete.splitlines()[0] + '\n', 'lists no cutout'),
   ):
     listed.write_text(spoilt)
     refused(message, main, prune)
   refused('`extract` first', main, ['prune', f'--out={collection.root / "no"}'])
-  lines = whole.splitlines(keepends=True)
+  lines = complete.splitlines(keepends=True)
   listed.write_text(''.join(line for line in lines if 'a1_' not in line and 'b0_' not in line))
   for count in (2, 0):
     assert not main(prune) and f'{count} cutouts moved' in capsys.readouterr().out
-  for folder, left in (('foregrounds', ['a0', 'a2']), ('removed', ['a1'])):
-    assert [f.name[:2] for f in sorted((collection.out / folder / 'bagel').iterdir())] == left
+  for folder, names in (('foregrounds', ['a0', 'a2']), ('removed', ['a1'])):
+    assert [f.name[:2] for f in sorted((collection.out / folder / 'bagel').iterdir())] == names
   assert not (collection.out / 'foregrounds' / 'lemon').exists()  # an empty class is refused
 
 
@@ -190,11 +190,11 @@ def test_cutouts_of_an_interrupted_run_are_not_joined_by_others(collection, monk
     collection.add(f'a{number}')
   real, done = cutouts._cut_segment, []
 
-  def interrupted(segment, *others):
+  def interrupted(segment, *arguments):
     done.append(segment)
     if len(done) == 3:
       raise KeyboardInterrupt
-    return real(segment, *others)
+    return real(segment, *arguments)
 
   monkeypatch.setattr(cutouts, '_cut_segment', interrupted)
   with pytest.raises(KeyboardInterrupt):
@@ -209,12 +209,12 @@ def test_bad_tables_and_words_are_named(collection):
   refused("did you mean 'IsOccluded'", extract, '--absent=Occluded')
   refused(r'none of 1 segments became a cutout \(IsOccluded: 1\)', extract)
   boxes = collection.root / 'boxes.csv'
-  whole = boxes.read_text()
-  boxes.write_text(whole.replace('IsTruncated', 'Truncated'))
+  complete = boxes.read_text()
+  boxes.write_text(complete.replace('IsTruncated', 'Truncated'))
   refused("has no column 'IsTruncated'", extract)
-  boxes.write_text(whole[: whole.rindex(',0.') + 1])
+  boxes.write_text(complete[: complete.rindex(',0.') + 1])
   refused('boxes.csv, line 3: ', extract)
-  boxes.write_bytes(gzip.compress(whole.encode()))
+  boxes.write_bytes(gzip.compress(complete.encode()))
   refused('cannot read the table .*boxes.csv.*Unpack it if', extract)
   boxes.unlink()
   refused('cannot read the table', extract)

@@ -1,4 +1,4 @@
-"""Resize and crop against Pillow and against the sizes torchvision gives."""
+"""Compares resize and crop with Pillow and with the sizes of torchvision."""
 
 import numpy as np
 import pytest
@@ -42,11 +42,11 @@ def test_pillow_resizes_as_torchvision_does(interpolation, channels):
   for height, width, size in ((75, 91, (38, 32)), (91, 75, (32, 38)), (190, 75, (32, 81))):
     image = smooth_image(height, width)[..., :channels]
     picture = Image.fromarray(image if channels == 3 else image[..., 0])
-    whole = picture.resize((size[0], height), method).resize(size, method)
+    uncropped = picture.resize((size[0], height), method).resize(size, method)
     if height < width:
-      assert np.array_equal(whole, picture.resize(size, method)), 'as torchvision does'
-    left, top = ((side - 28) // 2 for side in size)
-    expected = np.asarray(whole.crop((left, top, left + 28, top + 28))).reshape(28, 28, channels)
+      assert np.array_equal(uncropped, picture.resize(size, method)), 'as torchvision does'
+    x, y = ((side - 28) // 2 for side in size)
+    expected = np.asarray(uncropped.crop((x, y, x + 28, y + 28))).reshape(28, 28, channels)
     resized = resize_and_crop(tf.constant(image), settings)
     assert resized.dtype == tf.uint8
     np.testing.assert_array_equal(resized, expected)
@@ -89,10 +89,10 @@ def test_bicubic_overshoot_is_clipped():
 @pytest.mark.parametrize('size', [(75, 50), (50, 91), (40, 40), (20, 33)])
 def test_resize_with_crop_is_the_centre_of_the_resized_image(size, interpolation):
   image = np.random.default_rng(0).random((*size, 3), np.float32)
-  whole = resize_and_crop(image, DataSettings(resize=32, interpolation=interpolation))
-  both = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
-  top, left = ((side - 27) // 2 for side in whole.shape[:2])
-  np.testing.assert_allclose(both, whole[top : top + 27, left : left + 27], atol=3e-5)
+  resized = resize_and_crop(image, DataSettings(resize=32, interpolation=interpolation))
+  cropped = resize_and_crop(image, DataSettings(resize=32, crop=27, interpolation=interpolation))
+  y, x = ((side - 27) // 2 for side in resized.shape[:2])
+  np.testing.assert_allclose(cropped, resized[y : y + 27, x : x + 27], atol=3e-5)
 
 
 def crops(image, count, smallest=0.08, size=24):
@@ -120,7 +120,7 @@ def areas_by_hand(count):
 
 
 def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area():
-  """On an image whose values are its coordinates, corners tell the box."""
+  """The values of the image are its coordinates, so that corners show the box."""
   y, x = np.mgrid[:96, :128].astype(np.float32)
   drawn = crops(np.stack([y / 96, x / 128, 0 * x], -1), 400)
   rows = (drawn[:, -1, 0, 0] - drawn[:, 0, 0, 0]) * 96 / 23 * 24
@@ -137,6 +137,6 @@ def test_a_random_crop_depends_on_its_seed_alone():
   first, again = crops(image, 6), crops(image, 6)
   np.testing.assert_array_equal(first, again)
   assert len({crop.tobytes() for crop in first}) == 6
-  whole = crops(image, 1, 1.0)[0]  # no box of all the area fits: the central one of ratio 4/3
+  central = crops(image, 1, 1.0)[0]  # no box of all the area fits: the central one of ratio 4/3
   part = tf.image.resize(image[:, 3:56], (24, 24), antialias=True)
-  np.testing.assert_allclose(whole, part, atol=1e-6)
+  np.testing.assert_allclose(central, part, atol=1e-6)

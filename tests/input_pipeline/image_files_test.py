@@ -135,8 +135,8 @@ def test_what_a_folder_holds_beside_images_is_counted_by_reason(tmp_path, pixels
   os.mkfifo(tmp_path / 'pipe.png')
   (tmp_path / 'broken.png').symlink_to(tmp_path / 'gone.png')
   left_out = Counter()
-  found = images_in(tmp_path, left_out=left_out)
-  assert [file.name for file in found] == ['a.JFIF', 'b.gif']
+  files = images_in(tmp_path, left_out=left_out)
+  assert [file.name for file in files] == ['a.JFIF', 'b.gif']
   assert +left_out == {
     'files .txt': 2,
     'files without a suffix': 1,

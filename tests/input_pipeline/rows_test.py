@@ -26,11 +26,11 @@ def ids(batches):
 
 def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make_rows):
   rows = make_rows(23, num_images=9)
-  chosen = ids(rows.batches(4))
-  assert chosen == sorted(set(chosen)) and len(chosen) == 9
-  assert chosen == ids(rows.batches(7)) == ids(make_rows(23, num_images=9).batches(9))
-  assert chosen != ids(make_rows(23, seed=1, num_images=9).batches(4))
-  assert set(choose_subset(23, 4, 0).tolist()) < set(chosen)
+  subset = ids(rows.batches(4))
+  assert subset == sorted(set(subset)) and len(subset) == 9
+  assert subset == ids(rows.batches(7)) == ids(make_rows(23, num_images=9).batches(9))
+  assert subset != ids(make_rows(23, seed=1, num_images=9).batches(4))
+  assert set(choose_subset(23, 4, 0).tolist()) < set(subset)
   assert rows.description['num_examples'] == 9 and rows.description['available_examples'] == 23
   all_rows, batch = whole(make_rows(23)), whole(rows)
   for name in ('image', 'label'):
@@ -125,15 +125,15 @@ def counted(make_rows):
 
 def test_rows_that_are_kept_are_decoded_once(counted, make_rows):
   (rows, decoded), plain = counted, make_rows(21)
-  kept = rows.cached()
+  cached = rows.cached()
   for batch_size in (8, 5):
-    assert_equal(kept.batches(batch_size), plain.batches(batch_size))
+    assert_equal(cached.batches(batch_size), plain.batches(batch_size))
   first = len(decoded)
   assert 21 <= first <= 22, 'one to know the size'
-  assert_equal(kept.batches(8, [0, 2], stored=True), plain.batches(8, [0, 2], stored=True))
-  some = np.array([3, 20])
-  assert_equal(kept.at(some).batches(2), plain.at(some).batches(2))
-  assert len(decoded) == first and kept.description == plain.description
+  assert_equal(cached.batches(8, [0, 2], stored=True), plain.batches(8, [0, 2], stored=True))
+  positions = np.array([3, 20])
+  assert_equal(cached.at(positions).batches(2), plain.at(positions).batches(2))
+  assert len(decoded) == first and cached.description == plain.description
 
 
 def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted, monkeypatch):
@@ -176,11 +176,11 @@ def test_blocks_are_those_of_reading_one_by_one(stored_files, in_flight, monkeyp
   labels = [int(path.parent.name) for path in paths]
   assert [batch['block'] for batch in batches] == [0, 2]
   for batch, rows in zip(batches, (range(4), range(8, COUNT)), strict=True):
-    known = batch['mask']
-    assert batch['image'].dtype == np.uint8 and known.sum() == len(rows)
-    np.testing.assert_array_equal(batch['image'][known], expected[rows.start : rows.stop])
-    np.testing.assert_array_equal(batch['label'][known], labels[rows.start : rows.stop])
-    np.testing.assert_array_equal(batch['example_id'][known], rows)
+    mask = batch['mask']
+    assert batch['image'].dtype == np.uint8 and mask.sum() == len(rows)
+    np.testing.assert_array_equal(batch['image'][mask], expected[rows.start : rows.stop])
+    np.testing.assert_array_equal(batch['label'][mask], labels[rows.start : rows.stop])
+    np.testing.assert_array_equal(batch['example_id'][mask], rows)
 
 
 def test_a_damaged_file_is_named_when_its_block_is_reached(stored_files):

@@ -52,7 +52,7 @@ def settings_in(folder, values):
 @pytest.mark.slow
 @pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
 def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values):
-  """What these are `tests/core/rows_test.py` has."""
+  """`tests/core/rows_test.py` tests these rows and batches themselves."""
   settings = settings_in(folder, values)
   ours: Any = input_pipeline.load(settings, seed=2)
   theirs: Any = TfRows(select(open_images(settings), settings, seed=2))
@@ -156,8 +156,8 @@ def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
   settings = settings_of('folder', tmp_path)
   rows = input_pipeline.load(settings, preparation=WANTED)
   assert rows.image_shape == (4, 4, 3)
-  (whole,) = rows.batches(2)
-  assert whole['mask'].all()
-  one = dataclasses.replace(settings, num_images=1, subset='first')
-  (first,) = input_pipeline.load(one, preparation=WANTED).batches(1)
-  np.testing.assert_array_equal(first['image'], whole['image'][:1])
+  (batch,) = rows.batches(2)
+  assert batch['mask'].all()
+  single = dataclasses.replace(settings, num_images=1, subset='first')
+  (first,) = input_pipeline.load(single, preparation=WANTED).batches(1)
+  np.testing.assert_array_equal(first['image'], batch['image'][:1])

@@ -1,4 +1,4 @@
-"""What `config.data` refuses, and that importing the package is light."""
+"""Settings that `config.data` refuses, and the light import of the package."""
 
 import dataclasses
 import json
@@ -87,8 +87,8 @@ def mine(tmp_path):
 
 def test_a_source_of_the_users_has_settings_on_the_command_line(mine):
   training = '--config.classifier.train=True', '--config.classifier.data.Pictures.side=9'
-  given = ('--config.data.Pictures.side=6', '--config.data.Pictures.level=0.5')
-  config, _ = command_line.read(['--config=accuracy:own', *given, mine, *training])
+  flags = ('--config.data.Pictures.side=6', '--config.data.Pictures.level=0.5')
+  config, _ = command_line.read(['--config=accuracy:own', *flags, mine, *training])
   checked = experiment.from_config(recorded(config.to_dict()))
   rows = input_pipeline.load(checked.data)
   assert rows.image_shape == (6, 6, 1) and next(rows.batches(1))['image'].max() == 0.5
@@ -128,9 +128,9 @@ MOVED = (
 )
 
 
-@pytest.mark.parametrize(('source', 'key', 'now'), MOVED)
-def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, now, tmp_path):
-  expected = bad_setting(f'config.data.{key}', '7', f'It is now config.data.{now}.')
+@pytest.mark.parametrize(('source', 'key', 'new_key'), MOVED)
+def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, new_key, tmp_path):
+  expected = bad_setting(f'config.data.{key}', '7', f'It is now config.data.{new_key}.')
   changes = [f'--config.data.{key}=7', f'--config.data.source={source}']
   refused(expected, command_line.read, ['--config=accuracy', *changes])
   data = {'source': source, key: '7'}
@@ -140,7 +140,8 @@ def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, now, tm
   refused(expected, command_line.read, [f'--config={file}'])
   task = {'study': {'name': 'accuracy'}, 'data': data}
   file.write_text(json.dumps({'battery': {'tasks': ['a'], 'a': task}}))
-  expected = bad_setting(f'config.battery.a.data.{key}', '7', f'now config.battery.a.data.{now}')
+  section = 'config.battery.a.data'
+  expected = bad_setting(f'{section}.{key}', '7', f'now {section}.{new_key}')
   refused(expected, command_line.read, [f'--config={file}'])
 
 

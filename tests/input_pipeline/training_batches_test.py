@@ -39,8 +39,8 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     rows, fetched = make_rows(23), list[int]()
     source = rows._images
     rows._images = dataclasses.replace(source, store=CountedStore(source.store, fetched))
-    given = ids(take(rows.training_batches(6, 0, 0, (process, 2)), 8))
-    np.testing.assert_array_equal(given, order[:8, process].ravel())
+    delivered = ids(take(rows.training_batches(6, 0, 0, (process, 2)), 8))
+    np.testing.assert_array_equal(delivered, order[:8, process].ravel())
     seen = fetched.copy()  # more is read ahead meanwhile
     assert len(seen) >= 24
     np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
@@ -51,14 +51,14 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
 @pytest.mark.parametrize('share', [(0, 1), (1, 2)])
 @pytest.mark.parametrize('balanced', [False, True])
 def test_the_order_is_that_of_rows_in_memory(make_rows, balanced, share, start):
-  """Whose epochs, seeds, any part and any share `tests/core/sampler_test.py` has."""
+  """`tests/core/sampler_test.py` tests epochs, seeds, parts and shares of the order itself."""
   rows = make_rows(23)
-  whole = next(rows.batches(23, stored=True))
-  arrays = ArrayRows(whole['image'], whole['label'], rows.class_names)
+  batch = next(rows.batches(23, stored=True))
+  arrays = ArrayRows(batch['image'], batch['label'], rows.class_names)
   groups = [np.arange(23), np.array([1, 4, 22])]
   order = Balanced(groups, 3, 'group') if balanced else None
-  given = (10, 3, start, share, order)
-  ours, theirs = (take(r.training_batches(*given), 9) for r in (rows, arrays))
+  arguments = (10, 3, start, share, order)
+  ours, theirs = (take(r.training_batches(*arguments), 9) for r in (rows, arrays))
   spans = [share_of_batch(start + k, 10, share) for k in range(9)]
   expected = [(order or Epochs(23, 3)).positions(*span) for span in spans]
   np.testing.assert_array_equal(ids(ours), np.concatenate(expected))
@@ -68,10 +68,10 @@ def test_the_order_is_that_of_rows_in_memory(make_rows, balanced, share, start):
 
 def test_what_is_known_of_rows_without_their_images(make_rows):
   rows = make_rows(23).at(np.array([3, 4, 20]))
-  whole, known = next(rows.batches(3, stored=True)), rows.without_images()
-  for name, values in known.items():
-    np.testing.assert_array_equal(values, whole[name])
-  np.testing.assert_array_equal(known['example_id'], [3, 4, 20])
+  batch, columns = next(rows.batches(3, stored=True)), rows.without_images()
+  for name, values in columns.items():
+    np.testing.assert_array_equal(values, batch[name])
+  np.testing.assert_array_equal(columns['example_id'], [3, 4, 20])
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_rows_in_memory_are_the_rows_that_are_read(make_rows):
 
 
 def test_large_rows_and_random_crops_are_not_read_into_memory(make_rows):
-  each = 4 * 6 * 3 + 4 + 4 + 1  # image, label, example_id, mask
-  assert make_rows(23).in_memory(23 * each) is not None
-  assert make_rows(23).in_memory(23 * each - 1) is None
+  row_bytes = 4 * 6 * 3 + 4 + 4 + 1  # image, label, example_id, mask
+  assert make_rows(23).in_memory(23 * row_bytes) is not None
+  assert make_rows(23).in_memory(23 * row_bytes - 1) is None
   assert make_rows(23, random_crop_area=0.3).in_memory(2**20) is None

@@ -48,11 +48,11 @@ def save_parts(folder, side):
 
 @pytest.fixture
 def build(base_dir, tmp_path):
-  """Returns a function that builds a config beside nothing else and returns its builder."""
+  """Returns a function that prepares a config in an empty folder and returns its builder."""
 
   def make(corruption='fog', severity=3, **fields):
-    chosen = {'base_dir': str(base_dir), **fields}
-    config = CorruptedConfig(base='pictures', corruption=corruption, severity=severity, **chosen)
+    settings = {'base_dir': str(base_dir), **fields}
+    config = CorruptedConfig(base='pictures', corruption=corruption, severity=severity, **settings)
     builder = tfds.builder('corrupted', config=config, data_dir=str(tmp_path))
     builder.download_and_prepare()
     return builder

@@ -24,15 +24,15 @@ IMAGES = pictures().astype(np.float32) / np.float32(255)
 
 
 def shown_by_the_study(name, severity, seed=0, **settings):
-  """What `corruption_error` shows of all pictures, float32 [COUNT, SIDE, SIDE, 3]."""
+  """Returns the views of `corruption_error` of all pictures, float32 [COUNT, SIDE, SIDE, 3]."""
   study = CorruptionError(corruptions=(name,), severities=(severity,), **settings)
   views = study.views((SIDE, SIDE, 3))
   key = random_keys.stream(seed, study.name)
   view = {k: v[1] for k, v in views.parameters.items()}
 
   def show(row):
-    own = random_keys.for_example(key, row[0], views.ids[1])
-    return views.show(own, {'image': row[1]}, view)
+    example_key = random_keys.for_example(key, row[0], views.ids[1])
+    return views.show(example_key, {'image': row[1]}, view)
 
   one_after_another = jax.jit(lambda *rows: jax.lax.map(show, rows))
   return np.asarray(one_after_another(np.arange(COUNT), IMAGES))
@@ -43,7 +43,7 @@ def images_of(builder, split='test'):
 
 
 def made(images, corruption, severity, **fields):
-  """What the builder makes of images in [0, 1]."""
+  """Returns images in [0, 1] as the builder corrupts them."""
   about = {'corruption': corruption, 'severity': severity, 'constants': 32, **fields}
   config = CorruptedConfig(name='any', base='pictures', **about)
   return corrupted.corruptor(config, (SIDE, SIDE, 3))(images, np.arange(COUNT))
@@ -95,7 +95,7 @@ def test_resized_and_cropped_as_a_study_reads_them(build, base_dir):
 
 @pytest.mark.slow
 def test_another_project_loads_it_after_one_import(base_dir):
-  """By name, in a fresh process."""
+  """A fresh process loads it by name."""
   code = (
     'import input_pipeline.builders; import tensorflow_datasets as tfds; '
     f'data = tfds.load("corrupted/pictures_contrast_2", data_dir={str(base_dir)!r}); '
@@ -131,8 +131,8 @@ def test_beam_writes_the_same_images(build):
   ),
 )
 def test_configs_that_make_no_sense_are_refused(fields, message):
-  given = {'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields}
-  refused(message, CorruptedConfig, **given)
+  settings = {'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields}
+  refused(message, CorruptedConfig, **settings)
 
 
 @cases(
@@ -174,12 +174,12 @@ def test_another_base_of_the_same_name_is_refused(build, base_dir, tmp_path):
   refused('inputs_sha256.base', build, name='mine', base_dir=str(other))
 
 
-@cases('most, message', (made_of.WHOLE, 'inputs_sha256.base'), (0, ''))
+@cases('max_bytes, message', (made_of.WHOLE, 'inputs_sha256.base'), (0, ''))
 def test_the_files_of_a_small_base_are_compared_whole(
-  build, base_dir, tmp_path, monkeypatch, most, message
+  build, base_dir, tmp_path, monkeypatch, max_bytes, message
 ):
   monkeypatch.setattr(made_of, 'ENDS', 16)
-  monkeypatch.setattr(made_of, 'WHOLE', most)
+  monkeypatch.setattr(made_of, 'WHOLE', max_bytes)
   other = tmp_path / 'other'
   shutil.copytree(base_dir / 'pictures', other / 'pictures')
   build(name='mine', base_dir=str(other))

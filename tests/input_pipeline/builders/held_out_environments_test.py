@@ -18,9 +18,9 @@ ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)
 
 
 def config(base_dir, **changes):
-  given = {'environments': ENVIRONMENTS, 'severities': SEVERITIES, 'class_groups': (('a',), ('c',))}
-  given |= {'name': 'any', 'base': 'pictures', 'base_dir': str(base_dir), 'train_split': 'test'}
-  return HeldOutConfig(**{**given, **changes})
+  usual = {'environments': ENVIRONMENTS, 'severities': SEVERITIES, 'class_groups': (('a',), ('c',))}
+  usual |= {'name': 'any', 'base': 'pictures', 'base_dir': str(base_dir), 'train_split': 'test'}
+  return HeldOutConfig(**{**usual, **changes})
 
 
 @pytest.fixture(scope='module')
@@ -72,10 +72,10 @@ def test_test_images_are_those_of_the_study(builder):
   for e in stored:
     place = views.parameters['environment'] == e['environment']
     view = int(np.flatnonzero(place & (views.parameters['level'] == e['level']))[0])
-    own = random_keys.for_example(key, int(e['source_id']), views.ids[view])
+    example_key = random_keys.for_example(key, int(e['source_id']), views.ids[view])
     parameters = {name: values[view] for name, values in views.parameters.items()}
-    shown = show(own, {'image': images[int(e['source_id'])]}, parameters)
-    np.testing.assert_array_equal(np.rint(np.asarray(shown) * 255).astype(np.uint8), e['image'])
+    image = show(example_key, {'image': images[int(e['source_id'])]}, parameters)
+    np.testing.assert_array_equal(np.rint(np.asarray(image) * 255).astype(np.uint8), e['image'])
 
 
 @pytest.mark.slow
@@ -89,13 +89,13 @@ def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, build
   refused("called 'x_rotation'", config, base_dir, name='x_rotation')
   refused(r'severities is 3; .* distinct numbers of 1\.\.5', config, base_dir, severities=3)
   refused("seed is '7'; it must be a whole number from 0", config, base_dir, seed='7')
-  own = config(base_dir, class_groups=(('a',),))
-  one_group = tfds.builder('held_out_environments', config=own, data_dir=tmp_path)
+  one_group = config(base_dir, class_groups=(('a',),))
+  one_group = tfds.builder('held_out_environments', config=one_group, data_dir=tmp_path)
   refused('1 class groups for 2 environments', one_group.download_and_prepare)
   few = tfds.builder(
     'held_out_environments', config=config(base_dir, test_split='test[:1]'), data_dir=tmp_path / 'x'
   )
   refused(r"split 'test\[:1\]' has no image of the classes of c", few.download_and_prepare)
   root = str(pathlib.Path(builder.data_path).parents[2])
-  given = {'config': config(base_dir, class_groups=(('b',), ('c',))), 'data_dir': root}
-  refused('class_group_seed|class_groups', tfds.builder, 'held_out_environments', **given)
+  options = {'config': config(base_dir, class_groups=(('b',), ('c',))), 'data_dir': root}
+  refused('class_group_seed|class_groups', tfds.builder, 'held_out_environments', **options)

@@ -1,4 +1,4 @@
-"""What TFDS's own tools see of the builders: lists, names, descriptions, `tfds build`."""
+"""Builders as TFDS's tools see them: lists, names, descriptions, `tfds build`."""
 
 import re
 import subprocess

@@ -25,13 +25,13 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   load = functools.partial(tfds.load, data_dir=tmp_path)
   monkeypatch.setattr(tfds, 'load', load)
   text = PAGE.read_text(encoding='utf-8')
-  for printed, here in (
+  for printed, replacement in (
     (", base_dir='~/tensorflow_datasets'", ''),
     ("base='cifar10'", f"base='pictures', base_dir='{tmp_path}'"),
     ("data_dir='D'", f"data_dir='{tmp_path}/elsewhere'"),
   ):
     assert printed in text
-    text = text.replace(printed, here)
+    text = text.replace(printed, replacement)
   space: dict[str, Any] = {}
   for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
     exec(compile(block.replace('cifar10', 'pictures'), 'docs/datasets.md', 'exec'), space)
@@ -43,8 +43,8 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   np.testing.assert_array_equal(space['images'], space['stored']['image'])
   np.testing.assert_array_equal(space['positions'], np.arange(count))
   assert len(list(space['pale'])) == count
-  shown = collections.Counter(int(example['label']) for example in space['snow'])
-  assert len(shown) == 2 and all(shown[k] == 5 * np.bincount(LABELS)[k] for k in shown)
+  counts = collections.Counter(int(example['label']) for example in space['snow'])
+  assert len(counts) == 2 and all(counts[k] == 5 * np.bincount(LABELS)[k] for k in counts)
   assert len(list(space['train'])) > count
   assert len(list(space['fog'])) == count
   assert (tmp_path / 'elsewhere/corrupted').is_dir()

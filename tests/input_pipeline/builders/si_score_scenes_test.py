@@ -85,9 +85,9 @@ def test_numbers_are_those_of_the_generators_loop_and_kept_scenes_only(built, fo
     assert WNIDS[example['label']] == ('n07693725' if pair < 2 else 'n01882714')
     assert example['fraction_inside'] >= np.float32(0.6)
   assert 0 < len(seen) == len(made) < pairs * len(DESIGN)
-  kept = {number for number in range(pairs * len(DESIGN)) if DESIGN.x[number // pairs] == 0.5}
-  assert kept <= seen, 'what is in the middle is inside'
-  assert seen == kept, 'half of an object lies outside at an edge'
+  central = {number for number in range(pairs * len(DESIGN)) if DESIGN.x[number // pairs] == 0.5}
+  assert central <= seen, 'what is in the middle is inside'
+  assert seen == central, 'half of an object lies outside at an edge'
   assert built.info.metadata['full_cross'] == pairs * len(DESIGN)
 
 
@@ -164,9 +164,9 @@ def test_masks_measure_areas_too(folders):
   design = designs.cross('one', areas=(0.1,), side=SIDE)
   plans = [plan_of(design, folders, measure) for measure in ('rectangle', 'mask')]
   [[(_, first)], [(_, second)]] = [[*pair_examples(plan, 'png', 0)] for plan in plans]
-  shown = [np.asarray(Image.open(example['image'])).astype(int) for example in (first, second)]
+  scenes = [np.asarray(Image.open(example['image'])).astype(int) for example in (first, second)]
   ground = read_background(plans[0].backgrounds[plans[0].grounds[0]], SIDE).astype(int)
-  covered = [(np.abs(image - ground).max(-1) > 1).mean() for image in shown]
+  covered = [(np.abs(image - ground).max(-1) > 1).mean() for image in scenes]
   assert covered[0] < covered[1], 'the mask fills a part of its rectangle'
 
 
@@ -220,7 +220,7 @@ def test_other_backgrounds_under_the_same_name_are_refused(built, folders, tmp_p
   other = tmp_path / 'grounds'
   shutil.copytree(folders['backgrounds'], other)
   data_dir = Path(built.data_path).parents[2]
-  same = ScenesConfig('places', design=DESIGN, **{**folders, 'backgrounds': str(other)})
-  assert prepared(same, data_dir).is_prepared()
+  config = ScenesConfig('places', design=DESIGN, **{**folders, 'backgrounds': str(other)})
+  assert prepared(config, data_dir).is_prepared()
   Image.new('RGB', (SIDE, SIDE)).save(other / '0.png')
-  refusals.refused('inputs_sha256.backgrounds: (?!.*foregrounds)', prepared, same, data_dir)
+  refusals.refused('inputs_sha256.backgrounds: (?!.*foregrounds)', prepared, config, data_dir)

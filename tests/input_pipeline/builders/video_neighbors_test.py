@@ -42,8 +42,8 @@ def released(root):
   return small_archive.unpacked(root).parent
 
 
-def own(name, home, **more):
-  return VideoNeighborsConfig(name=name, metadata=str(home), **more)
+def config_of(name, home, **settings):
+  return VideoNeighborsConfig(name=name, metadata=str(home), **settings)
 
 
 def test_the_released_layout(tmp_path, prepared):
@@ -70,11 +70,12 @@ def test_the_archive_may_lie_in_its_own_folder(tmp_path, prepared):
 
 def test_frames_that_are_not_there_are_named(tmp_path, prepared):
   home = released(tmp_path / 'sets') / 'imagenet-vid-robust'
-  refused("'nowhere' of config 'mine' is not there", prepared, own('mine', home, frames='nowhere'))
+  config = config_of('mine', home, frames='nowhere')
+  refused("'nowhere' of config 'mine' is not there", prepared, config)
 
 
 def test_ytbb_robust_as_released(tmp_path, prepared):
-  """Of three good anchors one is dropped by its pair; the CSV's class 22 is car, 23."""
+  """One of three good anchors is dropped by its pair; the CSV's class 22 is car, 23."""
   small_archive.ytbb_robust(tmp_path / 'manual')
   builder = prepared('ytbb_robust', tmp_path / 'manual')
   assert builder.info.features['label'].int2str(23) == 'car'
@@ -91,14 +92,14 @@ def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path, prepared, open_build
   built = build(videos, {'clip': [1]}, frames, ('cat', 'dog'), k=2, facts=True)
   metadata.write(built.sets, tmp_path / 'sets')
   first = built.sets.frames[0]
-  known = {
+  annotations = {
     'images': [{'id': 1, 'file_name': first, 'width': 32, 'height': 32}],
     'annotations': [{'image_id': 1, 'category_id': 1, 'bbox': [8, 16, 8, 8]}],
     'categories': [{'id': 1, 'name': 'dog'}],
   }
-  (tmp_path / 'boxes.json').write_text(json.dumps(known))
+  (tmp_path / 'boxes.json').write_text(json.dumps(annotations))
   places = {'frames': str(tmp_path / 'frames'), 'boxes': str(tmp_path / 'boxes.json')}
-  config = own('mine', tmp_path / 'sets', **places)
+  config = config_of('mine', tmp_path / 'sets', **places)
   builder = prepared(config)
   rows = examples(builder)
   assert [row['path'].decode() for row in rows] == list(built.sets.frames)
@@ -119,8 +120,8 @@ def test_own_sets_of_a_video_with_facts_and_boxes(tmp_path, prepared, open_build
 def test_missing_frames_are_refused_or_stated(tmp_path, prepared):
   home = small_archive.unpacked(tmp_path)
   (home / 'val/ILSVRC2015_val_00000000/000020.JPEG').unlink()
-  refused(r'1 of 5 frames are not in .*000020\.JPEG', prepared, own('strict', home))
-  builder = prepared(own('lenient', home, allow_missing=True))
+  refused(r'1 of 5 frames are not in .*000020\.JPEG', prepared, config_of('strict', home))
+  builder = prepared(config_of('lenient', home, allow_missing=True))
   assert builder.info.metadata['missing_frames'] == 1
   assert len(examples(builder)) == 4
 
@@ -138,26 +139,26 @@ def test_another_folder_label_or_setting_under_the_same_name_is_refused(tmp_path
   first, second = (small_archive.unpacked(tmp_path / name) for name in ('a', 'b'))
   frame = second / 'val/ILSVRC2015_val_00000000/000020.JPEG'
   frame.write_bytes((second / 'val/ILSVRC2015_val_00000000/000023.JPEG').read_bytes())
-  prepared(own('mine', first))
+  prepared(config_of('mine', first))
   message = r'inputs_sha256\.frames: .*\nGive the config another name'
-  given = {'data_dir': tmp_path / 'tfds', 'builder_kwargs': {'config': own('mine', second)}}
-  refused(message, tfds.load, 'video_neighbors', **given)
-  builder = prepared(own('other', second))
+  options = {'data_dir': tmp_path / 'tfds', 'builder_kwargs': {'config': config_of('mine', second)}}
+  refused(message, tfds.load, 'video_neighbors', **options)
+  builder = prepared(config_of('other', second))
   assert [number_of(example['image']) for example in examples(builder)][0] == 23
   message = r'settings\.allow_missing: False → True'
-  refused(message, prepared, own('mine', first, allow_missing=True))
+  refused(message, prepared, config_of('mine', first, allow_missing=True))
   labels = first / 'metadata/labels.json'
   labels.write_text(labels.read_text().replace('8', '9'))
-  refused(r'inputs_sha256\.metadata', prepared, own('mine', first))
+  refused(r'inputs_sha256\.metadata', prepared, config_of('mine', first))
 
 
 def test_the_same_folder_elsewhere_or_no_longer_there_is_taken(tmp_path, prepared, open_builder):
   home = small_archive.unpacked(tmp_path / 'a')
-  prepared(own('mine', home))
+  prepared(config_of('mine', home))
   moved = home.rename(tmp_path / 'moved')
-  assert prepared(own('mine', moved)).is_prepared()
+  assert prepared(config_of('mine', moved)).is_prepared()
   moved.rename(tmp_path / 'gone')
-  config = own('mine', moved, classes='imagenet_vid')
+  config = config_of('mine', moved, classes='imagenet_vid')
   refused(r"settings\.classes: '' → 'imagenet_vid'", open_builder, config=config)
-  builder = open_builder(config=own('mine', moved))
+  builder = open_builder(config=config_of('mine', moved))
   assert len(examples(builder)) == 5

@@ -63,7 +63,7 @@ def stored(tmp_path):
 
 
 def test_features_import_no_module(stored, monkeypatch):
-  """TFDS imports the module that a feature is said to be in, of folders and of names alike."""
+  """TFDS imports the module that a file names for a feature, for folders and for names."""
   (stored / 'payload.py').write_text('raise SystemExit("the module was imported")')
   monkeypatch.syspath_prepend(str(stored))
   content = (stored / 'features.json').read_text()

@@ -59,10 +59,10 @@ def test_rows_go_by_corruption_severity_and_image(write):
 
 def test_a_subset_takes_the_same_base_images_from_every_severity(write):
   folder = write('fog', 'snow')
-  stored, everything = whole(open_rows(folder, num_images=2)), whole(open_rows(folder))
+  stored, complete = whole(open_rows(folder, num_images=2)), whole(open_rows(folder))
   assert len(stored['base_id']) == 2 * 10 and len(set(stored['base_id'])) == 2
   assert (stored['base_id'].reshape(10, 2) == stored['base_id'][:2]).all()
-  np.testing.assert_array_equal(stored['image'], everything['image'][stored['example_id']])
+  np.testing.assert_array_equal(stored['image'], complete['image'][stored['example_id']])
   refused(bad_setting('config.data.num_images', 5), open_rows, folder, num_images=5)
   first = whole(open_rows(folder, num_images=2, subset='first'))
   assert first['base_id'].tolist() == [0, 1] * 10, 'as RobustBench takes them'

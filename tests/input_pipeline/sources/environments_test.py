@@ -28,7 +28,7 @@ def nothing_logged_yet():
 
 @pytest.fixture(scope='module')
 def styles(tmp_path_factory):
-  """STYLE/CLASS/k.png, whose grey level tells the cell: 60 · style + 10 · class + k."""
+  """STYLE/CLASS/k.png with a grey level for each cell: 60 · style + 10 · class + k."""
   root = tmp_path_factory.mktemp('styles')
   for s, style in enumerate(STYLES):
     for c, name in enumerate(CLASSES):
@@ -40,27 +40,27 @@ def styles(tmp_path_factory):
 
 
 def settings(path, **changes):
-  given = {'clean_environment': 'photo', 'class_groups': (('cat',), ('dog',)), **changes}
-  return settings_of('environments', path, **given)
+  usual = {'clean_environment': 'photo', 'class_groups': (('cat',), ('dog',))}
+  return settings_of('environments', path, **{**usual, **changes})
 
 
 def cells(data):
   """(environment, class) of every row, from the pixels themselves."""
   batch = whole(load(data))
-  shown = [(STYLES[v // 60], CLASSES[v % 60 // 10]) for v in levels(batch['image'])]
+  drawn = [(STYLES[v // 60], CLASSES[v % 60 // 10]) for v in levels(batch['image'])]
   order = ('photo', *(style for style in STYLES if style != 'photo'))
   rows = zip(batch['environment'], batch['label'], strict=True)
-  assert shown == [(order[e], CLASSES[label]) for e, label in rows]
-  return shown
+  assert drawn == [(order[e], CLASSES[label]) for e, label in rows]
+  return drawn
 
 
 def test_the_test_has_every_cell_training_the_permitted_ones_and_they_share_no_image(styles):
-  shown = cells(settings(styles))
-  assert set(shown) == {(style, name) for style in STYLES for name in CLASSES}
-  assert len(shown) == 9  # a quarter of four images in each cell
-  shown = cells(settings(styles, split='train'))
+  tested = cells(settings(styles))
+  assert set(tested) == {(style, name) for style in STYLES for name in CLASSES}
+  assert len(tested) == 9  # a quarter of four images in each cell
+  trained = cells(settings(styles, split='train'))
   permitted = {('photo', name) for name in CLASSES} | {('cartoon', 'cat'), ('sketch', 'dog')}
-  assert set(shown) == permitted and len(shown) == 3 * len(permitted)
+  assert set(trained) == permitted and len(trained) == 3 * len(permitted)
   assert set(cells(settings(styles, split='clean'))) == {('photo', name) for name in CLASSES}
   sides = (whole(load(settings(styles, split=split)))['image'] for split in ('clean', 'test'))
   assert not set.intersection(*(set(levels(images)) for images in sides))
@@ -75,7 +75,7 @@ def test_json_gives_the_same_rows_as_folders(styles, tmp_path):
   listed.write_text(json.dumps(document))
   assert cells(settings(listed, split='train')) == cells(settings(styles, split='train'))
   first, last = (
-    {style: {name: files[part] for name, files in own.items()} for style, own in document.items()}
+    {style: {name: files[part] for name, files in c.items()} for style, c in document.items()}
     for part in (slice(2), slice(2, None))
   )
   listed.write_text(json.dumps({'train': first, 'test': last}))
@@ -87,12 +87,12 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
   listed = {'train': set(), 'test': set()}
   for style in sorted(folder.name for folder in styles.iterdir()):
     files = sorted(str(file.relative_to(styles)) for file in (styles / style).rglob('*.*'))
-    for split, own in (('train', files[::2]), ('test', files[1::2])):
-      (tmp_path / f'{style}_{split}.txt').write_text(''.join(f'{file} 7\n' for file in own))
-      listed[split] |= {str(tmp_path / file) for file in own}
+    for split, members in (('train', files[::2]), ('test', files[1::2])):
+      (tmp_path / f'{style}_{split}.txt').write_text(''.join(f'{file} 7\n' for file in members))
+      listed[split] |= {str(tmp_path / file) for file in members}
   for split, expected in listed.items():
     cells = settings(tmp_path).source.read()[split].values()
-    assert {file for own in cells for files in own.values() for file in files} == expected
+    assert {file for classes in cells for files in classes.values() for file in files} == expected
   (tmp_path / 'infograph').mkdir()
   refused('has no infograph_train.txt and info', settings(tmp_path).source.read)
   (tmp_path / 'infograph').rmdir()
@@ -150,8 +150,8 @@ def test_an_empty_cell_is_refused_unless_it_is_allowed(styles, tmp_path):
     for style, classes in (('photo', ('cat', 'dog')), ('sketch', ('cat',)))
   }
   listed.write_text(json.dumps(document))
-  given = settings(listed, class_groups=(('cat',),))
-  refused('1 of 4 cells have no images: sketch/dog', load, given)
+  incomplete = settings(listed, class_groups=(('cat',),))
+  refused('1 of 4 cells have no images: sketch/dog', load, incomplete)
   assert load(settings(listed, class_groups=(('cat',),), allow_missing=True)).num_examples == 3
 
 
@@ -178,12 +178,12 @@ def test_which_environment_is_clean_is_logged_once(styles, caplog):
     with caplog.at_level(logging.INFO):
       rows = load(settings(styles, clean_environment='', split=split))
     assert rows.description['environments'][0] == 'cartoon'
-  said = [
+  messages = [
     r.getMessage()
     for r in caplog.records
     if 'config.data.environments.clean_environment' in r.getMessage()
   ]
-  assert said == [
+  assert messages == [
     "clean images, of the environment that all classes are trained in, are those of 'cartoon': "
     "config.data.environments.clean_environment chooses another of 'cartoon', 'photo', 'sketch'"
   ]
@@ -210,8 +210,8 @@ def domains(tmp_path_factory):
   real['train'] += real['train'][:2]
   sketch['test'] = [*sketch['test'], real['train'][0]]
   painting['test'] = [(name, level) for name, level in painting['test'] if name != 'zebra']
-  for config, own in (('real', real), ('painting', painting), ('sketch', sketch)):
-    write_domain(path, 'domainnet', config, own, labels)
+  for config, splits in (('real', real), ('painting', painting), ('sketch', sketch)):
+    write_domain(path, 'domainnet', config, splits, labels)
   return path
 
 
@@ -264,8 +264,8 @@ def test_training_has_the_permitted_cells_mixed_and_resumes(domains, monkeypatch
     assert sorted(epoch) == list(range(30))
   assert len({tuple(epoch) for epoch in ids}) == 3
   for b in run:
-    known = np.array(levels(batch['image']))[b['example_id']]
-    np.testing.assert_array_equal(b['image'][:, 0, 0, 0], known)
+    expected = np.array(levels(batch['image']))[b['example_id']]
+    np.testing.assert_array_equal(b['image'][:, 0, 0, 0], expected)
   assert sum(len(set(b['environment'].tolist())) > 1 for b in run) == 9
   resumed = itertools.islice(rows.training_batches(10, seed=0, start_step=4), 2)
   np.testing.assert_array_equal([b['example_id'] for b in resumed], ids.reshape(9, 10)[4:6])

@@ -176,13 +176,13 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
     for kind in ('csv', 'jsonl')
   )
   assert csv.class_names == jsonl.class_names == tuple(sorted({*LOOKS_LIKE_NUMBERS[label]}))
-  one, other = whole(csv), whole(jsonl)
-  assert one.keys() == other.keys()
-  for name, values in one.items():
-    assert np.asarray(values).dtype.kind == np.asarray(other[name]).dtype.kind, name
-    np.testing.assert_array_equal(values, other[name], err_msg=name)
-  assert one['part'].dtype.kind == one['width'].dtype.kind == 'f'
-  assert one['angle'].dtype.kind == 'i' and one['version'].dtype.kind == 'U'
+  from_csv, from_jsonl = whole(csv), whole(jsonl)
+  assert from_csv.keys() == from_jsonl.keys()
+  for name, values in from_csv.items():
+    assert np.asarray(values).dtype.kind == np.asarray(from_jsonl[name]).dtype.kind, name
+    np.testing.assert_array_equal(values, from_jsonl[name], err_msg=name)
+  assert from_csv['part'].dtype.kind == from_csv['width'].dtype.kind == 'f'
+  assert from_csv['angle'].dtype.kind == 'i' and from_csv['version'].dtype.kind == 'U'
 
 
 @cases(

@@ -52,14 +52,14 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
   listed = tmp_path / 'listed.txt'
   listed.write_text('\ufeffn02099601/1.png\n', 'utf-8')
-  one = open_folder(tmp_path, label_space='imagenet_vid', image_list=str(listed))
-  assert one.indices.tolist() == [2]
+  rows = open_folder(tmp_path, label_space='imagenet_vid', image_list=str(listed))
+  assert rows.indices.tolist() == [2]
   save_image(tmp_path / 'n02099601/deep/1.png')
   message = "a line of .* is 'n02099601/1.png'; it must be a name that one image alone has"
   refused(message, open_folder, tmp_path, image_list=str(listed))
-  nothing = 'none of its 1 class folders .deep. is a member of youtube_bb'
+  message = 'none of its 1 class folders .deep. is a member of youtube_bb'
   refused(
-    nothing, open_folder, save_image(tmp_path / 'x/deep/1.png').parents[1], label_space='youtube_bb'
+    message, open_folder, save_image(tmp_path / 'x/deep/1.png').parents[1], label_space='youtube_bb'
   )
 
 
@@ -108,8 +108,8 @@ def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path, save_image
 def test_only_the_chosen_subset_is_looked_at(tmp_path, save_image):
   for index in range(6):
     save_image(tmp_path / f'a/{index}.png')
-  chosen = set(open_folder(tmp_path, num_images=3).indices.tolist())
-  for index in set(range(1, 6)) - chosen:
+  subset = set(open_folder(tmp_path, num_images=3).indices.tolist())
+  for index in set(range(1, 6)) - subset:
     (tmp_path / f'a/{index}.png').write_bytes(b'torn')
   assert next(open_folder(tmp_path, num_images=3).batches(3))['mask'].all()
 
@@ -190,8 +190,8 @@ def test_real_photographs_of_many_sizes_are_read(shared_dir):
   assert batch['mask'].all() and batch['label'].tolist() == rows.indices.tolist()
   name = rows.class_names[batch['label'][5]]
   with Image.open(shared_dir / 'data' / 'imagenet_samples' / name / f'{name}.jpg') as image:
-    left, top = (round((side - 224) / 2) for side in image.size)
-    crop = image.convert('RGB').crop((left, top, left + 224, top + 224))
+    x, y = (round((side - 224) / 2) for side in image.size)
+    crop = image.convert('RGB').crop((x, y, x + 224, y + 224))
   np.testing.assert_array_equal(batch['image'][5], np.asarray(crop, np.float32) / np.float32(255))
 
 

@@ -61,8 +61,8 @@ def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
   rows = open_rows(folder, image_list=str(listed))
   assert whole(rows)['base_id'].tolist() == [1, 2] * 4
   assert rows.description['image_list'] == str(listed)
-  one = open_rows(folder, image_list=str(listed), num_images=1, subset='first')
-  assert next(one.batches(4))['base_id'].tolist() == [1] * 4
+  single = open_rows(folder, image_list=str(listed), num_images=1, subset='first')
+  assert next(single.batches(4))['base_id'].tolist() == [1] * 4
   for text, message in (
     (f'{CLASSES[1]}/val_9.JPEG', 'lists 1 of 1 images that ImageNet-C in .* lacks'),
     (f'{CLASSES[1]}/val_0.JPEG\n' * 2, 'twice'),
@@ -79,7 +79,7 @@ def test_listed_images_alone_are_read_from_every_part(folder, tmp_path):
 
 
 def test_the_list_of_robustbench_names_images_of_known_classes():
-  """Where the package is installed; nothing of it is imported."""
+  """The installed package has the list, and is not imported for it."""
   if importlib.util.find_spec('robustbench') is None:
     pytest.skip('pip install --no-deps robustbench')
   names = read_names('robustbench')
@@ -94,7 +94,7 @@ def test_robustbench_that_is_not_installed_says_how_to_get_it(monkeypatch):
 
 
 def test_tiny_imagenet_c_is_read_where_frost_has_more_classes(folder):
-  """As in the archive that was released first; elsewhere a class too many is an error."""
+  """The first released archive has such frost; a class too many elsewhere is an error."""
   for severity in ('1', '3'):
     write_part(folder / 'frost' / severity, 20)
     shutil.copytree(folder / 'frost' / severity / CLASSES[0], folder / 'frost' / severity / 'n9')
@@ -121,10 +121,10 @@ def test_files_of_laion_c_are_matched_without_what_their_names_end_with(folder):
   for name, ends, level in (('stickers', 'sticker', 10), ('mosaic', 'mosaic', 70)):
     for severity in (1, 2):
       for k, label in enumerate(('dog', 'cat')):
-        own = folder / 'laion' / name / f'intensity_level_{severity}' / label
-        own.mkdir(parents=True)
+        class_folder = folder / 'laion' / name / f'intensity_level_{severity}' / label
+        class_folder.mkdir(parents=True)
         pixels = np.full((SIDE, SIDE, 3), level + 10 * k + severity, np.uint8)
-        Image.fromarray(pixels).save(own / f'z{k}_{ends}_{severity}.JPEG', quality=95)
+        Image.fromarray(pixels).save(class_folder / f'z{k}_{ends}_{severity}.JPEG', quality=95)
   rows = read('laion_c', folder / 'laion')
   batch = whole(rows)
   assert rows.class_names == ('cat', 'dog') and batch['label'].tolist() == [0, 1] * 4

@@ -42,10 +42,10 @@ def test_every_clip_is_a_named_set_of_one_digit_that_changes_with_time():
 
 def test_a_subset_takes_whole_clips():
   batch = columns(settings_of('made_clips', num_images=5))
-  sets, whole = from_columns(batch), from_columns(columns(MADE))
+  sets, all_sets = from_columns(batch), from_columns(columns(MADE))
   assert len(sets.anchors) == 5
   for anchor, neighbors in zip(sets.anchors, sets.neighbors, strict=True):
-    assert len(whole.neighbors[int(batch['group_id'][anchor])]) == len(neighbors)
+    assert len(all_sets.neighbors[int(batch['group_id'][anchor])]) == len(neighbors)
   message = 'at most 200, the number of clips there are'
   refused(message, load, settings_of('made_clips', num_images=201))
 

@@ -27,11 +27,11 @@ def open_rows(name, path='', allow_missing=True, **settings):
   return read('natural_shifts', path, dataset=name, allow_missing=allow_missing, **settings)
 
 
-def shown(rows):
-  """(Grey level, WordNet identifiers) of every row."""
+def levels_and_names(rows):
+  """Returns the grey level and WordNet identifiers of every row."""
   batch = whole(rows)
   labels = batch['label'].reshape(rows.num_examples, -1)
-  names = [[rows.class_names[k] for k in own if k >= 0] for own in labels]
+  names = [[rows.class_names[k] for k in labels_of_row if k >= 0] for labels_of_row in labels]
   return list(zip(levels(batch['image']), names, strict=True))
 
 
@@ -40,7 +40,7 @@ def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path
   for level, label in ((10, PEN), (20, GOLDFISH), (30, GOLDFISH)):
     save(tmp_path / label / f'{level}.png', level)
   rows = open_rows(name, tmp_path)
-  assert shown(rows) == [(20, [GOLDFISH]), (30, [GOLDFISH]), (10, [PEN])]
+  assert levels_and_names(rows) == [(20, [GOLDFISH]), (30, [GOLDFISH]), (10, [PEN])]
   assert rows.description['classes'] == 2
   refused(bad_setting('config.data.split', 'train'), open_rows, name, tmp_path, split='train')
 
@@ -62,7 +62,7 @@ def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
   for label in (2, 10, 999):
     save(tmp_path / str(label) / 'x.png', label % 250)
   expected = [(2, [WNIDS[2]]), (10, [WNIDS[10]]), (249, [WNIDS[999]])]
-  assert shown(open_rows('imagenet_v2', tmp_path)) == expected
+  assert levels_and_names(open_rows('imagenet_v2', tmp_path)) == expected
   for name, message in (('002', "'002'; .* no other one has"), ('²', "ImageNet, first '10'")):
     (tmp_path / name).mkdir()
     refused(message, open_rows, 'imagenet_v2', tmp_path)
@@ -75,13 +75,13 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
   labels = tmp_path / 'real.json'
   labels.write_text(json.dumps([[418, 0], [7], [], [418]]))
   rows = open_rows('imagenet_real', tmp_path / 'val', real_labels=str(labels))
-  assert shown(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
+  assert levels_and_names(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
-  for own, message in (
+  for document, message in (
     ([[418]], 'labels of 1 images; there is number 4'),
     ([[418, -1]] * 4, r'labels of an image is \[418, -1\]'),
   ):
-    labels.write_text(json.dumps(own))
+    labels.write_text(json.dumps(document))
     refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
   save(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
   message = 'labels of 4 images; there is number 0'
@@ -108,7 +108,7 @@ def test_reassessed_labels_come_by_tfds_too(tmp_path):
   version = str(tfds.builder_cls('imagenet2012_real').VERSION)
   store(tmp_path, 'imagenet2012_real', features, {'validation': examples}, version=version)
   rows = open_rows('imagenet_real', data_dir=str(tmp_path))
-  assert shown(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
+  assert levels_and_names(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
   assert rows.description['split'] == 'validation'
   message = 'imagenet_real has 2 classes; imagenet_real has 1000'
@@ -130,7 +130,7 @@ def test_objects_have_all_their_classes_which_are_known_and_no_frame(tmp_path):
   write_objectnet(tmp_path, {'Alarm clock': 'analog clock; digital clock', 'Pen': pen})
   rows = open_rows('objectnet', tmp_path)
   assert rows.image_shape == (8, 8, 3)
-  assert shown(rows) == [(50, [CLOCK, DIGITAL_CLOCK]), (60, [PEN, FOUNTAIN_PEN])]
+  assert levels_and_names(rows) == [(50, [CLOCK, DIGITAL_CLOCK]), (60, [PEN, FOUNTAIN_PEN])]
   assert rows.description['objects_left_out'] == 1 and rows.description['classes'] == 4
   write_objectnet(tmp_path / 'other', {'Pen': 'balpoint, biro'})
   save(tmp_path / 'images/pen/y.png', 60, side=4)
@@ -159,7 +159,7 @@ def test_tfds_sets_have_the_classes_that_occur(tmp_path):
   stored = {'data_dir': str(tmp_path), 'split': 'test'}
   rows = open_rows('imagenet_r', **stored)
   assert rows.class_names == (TENCH, PEN)
-  assert shown(rows) == [(10, [PEN]), (20, [TENCH]), (30, [PEN])]
+  assert levels_and_names(rows) == [(10, [PEN]), (20, [TENCH]), (30, [PEN])]
   message = 'imagenet_r has 2 classes; imagenet_r has 200'
   refused(message, open_rows, 'imagenet_r', allow_missing=False, **stored)
 

@@ -41,10 +41,10 @@ def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path, dtype):
 def test_a_column_of_labels_several_labels_and_class_names(tmp_path):
   batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
   assert batch['label'].shape == (6,)
-  several = np.stack([LABELS, np.full(6, -1)], axis=1)
+  label_pairs = np.stack([LABELS, np.full(6, -1)], axis=1)
   for names in (['a', 'b', 'c'], [b'a', b'b', b'c']):
-    rows = open_npz(tmp_path, x=IMAGES, y=several, class_names=np.array(names))
-    np.testing.assert_array_equal(next(rows.batches(6))['label'], several)
+    rows = open_npz(tmp_path, x=IMAGES, y=label_pairs, class_names=np.array(names))
+    np.testing.assert_array_equal(next(rows.batches(6))['label'], label_pairs)
     assert rows.class_names == ('a', 'b', 'c')
 
 
@@ -85,8 +85,8 @@ def test_splits_and_grey_images(tmp_path, opened):
 )
 def test_unusable_arrays_are_named(tmp_path, changes, message):
   arrays = {'images': IMAGES, 'labels': LABELS, **changes}
-  given = {name: array for name, array in arrays.items() if array is not None}
-  refused(message, open_npz, tmp_path, **given)
+  stored = {name: array for name, array in arrays.items() if array is not None}
+  refused(message, open_npz, tmp_path, **stored)
 
 
 def test_truncated_files_python_objects_and_other_files_are_refused(tmp_path):

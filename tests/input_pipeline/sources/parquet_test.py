@@ -38,9 +38,9 @@ def hub(tmp_path):
   return tmp_path
 
 
-@pytest.mark.parametrize('most', [parquet.MOST_IN_MEMORY, 0])
-def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, most):
-  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', most)
+@pytest.mark.parametrize('max_bytes', [parquet.MOST_IN_MEMORY, 0])
+def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, max_bytes):
+  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', max_bytes)
   rows = read('parquet', hub)
   assert rows.class_names == CLASSES and set(next(rows.batches(1))) >= {'pose'}
   assert 'boxes' not in next(rows.batches(1))
@@ -92,8 +92,8 @@ def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tm
   stated = FEATURES.replace('"label"', '"fine_label"')
   grey = [png(pixels[..., 0]) for pixels in PIXELS]
   for images, channels in ((grey, 1), (grey[:2] + [png(PIXELS[2])] + grey[3:], 3)):
-    own = table(stated, image=pa.array(images), fine_label=table()['label'])
-    pq.write_table(own, tmp_path / 'a.parquet')
+    renamed = table(stated, image=pa.array(images), fine_label=table()['label'])
+    pq.write_table(renamed, tmp_path / 'a.parquet')
     rows = read('parquet', tmp_path)
     assert rows.class_names == ('0', '1', '2') and rows.image_shape == (6, 5, channels)
     assert next(rows.batches(3))['image'].shape[-1] == channels

@@ -37,8 +37,8 @@ def test_rows_go_by_perturbation_image_and_frame(folder):
   np.testing.assert_array_equal(stored['label'], LABELS[stored['base_id']])
   assert rows.description['perturbations'] == [*ORDER] and rows.class_names[3] == 'cat'
   refused(bad_setting('config.data.num_images', 99), read, 'cifar10_p', folder, num_images=99)
-  some = whole(read('cifar10_p', folder, num_images=1))
-  assert len(set(some['base_id'])) == 1 and some['frame'].tolist() == [0, 1, 2, 0, 1, 2, 3]
+  subset = whole(read('cifar10_p', folder, num_images=1))
+  assert len(set(subset['base_id'])) == 1 and subset['frame'].tolist() == [0, 1, 2, 0, 1, 2, 3]
 
 
 @pytest.mark.slow

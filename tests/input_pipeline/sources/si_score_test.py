@@ -27,18 +27,18 @@ def metadata():
   pairs = [(index, ground) for index, grounds in enumerate(BACKGROUNDS) for ground in grounds]
   lines = [(n, area, *pair) for n, (area, pair) in enumerate(itertools.product(AREAS, pairs))]
   number, area, index, ground = np.array([line for line in lines if line[0] != LEFT_OUT]).T
-  same = np.ones(len(number))
+  ones = np.ones(len(number))
   return {
     'image_id': number,
-    'x_coord': same / 2,
-    'y_coord': same / 2,
+    'x_coord': ones / 2,
+    'y_coord': ones / 2,
     'area': area,
-    'rotation': same * 0,
+    'rotation': ones * 0,
     'foreground_class': index,
-    'foreground_instance': same * 0,
+    'foreground_instance': ones * 0,
     'background': ground,
-    'bg_resolution_width': same * 32,
-    'bg_resolution_height': same * 32,
+    'bg_resolution_width': ones * 32,
+    'bg_resolution_height': ones * 32,
     'pct_inside_image': 1 - number / 100,
   }
 
@@ -67,9 +67,9 @@ def scenes(folder, **settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('most', [tfds_source.MAX_EXAMPLES_IN_MEMORY, 0])
-def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, most):
-  monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', most)  # 0 streams them, as the whole
+@pytest.mark.parametrize('max_examples', [tfds_source.MAX_EXAMPLES_IN_MEMORY, 0])
+def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, max_examples):
+  monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', max_examples)
   rows = scenes(released)
   assert rows.num_examples == 17 and rows.class_names == WNIDS
   assert rows.description['source'] == 'si_score' and rows.description['pairs'] == 6
@@ -95,16 +95,16 @@ def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, most):
 
 
 def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
-  """The rows of TFDS, by number; the table lies beside the folder or is named."""
-  given = {'dataset': '', 'metadata': '', 'path': released / 'archive/area'}
+  """The rows equal those of TFDS; the table is next to the folder or is named."""
+  unpacked = {'dataset': '', 'metadata': '', 'path': released / 'archive/area'}
   no_table = {'dataset': '', 'metadata': ''}
-  named = {**given, 'metadata': str(released / 'metadata.csv')}
+  named = {**unpacked, 'metadata': str(released / 'metadata.csv')}
   [rows], [stored] = (list(scenes(released, **s).batches(17)) for s in (named, {}))
   order = np.argsort(stored['image_id'])
   for name in ('image_id', 'label', 'area', 'object', 'background', 'fraction_inside', 'x'):
     np.testing.assert_array_equal(rows[name], stored[name][order], err_msg=name)
   np.testing.assert_allclose(rows['image'], stored['image'][order], atol=1 / 255)
-  refused('metadata is empty, and .*area/metadata.csv', scenes, released, **given)
+  refused('metadata is empty, and .*area/metadata.csv', scenes, released, **unpacked)
   beside = shutil.copytree(released / 'archive', tmp_path / 'archive')
   shutil.copy(released / 'metadata.csv', beside)
   assert scenes(released, **no_table, path=beside / 'area').num_examples == 17
@@ -114,12 +114,12 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
     'none holds no <class>/<image id>.jpg', scenes, released, **no_table, path=tmp_path / 'none'
   )
   next((beside / 'area').rglob('1.jpg')).unlink()
-  missing = {**given, 'path': beside / 'area'}
+  missing = {**unpacked, 'path': beside / 'area'}
   refused(
     'names 1 of 17 images of SI-Score that are not here, first 1.jpg', scenes, released, **missing
   )
-  some = scenes(released, **missing, allow_missing=True)
-  assert some.num_examples == 16 and some.description['missing_scenes'] == 1
+  present = scenes(released, **missing, allow_missing=True)
+  assert present.num_examples == 16 and present.description['missing_scenes'] == 1
   (beside / 'area/koala').rename(beside / 'area/vase')
   refused('folders vase, lemon are not in', scenes, released, **missing, allow_missing=True)
   (beside / 'area/vase').rename(beside / 'area/koala')
@@ -128,16 +128,16 @@ def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
 
 
 def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
-  def chosen(num_images):
+  def image_ids(num_images):
     [batch] = scenes(released, num_images=num_images).batches(17)
     return set(batch['image_id'][batch['mask']].tolist())
 
-  two, four = chosen(2), chosen(4)
-  assert {number % 6 for number in two} < {number % 6 for number in four}
-  assert len({number % 6 for number in two}) == 2
-  pairs = {number % 6 for number in four}
-  assert four == {n for n in range(18) if n % 6 in pairs and n != LEFT_OUT}
-  refused(bad_setting('config.data.num_images', 7), chosen, 7)
+  small, large = image_ids(2), image_ids(4)
+  assert {number % 6 for number in small} < {number % 6 for number in large}
+  assert len({number % 6 for number in small}) == 2
+  pairs = {number % 6 for number in large}
+  assert large == {n for n in range(18) if n % 6 in pairs and n != LEFT_OUT}
+  refused(bad_setting('config.data.num_images', 7), image_ids, 7)
 
 
 def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):
@@ -149,8 +149,8 @@ def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):
   (tmp_path / 'metadata.csv').write_text(si_score.metadata_text(made))
   message = 'of foreground_class 1 have the labels .*another factor'
   refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
-  given = {'dataset': 'tiny_set', 'metadata': str(released / 'metadata.csv')}
-  refused("'tiny_set/1.0.0' has no feature 'image_id'", scenes, tiny_tfds, **given)
+  settings = {'dataset': 'tiny_set', 'metadata': str(released / 'metadata.csv')}
+  refused("'tiny_set/1.0.0' has no feature 'image_id'", scenes, tiny_tfds, **settings)
 
 
 def table_of(ids):

@@ -96,8 +96,8 @@ def test_places_of_a_sum_of_slices_are_read_from_where_they_are(tiny_tfds, place
   assert split.num_examples == 22
   read = [*split.elements(np.array(places)).as_numpy_iterator()]
   assert [element['example_id'] for element in read] == places
-  shown = [tfds.features.Image().decode_example(element['stored'])[0, 0, 0] for element in read]
-  assert np.array(shown).tolist() == expected
+  decoded = [tfds.features.Image().decode_example(element['stored'])[0, 0, 0] for element in read]
+  assert np.array(decoded).tolist() == expected
 
 
 @pytest.mark.slow
@@ -147,10 +147,10 @@ def test_jpegs_have_the_pixels_that_pillow_decodes(tmp_path):
     examples.append({'image': str(path), 'label': 0})
   features = {'image': tfds.features.Image(), 'label': tfds.features.ClassLabel(names=['a'])}
   store(tmp_path, 'jpegs', features, {'test': examples})
-  shown = whole(open_tfds(tmp_path, 'jpegs'))['image']
-  for k, own in enumerate(shown):
+  images = whole(open_tfds(tmp_path, 'jpegs'))['image']
+  for k, image in enumerate(images):
     pillow = image_files.read_image(str(tmp_path / f'{k}.jpg'), 1 if k else 3)
-    np.testing.assert_array_equal(np.rint(own * 255), np.broadcast_to(pillow, own.shape))
+    np.testing.assert_array_equal(np.rint(image * 255), np.broadcast_to(pillow, image.shape))
 
 
 @pytest.mark.parametrize('storage', ['in memory', 'streamed'], indirect=True)
@@ -216,10 +216,10 @@ def test_parts_go_by_corruption_then_severity_in_subsets_and_blocks_too(folder):
   assert batch['example_id'].tolist() == list(range(9))
   assert sorted(next(rows.training_batches(9, 0))['example_id']) == list(range(9))
   assert rows.description['stored'] is True and rows.description['base_images'] == N
-  some = CorruptionError(source='stored', corruptions=('snow', 'glass_blur'), severities=(1,))
-  some.check(rows, {})
+  study = CorruptionError(source='stored', corruptions=('snow', 'glass_blur'), severities=(1,))
+  study.check(rows, {})
   refused(
-    'the set lacks fog', dataclasses.replace(some, corruptions=('snow', 'fog')).check, rows, {}
+    'the set lacks fog', dataclasses.replace(study, corruptions=('snow', 'fog')).check, rows, {}
   )
   rows = open_corrupted(folder, num_images=2)
   every = whole(open_corrupted(folder))
@@ -282,8 +282,8 @@ def test_labels_of_many_parts_are_known_without_reading_them(folder, monkeypatch
   monkeypatch.setattr(pipeline_rows, '_MOST_READ', 0)
   rows = open_corrupted(folder)
   assert rows.without_images()['label'].tolist() == [0, 1, 0] * 3 == whole(rows)['label'].tolist()
-  base, (kept, held) = rows.without_images()['base_id'], split_validation(rows, 0.3)
-  assert len(held) == 3 and not {*base[kept]} & {*base[held]}
+  base, (trained, held) = rows.without_images()['base_id'], split_validation(rows, 0.3)
+  assert len(held) == 3 and not {*base[trained]} & {*base[held]}
 
 
 @pytest.mark.parametrize('source', ['tfds_corrupted', 'tfds'])

@@ -56,7 +56,7 @@ def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings)
 
 @pytest.mark.parametrize('inside', ['', 'metadata'])
 def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
-  """One folder for annotations and frames, which lie in `ytbb_videos`."""
+  """One folder has annotations, and frames in `ytbb_videos`."""
   home = small_archive.ytbb_robust(tmp_path)
   if inside:
     (home / inside).mkdir()
@@ -89,7 +89,7 @@ def test_what_results_state_changes_with_the_sets(settings):
   facts = dict.fromkeys(sets.frames, {'frame_type': 'i'})
   labels = dict(zip(sets.frames, sets.labels.tolist(), strict=True))
   members = zip(sets.anchors, sets.neighbors, strict=True)
-  mapping = {sets.frames[a]: [sets.frames[n] for n in own] for a, own in members}
+  mapping = {sets.frames[a]: [sets.frames[n] for n in near] for a, near in members}
   metadata.write(metadata.from_mappings(mapping, labels, (), facts), settings.source.metadata)
   after = load(settings).description
   assert [key for key in before if before[key] != after[key]] == ['sets']
@@ -140,8 +140,8 @@ def made(root, sets=None, class_names=(), left_out=()):
   return root
 
 
-def loaded(root, **more):
-  return video_neighbors.load(root, str(root / 'frames'), **more)
+def loaded(root, **options):
+  return video_neighbors.load(root, str(root / 'frames'), **options)
 
 
 def test_a_frame_is_one_row_with_all_its_memberships_and_labels(tmp_path):
@@ -191,12 +191,12 @@ def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
   for seed in range(20):
     before: set[int] = set()
     for number in (1, 2, 3, 4):
-      chosen = frames.choose(number, seed)
-      assert before <= set(chosen), 'nested'
-      before = set(chosen)
-      groups = {g for g in group_id[chosen].ravel() if g >= 0}
-      whole = np.flatnonzero(np.isin(group_id, list(groups)).any(1))
-      assert chosen.tolist() == whole.tolist()
+      subset = frames.choose(number, seed)
+      assert before <= set(subset), 'nested'
+      before = set(subset)
+      groups = {g for g in group_id[subset].ravel() if g >= 0}
+      members = np.flatnonzero(np.isin(group_id, list(groups)).any(1))
+      assert subset.tolist() == members.tolist()
       assert number <= len(groups) <= number + 1
       assert (0 in groups) == (1 in groups), 'they share two frames'
     seen.add(tuple(frames.choose(1, seed)))

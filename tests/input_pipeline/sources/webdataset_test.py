@@ -22,8 +22,8 @@ def write(file, members):
 
 
 def sample(i, key='{:03}'):
-  known = json.dumps({'pose': 'xy'[i % 2], 'class_name': f'class {i % 3}', 'box': [1]})
-  parts = {'png': png(PIXELS[i]), 'cls': b'%d\n' % (i % 3), 'JSON': known.encode(), 'pkl': b'.'}
+  metadata = json.dumps({'pose': 'xy'[i % 2], 'class_name': f'class {i % 3}', 'box': [1]})
+  parts = {'png': png(PIXELS[i]), 'cls': b'%d\n' % (i % 3), 'JSON': metadata.encode(), 'pkl': b'.'}
   return [(f'a.b/{key.format(i)}.{field}', data) for field, data in parts.items()]
 
 
