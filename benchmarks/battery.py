@@ -32,7 +32,7 @@ from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache
 from robustness.core.rows import ArrayRows, Rows
-from robustness.core.settings import without_inherited
+from robustness.core.settings import merged, without_inherited
 from robustness.evaluation.study import Study
 from robustness.models import weights as weight_files
 from robustness.run import OpenedRows, builder_for
@@ -107,7 +107,7 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
   """Returns the config of one task of a battery by itself."""
   single = copy.deepcopy(config)
   task = single.pop('battery')[name]
-  return {**single, 'study': task['study'], 'data': {**single['data'], **task.get('data', {})}}
+  return {**single, 'study': task['study'], 'data': merged(single['data'], task.get('data', {}))}
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
