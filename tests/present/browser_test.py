@@ -92,13 +92,13 @@ def page(browser, address, request):
   settings = {'viewport': {'width': width, 'height': height}, 'color_scheme': scheme}
   context = browser.new_context(**settings, permissions=['clipboard-read', 'clipboard-write'])
   window = context.new_page()
-  complaints, asked = [], []
+  complaints, requests = [], []
   window.on('pageerror', lambda error: complaints.append(str(error)))
-  window.on('console', lambda said: complaints.append(said.text))
-  window.on('request', lambda request: asked.append(request.url))
+  window.on('console', lambda message: complaints.append(message.text))
+  window.on('request', lambda request: requests.append(request.url))
   window.goto(address)
   yield window
-  outside = [url for url in asked if not url.startswith(('data:', address.rpartition('/')[0]))]
+  outside = [url for url in requests if not url.startswith(('data:', address.rpartition('/')[0]))]
   assert not outside
   assert not [text for text in complaints if 'favicon' not in text and '404' not in text]
   context.close()

@@ -1,4 +1,4 @@
-"""What a table of results is drawn as follows from its facets."""
+"""The facets of a table of results decide which pictures are drawn."""
 
 import itertools
 
@@ -42,8 +42,8 @@ def drawn(table: pd.DataFrame, *quantities: Quantity) -> dict[str, charts.Pictur
 
 def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(results):
   figures = charts.draw(results)
-  both = 'error_corruption_severity', 'error_corruption_severity_difference'
-  assert list(figures) == [*both, 'error_corruption', 'error_severity']
+  curve_names = 'error_corruption_severity', 'error_corruption_severity_difference'
+  assert list(figures) == [*curve_names, 'error_corruption', 'error_severity']
   figure, caption = figures['error_corruption_severity']
   assert caption == 'Top-1 error by corruption and severity, n = 200; 95 % intervals.'
   assert {axes.get_title() for axes in figure.axes} == {'fog', 'snow'}
@@ -51,8 +51,8 @@ def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(r
   expected = 100 * rows[rows.classifier == 'first'].value
   np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), expected)
   figure, caption = figures['error_corruption']
-  own, difference = figure.axes
-  assert own.get_xlabel() == 'top-1 error (%)'
+  levels, difference = figure.axes
+  assert levels.get_xlabel() == 'top-1 error (%)'
   assert difference.get_xlabel() == 'top-1 error minus that of first (points)'
   rows = select(results.table, 'error', 'first', corruption=...)
   points = difference.containers[0].lines[0].get_xdata()
@@ -101,25 +101,25 @@ def test_two_facets_on_axes_are_a_map_or_curves_where_one_has_few_values():
 
 @pytest.mark.parametrize('side', [4, 5])
 def test_a_fourier_map_has_each_frequency_and_its_mirror(side):
-  """Values of U_ij and U_−i−j are one; at the Nyquist frequency −N/2 is its own negative."""
-  whole = np.fft.fftshift(np.fft.fftfreq(side, 1 / side)).astype(int)
-  negative = {f: f if 2 * f == -side else -f for f in whole}
+  """U_ij and U_−i−j have one value; the Nyquist frequency −N/2 equals its negative."""
+  frequencies = np.fft.fftshift(np.fft.fftfreq(side, 1 / side)).astype(int)
+  negative = {f: f if 2 * f == -side else -f for f in frequencies}
   expected = np.random.default_rng(0).random((side, side))
   half = []
   for y, x in itertools.product(range(side), repeat=2):
-    pair = whole[y], whole[x]
+    pair = frequencies[y], frequencies[x]
     mirror = negative[pair[0]], negative[pair[1]]
     if pair <= mirror:
       half.append(pair)
-      expected[tuple(np.searchsorted(whole, mirror))] = expected[y, x]
+      expected[tuple(np.searchsorted(frequencies, mirror))] = expected[y, x]
   views = dict(zip(('frequency_y', 'frequency_x'), np.transpose(half), strict=True))
-  values = expected[tuple(np.searchsorted(whole, own) for own in views.values())]
+  values = expected[tuple(np.searchsorted(frequencies, axis) for axis in views.values())]
   results = made(views, quantity=CHANGE, values=np.stack([values] * 2))
   figure, _ = charts.draw(results)['change_frequency_y_frequency_x']
   np.testing.assert_allclose(figure.axes[0].images[0].get_array(), expected)
 
 
-def test_a_window_of_even_side_has_no_cells_that_are_not_shown():
+def test_a_map_of_even_side_shows_every_cell():
   f = distinct_frequencies(8, 8, 4)
   values = np.arange(len(f)) * 1.0
   views = {'frequency_y': f.fy, 'frequency_x': f.fx}
@@ -157,13 +157,13 @@ def test_two_names_are_a_grid_with_numbers_a_dash_without_one_and_zero_without_a
   views = product(environment=['fog', 'snow', 'rain'], class_group=['A', 'B', 'C'])
   values = np.array([[-0.04, 30, 30, -30, 30, 30, 30, 30, 30]] * 2)
   table = made(views, quantity=CHANGE, values=values).table
-  some = table[table['class_group'].ne('C') | table['environment'].ne('rain')]
-  figure, _ = drawn(some, CHANGE)['change_environment_class_group']
+  without_corner = table[table['class_group'].ne('C') | table['environment'].ne('rain')]
+  figure, _ = drawn(without_corner, CHANGE)['change_environment_class_group']
   texts = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
   assert (texts[0, 0], texts[0, 1], texts[2, 2]) == ('0', '−30', '–')
 
 
-def test_the_value_without_a_perturbation_is_drawn_beside_the_others():
+def test_the_clean_error_is_drawn_as_level_lines_and_against_the_error():
   wrong = np.random.default_rng(0).random((50, 3)) < [0.4, 0.4, 0.95]
   outcomes = Outcomes({'a': wrong, 'b': ~wrong}, pd.DataFrame({'severity': [0, 1, 2]}))
   only = np.arange(3) == 0
@@ -199,7 +199,7 @@ def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
 
 
 @pytest.mark.parametrize('of_classes', [True, False])
-def test_names_have_bars_at_the_reference_of_each_or_a_line_at_that_over_all(of_classes):
+def test_the_reference_is_a_bar_for_each_name_or_one_broken_line_over_all(of_classes):
   wrong = np.random.default_rng(0).random((50, 4)) < [0.4, 0.8, 0.1, 0.3]
   views = pd.DataFrame({'class': ['a', 'b'] * 2})
   outcomes, clean = Outcomes({'net': wrong}, views), np.arange(4) > 1
@@ -209,13 +209,13 @@ def test_names_have_bars_at_the_reference_of_each_or_a_line_at_that_over_all(of_
   figure, caption = drawn(table, ERROR, CLEAN_ERROR)['error_class']
   kind = 'Bars' if of_classes else 'Broken lines'
   assert caption.endswith(f' {kind}: top-1 error on clean images.')
-  own, lines = wrong[:, clean], figure.axes[0].lines
+  clean_wrong, lines = wrong[:, clean], figure.axes[0].lines
   [bars] = [line.get_xdata() for line in lines if line.get_marker() == '|']
   dashed = [line.get_xdata() for line in lines if line.get_linestyle() == '--']
-  np.testing.assert_allclose(bars, 100 * own.mean(0) if of_classes else [np.nan] * 2)
-  np.testing.assert_allclose(dashed, [] if of_classes else [[100 * own.mean()] * 2])
-  [(_, told)] = drawn(table[table['quantity'] == 'error'], ERROR, CLEAN_ERROR).values()
-  assert 'Bars' not in told and 'lines' not in told
+  np.testing.assert_allclose(bars, 100 * clean_wrong.mean(0) if of_classes else [np.nan] * 2)
+  np.testing.assert_allclose(dashed, [] if of_classes else [[100 * clean_wrong.mean()] * 2])
+  [(_, caption)] = drawn(table[table['quantity'] == 'error'], ERROR, CLEAN_ERROR).values()
+  assert 'Bars' not in caption and 'lines' not in caption
 
 
 def test_captions_state_what_is_left_out_and_the_only_value_and_values_over_all_are_drawn():
@@ -230,17 +230,17 @@ def test_captions_state_what_is_left_out_and_the_only_value_and_values_over_all_
   assert 'Top-1 error at ε = 0.1' in charts.draw(made({'epsilon': [0.1]}))['levels'][1]
 
 
-def test_single_seeds_and_quantities_that_head_no_finding_are_drawn_where_they_say_so(results):
-  both = assemble([results.table, with_facet(results.table, 'seed', 1)])
-  assert set(drawn(both)) == set(charts.draw(results))
-  others = [Quantity('a', 'a'), Quantity('b', 'b', drawn=True)]
+def test_single_seeds_are_not_drawn_and_minor_quantities_only_where_declared_or_alone(results):
+  with_seed = assemble([results.table, with_facet(results.table, 'seed', 1)])
+  assert set(drawn(with_seed)) == set(charts.draw(results))
+  minor = [Quantity('a', 'a'), Quantity('b', 'b', drawn=True)]
   views = {'severity': [1, 2, 3]}
-  table = assemble([made(views, quantity=q).table for q in (ERROR, *others)])
-  assert set(drawn(table, ERROR, *others)) == {'error_severity', 'b_severity'}
-  assert set(drawn(table, *others[:1])) == {'a_severity'}
+  table = assemble([made(views, quantity=q).table for q in (ERROR, *minor)])
+  assert set(drawn(table, ERROR, *minor)) == {'error_severity', 'b_severity'}
+  assert set(drawn(table, *minor[:1])) == {'a_severity'}
 
 
-def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_apart():
+def test_shares_over_all_without_differences_have_a_separate_figure():
   wrong = np.random.default_rng(0).random((50, 1)) < 0.4
   outcomes = Outcomes({'a': wrong, 'b': ~wrong}, pd.DataFrame(index=range(1)))
   part = Quantity('high', 'share of high frequency')
@@ -249,9 +249,9 @@ def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_
   assert list(figures) == ['levels', 'levels_without_differences']
   heads = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
   assert heads == [['share (%)', 'share minus that of a (points)'], ['share (%)']]
-  told, alone = (caption for _, caption in figures.values())
-  assert told.startswith('Top-1 error, n = 50;') and 'a dot marks a significant one' in told
-  assert alone == 'Share of high frequency, n = 50; 95 % intervals.'
+  paired, unpaired = (caption for _, caption in figures.values())
+  assert paired.startswith('Top-1 error, n = 50;') and 'a dot marks a significant one' in paired
+  assert unpaired == 'Share of high frequency, n = 50; 95 % intervals.'
   [(name, _)] = drawn(table[table['quantity'] == 'high'], part).items()
   assert name == 'levels'
 
@@ -259,14 +259,14 @@ def test_shares_over_all_are_of_images_or_not_and_those_without_differences_are_
 @pytest.mark.parametrize('name', ['class', 'low pass', '_angle', 'a {b}'])
 def test_a_facet_may_have_any_name(name):
   results = made({name: ['b', 'a', 'c']})
-  [shown] = tables.tables(results)
-  assert [row[0] for row in shown.table.rows] == ['b', 'a', 'c']
+  [titled] = tables.tables(results)
+  assert [row[0] for row in titled.table.rows] == ['b', 'a', 'c']
   assert set(charts.draw(results)) == {f'error_{name}'}
-  told = sentences.sentences(results)
-  assert all(f'in {name.replace("_", " ")} ' in text for text in told) and told
+  texts = sentences.sentences(results)
+  assert all(f'in {name.replace("_", " ")} ' in text for text in texts) and texts
 
 
-def test_names_that_differ_by_an_underscore_have_curves_of_their_own():
+def test_names_that_differ_by_an_underscore_have_separate_curves():
   wrong = np.random.default_rng(0).random((50, 6)) < 0.4
   results = made(product(thing=['a_b', 'a b'], severity=[1, 2, 3]), values=wrong)
   figure, _ = charts.draw(results)['error_thing_severity']
@@ -292,8 +292,8 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
   words = 'accuracy on classes that were not seen in this environment'
   quantity = Quantity('unseen', words)
   results = made({'environment': ['a rather long name', 'fog']}, quantity=quantity)
-  both = charts.scatter(results, quantity, quantity, 'environment')
-  for figure, _ in {**charts.draw(results), **both}.values():
+  scatter = charts.scatter(results, quantity, quantity, 'environment')
+  for figure, _ in {**charts.draw(results), **scatter}.values():
     figure.draw_without_rendering()
     width, height = figure.get_size_inches() * figure.dpi
     labels = [figure.axes[0].xaxis.label, *figure.texts]
@@ -301,15 +301,15 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
       assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
 
 
-def test_what_one_severity_makes_alike_is_drawn_and_told_once():
+def test_equal_estimates_of_a_single_severity_have_one_picture_and_one_sentence():
   wrong = np.random.default_rng(0).random((2, 50, 8)) < 0.4
   views = {'corruption': [f'c{k}' for k in range(8)], 'severity': [3] * 8}
   results = made(
     views, ('corruption', 'severity'), ('corruption',), values=wrong, labels=('a', 'b')
   )
   assert list(charts.draw(results)) == ['error_corruption']
-  told = sentences.findings(results)
-  assert {finding.figure for finding in told if 'largest' in finding.text} == {'error_corruption'}
+  largest = [finding for finding in sentences.findings(results) if 'largest' in finding.text]
+  assert {finding.figure for finding in largest} == {'error_corruption'}
 
 
 @pytest.mark.parametrize('by', ['corruption', 'severity'])
@@ -327,7 +327,7 @@ def test_a_degenerate_value_is_hollow_and_says_so(by):
 
 
 @pytest.mark.parametrize('share', [0.25, 1.0])
-def test_the_dot_of_a_map_marks_what_is_significant_however_much_is(share):
+def test_dots_of_a_map_mark_every_significant_cell(share):
   right = np.zeros((50, 12), bool)
   wrong = right | (np.arange(12) >= 12 * (1 - share))
   results = made(product(y=range(3), x=range(4)), values=[right, wrong], labels=('a', 'b'))

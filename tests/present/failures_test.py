@@ -1,4 +1,4 @@
-"""What stands above the pictures of failures."""
+"""Titles and captions say what the pictures of failures show."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def test_titles_name_class_and_view_once_and_break_long_names():
 
 
 @cases(
-  'pictures, of, clean, told',
+  'pictures, views, clean, phrase',
   (1, 1, None, 'Images that net takes for another class with the least probability of their own'),
   (1, 9, None, 'Images that net gets wrong in most views, in the view of the most confident'),
   (2, 1, 'cab', 'gets wrong in one view, of the images that it gets right when clean: above as'),
@@ -31,10 +31,10 @@ def test_titles_name_class_and_view_once_and_break_long_names():
   (2, 9, 'cab', 'wrong in most views, of the images that it gets right when clean: above as'),
   (2, 9, None, 'Images that net gets wrong in most views: above as they are stored, below in'),
 )
-def test_captions_tell_what_is_shown(pictures, of, clean, told):
-  known = {'taken for when clean': clean, 'confidence when clean': 0.6, 'shown in': 'fog'}
-  row = {**dict.fromkeys(IMAGE_COLUMNS), **MISTAKE, **known, 'classifier': 'net', 'of': of}
+def test_captions_say_which_images_and_views_are_shown(pictures, views, clean, phrase):
+  columns = {'taken for when clean': clean, 'confidence when clean': 0.6, 'shown in': 'fog'}
+  row = {**dict.fromkeys(IMAGE_COLUMNS), **MISTAKE, **columns, 'classifier': 'net', 'of': views}
   tables = {DAMAGED_IMAGES: Table(IMAGE_COLUMNS, [[row[name] for name in IMAGE_COLUMNS]])}
   images = {FAILURE_IMAGES: np.zeros((1, pictures, 4, 4, 3), np.uint8)}
   [(_, caption)] = draw(Results('made', [{'label': 'net'}], {}, {}, tables, images)).values()
-  assert told in caption
+  assert phrase in caption

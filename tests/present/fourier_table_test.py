@@ -1,4 +1,4 @@
-"""The summary `fourier_table`: the paper's own accuracies give its tables."""
+"""The summary `fourier_table` makes the paper's tables from the paper's accuracies."""
 
 import dataclasses
 
@@ -42,11 +42,11 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   facets = ['corruption', 'corruption_set']
   keys = ['classifier', 'versus', 'quantity', *facets]
   measured = results.table[results.table.severity.isna()]
-  both = printed.merge(measured, on=keys, suffixes=('', '_measured'))
-  own = both[both.versus == '']
-  assert len(own) == len(LABELS) * (1 + 15 + 2), 'clean, corruptions, average and mCE'
-  tolerance = np.where(own['quantity'] == 'mCE', 3e-4, 6e-5)
-  assert (np.abs(own.value - own.value_measured) <= tolerance).all()
+  merged = printed.merge(measured, on=keys, suffixes=('', '_measured'))
+  levels = merged[merged.versus == '']
+  assert len(levels) == len(LABELS) * (1 + 15 + 2), 'clean, corruptions, average and mCE'
+  tolerance = np.where(levels['quantity'] == 'mCE', 3e-4, 6e-5)
+  assert (np.abs(levels.value - levels.value_measured) <= tolerance).all()
   of_set = {'corruption_set': 'fourier_cifar', 'source': 'published'}
   assert estimate(printed, 'gaussian', 'mCE', **of_set).value == 0.9831
   assert estimate(printed, 'high_pass', 'mCE', **of_set).value == 1.4449
@@ -65,7 +65,7 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
 
 
 @pytest.mark.slow
-def test_the_table_has_measured_beside_published_and_all_published_signs_are_found(results):
+def test_the_table_pairs_measured_with_published_values_and_no_sign_is_opposite(results):
   tables = fourier_table.summarise({'errors': results}).tables
   table = tables['table 3']
   assert table.columns[1:3] == ('natural', 'natural, published')
@@ -85,11 +85,11 @@ def test_the_table_has_measured_beside_published_and_all_published_signs_are_fou
   assert list(figures) == ['agreement'] and len(figures['agreement'][0].axes) == 2
 
 
-def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(results):
+def test_other_labels_have_no_published_values_and_table_1_needs_fog_noise(results):
   names = {'natural': 'natural', 'gaussian': 'fog_noise', 'high_pass': 'mine'}
-  own = results.table.replace({'classifier': names})
+  relabelled = results.table.replace({'classifier': names})
   labels = [{'label': label} for label in names.values()]
-  other = dataclasses.replace(results, classifiers=labels, table=own)
+  other = dataclasses.replace(results, classifiers=labels, table=relabelled)
   findings = fourier_table.summarise({'errors': other})
   assert all(row[-1] == '' for row in findings.tables['table 3'].rows)
   (fog,) = findings.tables['table 1'].rows
@@ -101,7 +101,7 @@ def test_of_other_labels_nothing_is_published_and_table_1_needs_fog_noise(result
   assert 'table 1' not in fourier_table.summarise({'errors': results}).tables
 
 
-def test_the_table_is_that_of_the_measured_set_and_mce_is_printed_beside_its_own_kind(results):
+def test_the_measured_set_chooses_the_table_and_another_baseline_has_no_published_mce(results):
   of_set = results.table.replace({'corruption_set': {'fourier_cifar': 'fourier_imagenet'}})
   large = dataclasses.replace(results, table=of_set)
   assert fourier_table.published_table(large) == (TABLE_4, 'fourier_imagenet')
@@ -111,11 +111,11 @@ def test_the_table_is_that_of_the_measured_set_and_mce_is_printed_beside_its_own
   assert 'mCE' not in set(printed['quantity']), 'measured mCE divides by other errors'
 
 
-def test_without_the_errors_there_is_nothing(results):
+def test_results_without_corruption_errors_have_no_summary(results):
   plain = Results('accuracy', [{'label': 'any'}], {'num_examples': 3}, {})
   findings = fourier_table.summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
   assert not fourier_table.draw({'plain': plain})
-  whole = joined({'plain': plain, 'errors': results}, {})
-  assert whole.study == 'battery' and set(whole.table.task) == {'errors'}
-  assert [row[0] for row in whole.tables['tasks'].rows] == ['plain', 'errors']
+  battery = joined({'plain': plain, 'errors': results}, {})
+  assert battery.study == 'battery' and set(battery.table.task) == {'errors'}
+  assert [row[0] for row in battery.tables['tasks'].rows] == ['plain', 'errors']

@@ -1,4 +1,4 @@
-"""Pictures in rows, and the basis."""
+"""Pictures stand in rows, and the basis is laid out as its heat map."""
 
 import numpy as np
 import pytest
@@ -13,17 +13,17 @@ GENERATOR = np.random.default_rng(0)
 def test_pictures_stand_in_rows_with_names_and_titles(shape):
   pictures = GENERATOR.normal(0.5, 1, (2, 3, *shape))
   titles = ('clean', '(0, 3)', '(4, 4)')
-  rows = [dict(zip(titles, own, strict=True)) for own in pictures]
+  rows = [dict(zip(titles, images, strict=True)) for images in pictures]
   figure = grid(dict(zip('ab', rows, strict=True)), 'L2 norm 4')
   assert len(figure.axes) == 6
   assert [axes.get_title() for axes in figure.axes] == [*titles, '', '', '']
   assert [axes.get_ylabel() for axes in figure.axes[::3]] == ['a', 'b']
-  shown = figure.axes[0].images[0].get_array()
-  assert shown.min() >= 0 and shown.max() <= 1
+  pixels = figure.axes[0].images[0].get_array()
+  assert pixels.min() >= 0 and pixels.max() <= 1
   assert figure.get_supxlabel() == 'L2 norm 4'
 
 
-def test_rows_of_other_titles_have_their_own_and_what_is_no_picture_is_refused():
+def test_rows_with_other_titles_show_them_and_arrays_that_are_no_pictures_are_refused():
   image = np.zeros((4, 4, 1))
   figure = grid({'a': {'1': image, '2': image}, 'b': {'3': image}})
   assert [axes.get_title() for axes in figure.axes] == ['1', '2', '3', '']

@@ -1,4 +1,4 @@
-"""Where maps of several kinds stand, and that their scales do not cover each other."""
+"""Maps are placed by kind, and their scales do not cover each other."""
 
 import numpy as np
 import pandas as pd
@@ -64,15 +64,15 @@ def test_scales_stand_apart_beside_the_maps_of_their_kind():
   y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
   error = Quantity('error', 'error', better='lower')
-  shown = [
+  panels = [
     maps.Panel(f'map {k}', rows, Notation(error, difference=difference))
     for difference, count in ((False, 7), (True, 6))
     for k in range(count)
   ]
-  figure = maps.maps(shown, 'row', 'column')
+  figure = maps.maps(panels, 'row', 'column')
   figure.canvas.draw()
-  left = [axes.get_position().x0 for axes in figure.axes[:16]]
-  np.testing.assert_allclose(np.reshape(left, (4, 4)), [left[:4]] * 4, atol=1e-3)
+  left_edges = [axes.get_position().x0 for axes in figure.axes[:16]]
+  np.testing.assert_allclose(np.reshape(left_edges, (4, 4)), [left_edges[:4]] * 4, atol=1e-3)
   bars = [axes.get_position() for axes in figure.axes[16:]]
   assert len(bars) == 2 and bars[0].y0 > bars[1].y1, 'neither covers the other'
   titles = [axes.get_title() for axes in figure.axes[:16]]
@@ -88,8 +88,8 @@ def test_the_ticks_of_spectra_are_round(least, decades, ticks):
   magnitudes = np.geomspace(least, 1, 64).reshape(8, 8)
   figure = maps.spectrum_panels(['one'], [magnitudes], decades=decades)
   figure.canvas.draw()
-  shown = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-  assert set(ticks) <= set(shown), 'and others beyond its ends'
+  labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+  assert set(ticks) <= set(labels), 'and others beyond its ends'
 
 
 @pytest.mark.slow

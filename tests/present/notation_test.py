@@ -60,9 +60,15 @@ def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
 
 
 def test_places_are_in_words():
-  given = [('corruption', 'motion_blur'), ('severity', 3), ('class', '7'), ('shift', -2), ('k', 10)]
+  facets = [
+    ('corruption', 'motion_blur'),
+    ('severity', 3),
+    ('class', '7'),
+    ('shift', -2),
+    ('k', 10),
+  ]
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
-  assert [value_words(ERROR.facet(name), value) for name, value in given] == words
+  assert [value_words(ERROR.facet(name), value) for name, value in facets] == words
   assert place_words(ERROR, ['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
 
 

@@ -60,7 +60,9 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   described = {'architecture': 'small_cnn', 'weights': 'trained here', 'step': 40}
   results = dataclasses.replace(
     made,
-    classifiers=[{**own, **described, 'note': '<b>bold</b>'} for own in made.classifiers],
+    classifiers=[
+      {**classifier, **described, 'note': '<b>bold</b>'} for classifier in made.classifiers
+    ],
     data={'source': 'https://example.org/set', 'num_examples': 200, 'class_names': classes},
     settings={'norm': 4.0},
     tables={'which_numbers_these_are': Table(['what', 'is'], [['a & b', None], ['c', 0.12345]])},
@@ -126,7 +128,7 @@ def test_contents_figures_and_rows_are_where_links_lead_and_headings_have_an_ord
 EMPTY = Results('my_study', [], {}, {})
 
 
-def test_figures_of_parts_are_folded_linked_where_they_lie_and_have_places_of_their_own(tmp_path):
+def test_figures_of_parts_are_folded_linked_in_their_folders_and_have_separate_anchors(tmp_path):
   png = tmp_path / 'tasks/a b/figures/map.png'
   save(Figure(figsize=(1, 1)), png)
   png.with_suffix('.svg').touch()
@@ -195,10 +197,10 @@ def test_rows_that_no_table_holds_are_named(tmp_path):
 TRAINED = {'label': 'a', 'architecture': 'small_cnn', 'weights': 'trained here', 'step': 40}
 
 
-def test_the_front_end_of_a_classifier_is_told_and_of_several_seeds_the_first():
+def test_the_front_end_of_a_classifier_and_the_first_of_its_seeds_are_described():
   filtered = {**TRAINED, 'input_filter': {'name': 'low_pass', 'bandwidth': 3}}
-  told = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
-  assert classifier_words(filtered) == told
+  words = 'small cnn behind low pass (bandwidth 3), trained here 40 steps'
+  assert classifier_words(filtered) == words
   adapting = {**TRAINED, 'adaptation': {'name': 'tent', 'batch_size': 16, 'reset': 'view'}}
   assert classifier_words(adapting).endswith(', adapting by tent (batch size 16)')
   assert classifier_words({**TRAINED, 'input_filter': None}) == 'small cnn, trained here 40 steps'
@@ -219,7 +221,7 @@ def entries(text: str) -> dict[str, dict[str, str]]:
   }
 
 
-def test_every_entry_is_whole():
+def test_every_entry_has_all_required_fields():
   written = entries(bibtex(PAPERS))
   assert list(written) == [*PAPERS, 'classifier_robustness']
   for key in PAPERS:
@@ -236,7 +238,7 @@ def test_the_papers_of_the_citation_file_are_here_word_for_word():
   document = yaml.safe_load(CITATION.read_text())
   assert document['version'] == __version__
   fields = entries(bibtex(PAPERS)).values()
-  by_title = {re.sub(r'[{}]', '', own['title']): own for own in fields}
+  by_title = {re.sub(r'[{}]', '', entry['title']): entry for entry in fields}
   for reference in document['references']:
     fields = by_title[reference['title']]
     people = [f'{name["family-names"]}, {name["given-names"]}' for name in reference['authors']]

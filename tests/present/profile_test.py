@@ -65,12 +65,12 @@ TASKS = {
 
 
 @pytest.fixture(scope='module')
-def whole():
+def battery():
   return joined(TASKS, {})
 
 
-def test_the_profile_has_map_corruptions_and_attack_side_by_side_a_line_a_classifier(whole):
-  figures = of_battery('', {}).figures(whole)
+def test_the_profile_has_map_corruptions_and_attack_side_by_side_a_line_a_classifier(battery):
+  figures = of_battery('', {}).figures(battery)
   assert next(iter(figures)) == 'profile', 'the first figure of the report'
   figure, caption = figures['profile']
   drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']
@@ -91,19 +91,19 @@ def test_a_battery_without_any_of_its_parts_has_no_profile():
   assert not profile.draw({'clean': TASKS['clean']})
 
 
-def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_names(whole):
+def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_names(battery):
   context = page.Context()
-  text = page.render(page.pathlib.Path(), whole, [], context)
+  text = page.render(page.pathlib.Path(), battery, [], context)
   assert '<h1>Robustness of plain and robust on CIFAR-10</h1>' in text
-  first = headlines.table(whole.by_task, 10)
+  first = headlines.table(battery.by_task, 10)
   assert [line[0] for line in first.rows] == [
     *('clean: accuracy (%)', 'corruptions: error (%)', 'heat map: highest error (%)'),
     *('attack: AA 8/255 (%)', 'attack: clean error (%)'),
   ]
-  assert len(headlines.table(whole.by_task, 3).rows) == 3
+  assert len(headlines.table(battery.by_task, 3).rows) == 3
   assert 'build of net.py, 269,722 parameters, SHA-256 aaaaaaaaaaaa' in text
 
 
-def test_an_axis_of_headlines_says_which_end_is_better_once(whole):
-  figure, _ = headlines.draw(whole.by_task)['overview_share_lower']
+def test_an_axis_of_headlines_says_which_end_is_better_once(battery):
+  figure, _ = headlines.draw(battery.by_task)['overview_share_lower']
   assert figure.axes[0].get_xlabel().replace('\n', ' ') == 'value, lower is better (%)'

@@ -1,4 +1,4 @@
-"""What is said follows from the rows, and the checks of it find what does not."""
+"""Sentences follow from the rows of the table, and the checks find the ones that do not."""
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ GAP = Quantity(
   'gap of two groups',
   low=-1,
   headline=True,
-  function=lambda own, _: own[..., 0] - own[..., 1],
+  function=lambda values, _: values[..., 0] - values[..., 1],
 )
 
 
@@ -155,13 +155,13 @@ def test_what_no_table_has_and_links_that_lead_nowhere_are_found(monkeypatch):
   assert 'a value that is none' in ' '.join(said.page(page.format('n = nan')))
 
 
-def test_texts_that_lie_over_each_other_are_found_as_they_are_saved(tmp_path):
+def test_overlapping_texts_are_found_when_the_figure_is_saved(tmp_path):
   figure = Figure(figsize=(2, 2), layout='constrained')
   axes = figure.subplots()
   axes.set_xticks([0, 0.05, 1, 9], ['left', 'the next', 'right', 'not in sight'])
   axes.set_xlim(0, 1)
-  with said.watched() as found:
+  with said.watched() as overlaps:
     style.save(figure, tmp_path / 'both.png')
-  assert found == ['both: “left” and “the next” overlap'] and (tmp_path / 'both.png').is_file()
+  assert overlaps == ['both: “left” and “the next” overlap'] and (tmp_path / 'both.png').is_file()
   axes.set_xticks([0, 1], ['left', 'right'])
   assert list(said.overlaps(figure)) == []

@@ -25,20 +25,22 @@ def starting(results: Results, start: str) -> list[str]:
 
 
 def test_the_level_and_its_difference_are_one_sentence(results):
-  found = sentences.findings(results)[0]
-  own = select(results.table, 'error').set_index('classifier')
-  value, low, high = (f'{100 * own.loc["first", end]:.0f}' for end in ('value', 'low', 'high'))
-  assert found.text.startswith(f'Top-1 error: first {value}{SPACE}% ({low} to {high}); second ')
+  finding = sentences.findings(results)[0]
+  levels = select(results.table, 'error').set_index('classifier')
+  value, low, high = (f'{100 * levels.loc["first", end]:.0f}' for end in ('value', 'low', 'high'))
+  assert finding.text.startswith(f'Top-1 error: first {value}{SPACE}% ({low} to {high}); second ')
   row = select(results.table, 'error', 'first').iloc[0]
   low, high = (f'{-100 * end:.0f}' for end in (row.high, row.low))
-  assert found.text.endswith(
+  assert finding.text.endswith(
     f', better than first by {-100 * row.value:.0f}{SPACE}points ({low} to {high}).'
   )
-  assert found.figure == 'error' and set(found.rows.versus) == {'', 'first'}
+  assert finding.figure == 'error' and set(finding.rows.versus) == {'', 'first'}
 
 
-@pytest.mark.parametrize('better, way', [('lower', 'worse'), ('higher', 'better'), ('', 'higher')])
-def test_a_difference_that_is_shown_says_which_is_better_and_by_how_much(better, way):
+@pytest.mark.parametrize(
+  'better, comparative', [('lower', 'worse'), ('higher', 'better'), ('', 'higher')]
+)
+def test_a_significant_difference_says_which_is_better_and_by_how_much(better, comparative):
   quantity = dataclasses.replace(ERROR, better=better, biased=True)
   wrong = {'first': np.arange(90)[:, None] % 5 < 1, 'second': np.arange(90)[:, None] % 2 < 1}
   table = assemble([means(quantity, Outcomes(wrong, pd.DataFrame(index=range(1))))])
@@ -46,36 +48,40 @@ def test_a_difference_that_is_shown_says_which_is_better_and_by_how_much(better,
   [text] = sentences.sentences(results)
   row = table[table.versus == 'first'].iloc[0]
   low, high = (f'{100 * end:.0f}' for end in (row.low, row.high))
-  assert text.endswith(f', {way} than first by 30{SPACE}points ({low} to {high}).')
+  assert text.endswith(f', {comparative} than first by 30{SPACE}points ({low} to {high}).')
   table['method'] = OVER_SEEDS
   [text] = sentences.sentences(results)
   assert text.endswith(', which seeds alone do not test.') and 'minus first +30' in text
 
 
-def test_several_differences_in_one_sentence_hold_together():
+def test_differences_in_one_sentence_have_simultaneous_intervals():
   random = np.random.default_rng(0)
   wrong = {f'net {k}': random.random((200, 1)) < 0.3 + 0.05 * k for k in range(4)}
   table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
-  [found] = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
-  assert found.text.endswith(' Differences are simultaneous over 3 networks.')
+  [finding] = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  assert finding.text.endswith(' Differences are simultaneous over 3 networks.')
   for row in table[table.versus != ''].itertuples():
     wide = for_all(table.loc[row.Index], 3, ERROR)
-    told = found.rows[(found.rows.classifier == row.classifier) & (found.rows.versus != '')].iloc[0]
-    assert (told.low, told.high) == (wide.low, wide.high) and told.low < row.low
+    difference = finding.rows[
+      (finding.rows.classifier == row.classifier) & (finding.rows.versus != '')
+    ].iloc[0]
+    assert (difference.low, difference.high) == (wide.low, wide.high) and difference.low < row.low
 
 
 def test_the_highest_of_many_holds_for_all_places_and_networks(results):
-  found = {own.figure: own for own in sentences.findings(results) if 'ighest' in own.text}
+  findings = {
+    finding.figure: finding for finding in sentences.findings(results) if 'ighest' in finding.text
+  }
   rows = select(results.table, 'error', corruption=...)
   row = rows.loc[rows[rows.classifier == 'first'].value.idxmax()]
   wide = Notation(ERROR).full(for_all(row, 4, ERROR))
-  text = found['error_corruption'].text
+  text = findings['error_corruption'].text
   start = f'Highest top-1 error of 2 corruptions: first {wide} under {row.corruption}; second '
   assert text.startswith(start)
   assert text.endswith(' Intervals are simultaneous over 2 corruptions and 2 networks.')
   count = len(select(results.table, 'error', corruption=..., severity=...)) // 2
   end = f'simultaneous over {count} pairs of corruptions and severities and 2 networks.'
-  assert found['error_corruption_severity'].text.endswith(end)
+  assert findings['error_corruption_severity'].text.endswith(end)
 
 
 def test_where_classifiers_differ_is_what_the_figure_marks_and_the_largest_holds_for_all():
@@ -101,7 +107,7 @@ def test_where_classifiers_differ_is_what_the_figure_marks_and_the_largest_holds
   assert text.startswith('Of 8 corruptions, b is not shown to differ from a under any; the largest')
 
 
-def test_of_many_frequencies_a_share_is_told_and_the_few_others_are_named():
+def test_many_frequencies_are_a_share_and_the_few_exceptions_are_named():
   pairs = [(y, x) for y in range(10) for x in range(12)]
   views = pd.DataFrame(pairs, columns=['frequency_y', 'frequency_x'])
   first = np.tile(np.arange(50)[:, None] < 30, 120)
@@ -118,8 +124,8 @@ def test_of_many_frequencies_a_share_is_told_and_the_few_others_are_named():
   assert said.complaints(results) == []
 
 
-def test_a_quantity_that_is_no_error_is_told_as_better_or_lower():
-  for better, way in (('higher', 'is better'), ('', 'is higher')):
+def test_a_quantity_that_is_no_error_is_called_better_or_higher():
+  for better, comparative in (('higher', 'is better'), ('', 'is higher')):
     quantity = Quantity('q', 'quality', better=better, headline=True)
     answers = {'a': np.zeros((60, 2), bool), 'b': np.ones((60, 2), bool)}
     outcomes = Outcomes(answers, pd.DataFrame({'corruption': ['fog', 'snow']}))
@@ -128,15 +134,17 @@ def test_a_quantity_that_is_no_error_is_told_as_better_or_lower():
     table = assemble([table, table.assign(severity=4)])
     results = Results('made', [], {}, {}, table=table, quantities=(quantity,))
     [text] = starting(results, 'Quality: of 4 pairs of corruptions and severities, b')
-    assert f'b {way} than a in all; the largest difference, ' in text and 'everywhere.' in text
+    assert (
+      f'b {comparative} than a in all; the largest difference, ' in text and 'everywhere.' in text
+    )
 
 
-def test_a_value_over_fewer_things_than_others_says_so():
+def test_a_value_that_is_undefined_in_a_view_or_a_draw_has_that_note():
   made = made_results()
-  own = select(made.table, 'error').index
-  made.table.loc[own, 'note'] = ['undefined in 1 of 4 views; few', 'all are']
-  [told, *_] = sentences.sentences(made)
-  first, second = told.split('; second ')
+  levels = select(made.table, 'error').index
+  made.table.loc[levels, 'note'] = ['undefined in 1 of 4 views; few', 'all are']
+  [text, *_] = sentences.sentences(made)
+  first, second = text.split('; second ')
   assert first.endswith('), undefined in 1 of 4 views, few') and 'all are' not in second
   corrupted = select(made.table, 'error', corruption=...)
   made.table.loc[corrupted.index, 'note'] = 'undefined in a draw'
@@ -145,7 +153,7 @@ def test_a_value_over_fewer_things_than_others_says_so():
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
-def test_what_has_no_interval_is_not_among_those_one_is_chosen_from(versus):
+def test_values_without_an_interval_are_not_chosen_as_the_extreme(versus):
   made = made_results()
   rows = select(made.table, 'error', versus, corruption=..., severity=...)
   place = rows.value.abs().idxmax()
@@ -153,8 +161,8 @@ def test_what_has_no_interval_is_not_among_those_one_is_chosen_from(versus):
   count = len(rows) // (1 if versus else 2)
   start = f'Of {count} pairs' if versus else f'Highest top-1 error of {count} pairs'
   before = rows.loc[place]
-  [told] = starting(made, start.replace(str(count), str(count - 1) if versus else str(count)))
-  assert f'under {before.corruption} at severity {before.severity}' not in told
+  [text] = starting(made, start.replace(str(count), str(count - 1) if versus else str(count)))
+  assert f'under {before.corruption} at severity {before.severity}' not in text
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
@@ -162,69 +170,69 @@ def test_no_value_is_the_highest_of_equal_ones(versus):
   made = made_results()
   rows = select(made.table, 'error', versus, corruption=...)
   made.table.loc[rows[rows.classifier == 'second'].index, ['value', 'low', 'high']] = 0.0
-  told = starting(made, 'Of 2 corruptions' if versus else 'Highest top-1 error of 2 corruptions')
-  assert len(told) == 1 and ('everywhere' in told[0]) == bool(versus)
-  assert ('second' in told[0]) == bool(versus)
+  texts = starting(made, 'Of 2 corruptions' if versus else 'Highest top-1 error of 2 corruptions')
+  assert len(texts) == 1 and ('everywhere' in texts[0]) == bool(versus)
+  assert ('second' in texts[0]) == bool(versus)
 
 
-def test_several_that_are_as_high_are_each_named_with_the_widest_interval():
+def test_equally_high_places_are_all_named_with_the_widest_interval():
   made = made_results()
   rows = select(made.table, 'error', corruption=..., severity=...)
-  own = rows[rows.classifier == 'second'].index
-  made.table.loc[own, ['value', 'low', 'high']] = 0.1, 0.09, 0.11
+  indices = rows[rows.classifier == 'second'].index
+  made.table.loc[indices, ['value', 'low', 'high']] = 0.1, 0.09, 0.11
   for place, value, width in ((0, 0.3, 0.1), (1, 0.1 + 0.2, 0.2)):
-    made.table.loc[own[place], ['value', 'low', 'high']] = value, value - width, value + width
-  [text] = starting(made, f'Highest top-1 error of {len(own)} pairs')
-  wide = for_all(made.table.loc[own[1]], len(rows), ERROR)
+    made.table.loc[indices[place], ['value', 'low', 'high']] = value, value - width, value + width
+  [text] = starting(made, f'Highest top-1 error of {len(indices)} pairs')
+  wide = for_all(made.table.loc[indices[1]], len(rows), ERROR)
   places = [
-    f'{row.corruption} at severity {row.severity}' for row in rows.loc[own[:2]].itertuples()
+    f'{row.corruption} at severity {row.severity}' for row in rows.loc[indices[:2]].itertuples()
   ]
-  told = text.split('second ')[1]
-  assert told.startswith(f'{Notation(ERROR).full(wide)} under ')
-  assert all(place.split()[0] in told for place in places) and ' and ' in told.split('. ')[0]
+  clause = text.split('second ')[1]
+  assert clause.startswith(f'{Notation(ERROR).full(wide)} under ')
+  assert all(place.split()[0] in clause for place in places) and ' and ' in clause.split('. ')[0]
 
 
-def test_many_names_of_which_few_have_an_interval_are_not_told_one_by_one(results):
+def test_many_names_have_one_sentence_even_where_few_have_an_interval(results):
   [(_, row)] = select(results.table, 'error').iloc[:1].iterrows()
   low = {k: np.nan if k < 4 else row.low for k in range(10)}
   rows = [{**row, 'corruption': f'c{k}', 'value': row.value + k / 1000, 'low': low[k]} for k in low]
-  several = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
-  [told] = sentences.sentences(several)
-  assert told.startswith('Highest top-1 error of 6 corruptions: first')
+  by_corruption = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
+  [text] = sentences.sentences(by_corruption)
+  assert text.startswith('Highest top-1 error of 6 corruptions: first')
 
 
-def test_a_quantity_without_a_value_over_all_is_told_by_its_few_names_and_no_single_seed(results):
+def test_a_quantity_without_a_value_over_all_has_a_sentence_a_name_and_none_a_seed(results):
   table = results.table[results.table.corruption.notna()]
-  told = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
-  starts = [found.text.partition(':')[0] for found in told[:2]]
+  findings = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  starts = [finding.text.partition(':')[0] for finding in findings[:2]]
   assert starts == ['Top-1 error under fog', 'Top-1 error under snow']
   seeded = with_facet(results.table, 'seed', 3)
-  both = assemble([seeded, results.table])
-  again = Results('made', results.classifiers, {}, {}, table=both, quantities=(ERROR,))
+  with_seed = assemble([seeded, results.table])
+  again = Results('made', results.classifiers, {}, {}, table=with_seed, quantities=(ERROR,))
   assert sentences.sentences(again) == sentences.sentences(results)
 
 
-def test_a_smallest_that_is_the_level_is_not_told_again():
-  """pm-k falls with k, and is over all distances that at the largest."""
+def test_a_lowest_value_that_equals_the_level_is_not_repeated():
+  """pm-k falls with k, and its value over all distances is the one at the largest k."""
   right = np.random.default_rng(0).random((2, 400, 3)) < [0.9, 0.5, 0.1]
   outcomes = Outcomes({'net': right[0], 'other': right[1]}, pd.DataFrame({'k': [0, 1, 2]}))
   by_k = means(ACCURACY, outcomes, ('k',))
-  whole = by_k[by_k.k == 2].assign(k=None)
+  over_all = by_k[by_k.k == 2].assign(k=None)
   labels = [{'label': 'net'}, {'label': 'other'}]
-  table = assemble([whole, by_k])
-  told = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
-  assert told[0].startswith('Top-1 accuracy: net ')
-  assert not any('owest' in text for text in told)
+  table = assemble([over_all, by_k])
+  texts = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
+  assert texts[0].startswith('Top-1 accuracy: net ')
+  assert not any('owest' in text for text in texts)
 
 
-def test_what_an_error_says_its_accuracy_does_not_say_again():
+def test_an_error_and_its_accuracy_have_one_set_of_sentences():
   wrong = np.random.default_rng(0).random((2, 90, 8)) < 0.4
   views = pd.DataFrame({'corruption': [f'c{k}' for k in range(8)]})
   errors = Outcomes({'a': wrong[0], 'b': wrong[1]}, views)
   right = Outcomes({'a': ~wrong[0], 'b': ~wrong[1]}, views)
   parts = [
-    means(of, outcomes, by, test=True)
-    for of, outcomes in ((ACCURACY, right), (ERROR, errors))
+    means(quantity, outcomes, by, test=True)
+    for quantity, outcomes in ((ACCURACY, right), (ERROR, errors))
     for by in ((), ('corruption',))
   ]
   results = Results('made', [], {}, {}, table=assemble(parts), quantities=(ACCURACY, ERROR))
@@ -234,8 +242,8 @@ def test_what_an_error_says_its_accuracy_does_not_say_again():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('networks', [2, 5])
-def test_without_any_difference_at_most_5_percent_of_the_sentences_tell_one(networks):
-  """Intervals of one network each gave .15 false sentences with five networks."""
+def test_without_any_difference_at_most_5_percent_of_the_sentences_claim_one(networks):
+  """Intervals for single networks led to .15 false sentences with five networks."""
   random, runs, false = np.random.default_rng(networks), 200, {'Top-1': 0, 'Of 15': 0}
   views = pd.DataFrame({'corruption': [f'c{k}' for k in range(15)]})
   for _ in range(runs):
@@ -245,10 +253,10 @@ def test_without_any_difference_at_most_5_percent_of_the_sentences_tell_one(netw
     table = assemble([means(ERROR, outcomes, by, test=True) for by in ((), ('corruption',))])
     for text in sentences.sentences(Results('', [], {}, {}, table=table, quantities=(ERROR,))):
       for start in false:
-        tells = any(
-          f' {way} than ' in text for way in ('better', 'worse', 'errs less', 'errs more')
+        claims_difference = any(
+          f' {wording} than ' in text for wording in ('better', 'worse', 'errs less', 'errs more')
         )
-        false[start] += text.startswith(start) and tells
+        false[start] += text.startswith(start) and claims_difference
   assert max(false.values()) / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
 
 
@@ -258,7 +266,7 @@ def test_classes_come_after_corruptions_and_few_facets_before_many():
   wrong = Outcomes({'net': np.random.default_rng(0).random((60, 64)) < 0.4}, views)
   by = (('corruption', 'class'), ('class',), ('corruption',))
   table = assemble([means(ERROR, wrong, facets) for facets in by])
-  found = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
-  assert [finding.facets for finding in found] == [
+  findings = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  assert [finding.facets for finding in findings] == [
     *(('corruption',), ('class',), ('corruption', 'class'))
   ]

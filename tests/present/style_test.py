@@ -114,7 +114,7 @@ def test_no_two_classifiers_look_the_same():
 
 
 def test_a_dollar_is_a_letter(tmp_path):
-  """In labels, names of classes and folders; Matplotlib would read mathematics."""
+  """Matplotlib would read a dollar in labels, class names and folders as mathematics."""
   figure = grid({'$a_{': {'$\\frac': np.zeros((4, 4, 1))}}, 'folder: /tmp/$x_/$')
   save(figure, tmp_path / 'figure.png')
 

@@ -28,37 +28,37 @@ def task(quantity: Quantity, by: tuple[str, ...]) -> Results:
   return Results('made', LABELS, *settings, table=table, quantities=declared)
 
 
-def test_the_table_of_a_battery_has_that_of_each_part_with_what_it_declares(tmp_path):
+def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp_path):
   tasks = {'clean': task(ERROR, ()), 'far': task(CHANGED, ('corruption', 'severity'))}
   named = joined({'precision': tasks['far']}, {'precision': 'float32'})
   assert named.by_task['precision'].study == 'made', 'a task that is called as a setting is'
   joined(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert facets_of(read.table) == ['task', 'corruption', 'severity']
-  for name, of in tasks.items():
-    own = read.table[read.table.task == name].reset_index(drop=True)
-    pd.testing.assert_frame_equal(own[list(of.table.columns)], of.table, check_dtype=False)
-  assert len(read.table) == sum(len(of.table) for of in tasks.values())
+  for name, part in tasks.items():
+    rows = read.table[read.table.task == name].reset_index(drop=True)
+    pd.testing.assert_frame_equal(rows[list(part.table.columns)], part.table, check_dtype=False)
+  assert len(read.table) == sum(len(part.table) for part in tasks.values())
   assert read.quantities == (ERROR, CHANGED)
-  # Of two declarations of one name each task has its own.
-  own = dataclasses.replace(ERROR, words='error over all scenes')
-  tasks = {'one': task(ERROR, ('corruption',)), 'two': task(own, ())}
+  # Two tasks that declare one name differently each keep their declaration.
+  renamed = dataclasses.replace(ERROR, words='error over all scenes')
+  tasks = {'one': task(ERROR, ('corruption',)), 'two': task(renamed, ())}
   joined(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
-  assert read.quantities == (ERROR, own)
-  for name, of in tasks.items():
-    found = read.by_task[name]
-    assert found.quantities == of.quantities and found.study == 'made'
-    pd.testing.assert_frame_equal(found.table, of.table)
+  assert read.quantities == (ERROR, renamed)
+  for name, part in tasks.items():
+    read_part = read.by_task[name]
+    assert read_part.quantities == part.quantities and read_part.study == 'made'
+    pd.testing.assert_frame_equal(read_part.table, part.table)
 
 
-def test_what_parts_show_is_told_behind_their_names_and_not_drawn_again():
-  whole = joined({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
-  assert not charts.draw(whole) and not list(tables.tables(whole))
+def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
+  battery = joined({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
+  assert not charts.draw(battery) and not list(tables.tables(battery))
   presented = of_battery('', {})
-  first, *_, last = (finding.text for finding in presented.findings(whole))
+  first, *_, last = (finding.text for finding in presented.findings(battery))
   assert first.startswith('Of all tasks, first errs most in one: ') and last.startswith('two: ')
-  assert list(presented.figures(whole)) == ['overview_share_lower']
+  assert list(presented.figures(battery)) == ['overview_share_lower']
 
 
 SLOPE = Quantity('slope', 'slope', kind='amount', headline=True)
@@ -82,8 +82,8 @@ def test_a_line_a_headline_with_a_dot_a_seed():
 
 
 def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_are_all_drawn():
-  for of in (by_seed := copy.deepcopy(BY_SEED)).values():
-    of.table['confidence'] = 0.9
+  for results in (by_seed := copy.deepcopy(BY_SEED)).values():
+    results.table['confidence'] = 0.9
   _, caption = draw_seeds(over_seeds(by_seed))['seeds']
   assert ' 90 % interval ' in caption
   plain = headlined({Quantity('x', 'x'): {'a': (0.5,)}})
@@ -98,32 +98,37 @@ def test_long_names_of_classifiers_leave_room_for_their_values():
   assert figure.axes[0].bbox.width > 200
 
 
-def test_shares_that_some_seeds_lack_are_not_those_that_change_most():
-  of = headlined({ACCURACY: {'a': (0.4,), 'b': (0.5,)}})
+def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
+  first_seed = headlined({ACCURACY: {'a': (0.4,), 'b': (0.5,)}})
   by_seed = {
     seed: dataclasses.replace(
-      of, table=of.table.assign(value=of.table.value + 0.01 * seed * (of.table.classifier == 'a'))
+      first_seed,
+      table=first_seed.table.assign(
+        value=first_seed.table.value + 0.01 * seed * (first_seed.table.classifier == 'a')
+      ),
     )
     for seed in range(5)
   }
   for seed in (0, 1):  # two of five: t is 12.7
-    own = (
+    class_row = (
       by_seed[seed]
       .table.iloc[:1]
       .assign(classifier='b', value=0.7 + 0.005 * seed, **{'class': 'lynx'})
     )
-    by_seed[seed] = dataclasses.replace(by_seed[seed], table=assemble([by_seed[seed].table, own]))
-  (found,) = most_changed(over_seeds(by_seed))
-  assert 'lynx' not in found.text and ' a, ' in found.text
+    by_seed[seed] = dataclasses.replace(
+      by_seed[seed], table=assemble([by_seed[seed].table, class_row])
+    )
+  (finding,) = most_changed(over_seeds(by_seed))
+  assert 'lynx' not in finding.text and ' a, ' in finding.text
 
 
 @pytest.mark.parametrize('battery', [False, True])
-def test_what_another_seed_changes_most_is_told_in_the_mean(battery):
+def test_the_share_that_another_seed_changes_most_is_stated_as_a_mean(battery):
   by_seed: dict[int, Results] = BY_SEED
   if battery:
-    by_seed = {seed: joined({'clean': of}, {}) for seed, of in BY_SEED.items()}
-  (found,) = most_changed(over_seeds(by_seed))
-  sentence, rows = found.text, found.rows
+    by_seed = {seed: joined({'clean': results}, {}) for seed, results in BY_SEED.items()}
+  (finding,) = most_changed(over_seeds(by_seed))
+  sentence, rows = finding.text, finding.rows
   assert len(rows) == 1
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
     'Over 2 seeds, the share that another seed changes most is '

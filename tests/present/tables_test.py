@@ -20,9 +20,9 @@ from tests.present.headlines_test import made as headlined
 from tests.present.made_results import made_results
 
 
-def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_named(results):
-  shown = {titled.title: titled for titled in tables.tables(results)}
-  titled = shown['top-1 error (%) by corruption']
+def test_tables_have_classifiers_as_columns_and_too_long_ones_are_listed_as_left_out(results):
+  by_title = {titled.title: titled for titled in tables.tables(results)}
+  titled = by_title['top-1 error (%) by corruption']
   assert titled.name == 'error_corruption'
   assert tuple(titled.table.columns) == ('corruption', 'first', 'second', 'second − first')
   row = select(results.table, 'error', corruption='snow').iloc[0]
@@ -36,14 +36,14 @@ def test_tables_have_classifiers_as_columns_and_what_is_too_long_for_one_is_name
   assert tables.left_out(results, ()) == ['spread of x by severity: 200 rows']
 
 
-def test_of_a_value_that_is_undefined_a_table_has_the_note():
+def test_a_table_has_the_note_of_an_undefined_value():
   results = made_results()
   for column, note, cell in ((1, 'undefined; a draw', 'undefined'), (2, '', 'unknown')):
     index = select(results.table, 'error', corruption='snow').index[column - 1]
     results.table.loc[index, ['value', 'low', 'high']] = math.nan
     results.table.loc[index, 'note'] = note
-    [of] = [of.table for of in tables.tables(results) if of.name == 'error_corruption']
-    [cells] = [cells for cells in of.rows if cells[0] == 'snow']
+    by_name = {titled.name: titled.table for titled in tables.tables(results)}
+    [cells] = [row for row in by_name['error_corruption'].rows if row[0] == 'snow']
     assert cells[column] == cell
 
 
@@ -117,7 +117,7 @@ def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once(
   assert summary(Results('fourier_preview', [], {}, {})) == [], 'of nothing'
 
 
-def test_a_summary_without_a_headline_tells_where_the_estimates_are():
+def test_a_summary_without_a_headline_points_to_the_report():
   by_layer = Quantity('amplitude', 'amplitude', kind='amount')
   results = headlined({by_layer: {'a': (1,)}})
   layers = [results.table.assign(layer=f'block{number}') for number in range(FEW + 1)]
@@ -125,13 +125,13 @@ def test_a_summary_without_a_headline_tells_where_the_estimates_are():
   assert summary(results) == [f'{FEW + 1} estimates, too many to print: see the report.']
 
 
-def test_the_first_sentences_are_told_in_lines_of_a_terminal():
+def test_the_first_sentences_are_wrapped_to_the_lines_of_a_terminal():
   clauses = 'On clean images,\nfirst errs on 4 % (3 to 5);\nsecond errs on 5 % (4 to 6).'
   long = f'{30 * "word "}end.'
-  told = text.findings([clauses, long, 'Three.', 'Four.', 'Five.', 'Six.'])
-  assert told[:2] == ['* On clean images,', '    first errs on 4 % (3 to 5);']
-  assert told[2] == '    ' + clauses.split('\n')[2]
-  assert told[3].startswith('* word') and told[4].startswith('    word')
-  assert max(map(len, told)) <= text.WIDTH
-  assert told[-3:] == ['* Three.', '* Four.', '... and 2 more in the report']
+  printed = text.findings([clauses, long, 'Three.', 'Four.', 'Five.', 'Six.'])
+  assert printed[:2] == ['* On clean images,', '    first errs on 4 % (3 to 5);']
+  assert printed[2] == '    ' + clauses.split('\n')[2]
+  assert printed[3].startswith('* word') and printed[4].startswith('    word')
+  assert max(map(len, printed)) <= text.WIDTH
+  assert printed[-3:] == ['* Three.', '* Four.', '... and 2 more in the report']
   assert text.findings([]) == []
