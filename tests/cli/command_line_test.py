@@ -18,8 +18,8 @@ HEAT_MAP = '--config=configs/fourier_heatmap.py'
 
 
 def read(*arguments):
-  config, rest = command_line.read(['main.py', *arguments])
-  assert not [word for word in rest if 'config.' in word.partition('=')[0]]
+  config, unread = command_line.read(['main.py', *arguments])
+  assert not [word for word in unread if 'config.' in word.partition('=')[0]]
   return config
 
 
@@ -52,11 +52,11 @@ def test_values_are_set_with_the_type_that_the_key_has(arguments, key, value):
 
 def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_left():
   assert read('--config=fourier_heatmap:cifar10') == read(f'{HEAT_MAP}:cifar10')
-  given = ['main.py', '--workdir=/tmp/x']
-  assert command_line.read(given) == (None, given)
-  config, rest = command_line.read(['main.py', HEAT_MAP, '--config.seed=5', '--workdir', 'x'])
+  arguments = ['main.py', '--workdir=/tmp/x']
+  assert command_line.read(arguments) == (None, arguments)
+  config, unread = command_line.read(['main.py', HEAT_MAP, '--config.seed=5', '--workdir', 'x'])
   assert config is not None and config.seed == 5
-  assert rest == ['main.py', HEAT_MAP, '--workdir', 'x']
+  assert unread == ['main.py', HEAT_MAP, '--workdir', 'x']
 
 
 MINE = ('--config.classifiers.mine.name=mine.py:network',)
@@ -73,9 +73,9 @@ MINE = ('--config.classifiers.mine.name=mine.py:network',)
 def test_classifiers_are_added_and_left_out(file, changes, labels):
   config = read(file, *changes, '--config.seed=5')
   assert tuple(config.classifiers) == labels and 'classifier' not in config and config.seed == 5
-  for label, own in config.classifiers.items():
+  for label, section in config.classifiers.items():
     name = {'mine': 'mine.py:network', 'resnet20': 'resnet20'}.get(label, 'small_cnn')
-    assert own.name == name and list(own) == list(config.classifiers[labels[0]])
+    assert section.name == name and list(section) == list(config.classifiers[labels[0]])
 
 
 def test_a_classifier_beside_one_of_a_library_has_a_label_that_a_section_can_have(tmp_path):
@@ -99,7 +99,7 @@ SPECTRUM = '--config=configs/corruption_spectrum.py'
 
 
 @cases(
-  'file, changes, own',
+  'file, changes, settings',
   (HEAT_MAP, ('name=accuracy',), {'name': 'accuracy', 'top_k': 5, 'confidence': 0.95}),
   (HEAT_MAP, ('top_k=1', 'name=accuracy'), {'name': 'accuracy', 'top_k': 1, 'confidence': 0.95}),
   (HEAT_MAP, ('name=accuracy', 'name=tradeoff'), {'name': 'tradeoff'}),
@@ -107,9 +107,9 @@ SPECTRUM = '--config=configs/corruption_spectrum.py'
   (f'{HEAT_MAP}:cifar10', ('name=fourier_heatmap', 'norm=5'), {'norm': 5.0}),
   ('--config=video_pm_k:predictions', ('name=calibration',), {'bins': 15}),
 )
-def test_another_study_has_its_settings_at_their_defaults(file, changes, own):
+def test_another_study_has_its_settings_at_their_defaults(file, changes, settings):
   before, config = read(file), read(file, *(f'--config.study.{change}' for change in changes))
-  assert own.items() <= config.study.to_dict().items()
+  assert settings.items() <= config.study.to_dict().items()
   if config.study.name != before.study.name:
     assert list(config.study) == list(default_section(config.study.name))
   for key in {*before} & {*config} - {'study'}:

@@ -120,7 +120,7 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
 
 @pytest.mark.slow
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
-  """Of the first battery the second task lacks a classifier: there are differences from another."""
+  """The second task of the first battery lacks a classifier: differences are from another one."""
   clean = {'net': FIRST, 'other': SECOND}
   for name in 'ab':
     shifted = {'other': SECOND} if name == 'a' else clean
@@ -228,7 +228,7 @@ def test_changed_files_are_refused(tmp_path):
 
 
 def versions(seed):
-  """Returns what a classifier gets right, clean and in four views: bool [40, 5], alike by image."""
+  """Returns correlated correct answers, clean and in four views of each image: bool [40, 5]."""
   generator = np.random.default_rng(seed)
   return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
 
@@ -251,9 +251,9 @@ def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their
 
 @pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('paired', [True, False])
-def test_versions_of_an_image_that_are_stored_are_not_images_of_their_own(tmp_path, paired):
-  """The table is that of the same images corrupted in the run: by corruption, without the clean
-  ones, over 40 images."""
+def test_stored_versions_of_an_image_are_not_counted_as_separate_images(tmp_path, paired):
+  """The table equals the one of the same images corrupted in the run: by corruption, without the
+  clean ones, over 40 images."""
   tables = []
   for stored in (True, False):
     folder = tmp_path / f'stored_{stored}'
@@ -349,7 +349,7 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_
 
 
 def test_enough_classifiers_have_effective_robustness(tmp_path):
-  """Clean accuracies .9, .8, .7, .6 and shifted ones .1 lower, but for the last, which is .3 up."""
+  """Clean accuracies are .9, .8, .7, .6; shifted ones are .1 lower, except the last, .2 higher."""
   clean, shifted = (
     {f'net{i}': (np.arange(COUNT) >= wrong).tolist() for i, wrong in enumerate(numbers)}
     for numbers in ((4, 8, 12, 16), (8, 12, 16, 8))

@@ -1,4 +1,4 @@
-"""In files of JSON that a run leaves, another value in any place is one line or no matter."""
+"""A changed value anywhere in the JSON files of a run is reported in one line or is harmless."""
 
 import json
 import pathlib

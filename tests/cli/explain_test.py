@@ -16,21 +16,21 @@ PREDICTIONS = ('calibration:workdir', 'video_pm_k:predictions')
 KEY = re.compile(r'  (\S+) = (.*)')
 
 
-def told(reference, *changes):
-  """Returns (section, key): (value, meaning) of what is printed of keys."""
+def printed_keys(reference, *changes):
+  """Returns the printed keys as {(section, key): (value, meaning)}."""
   config, _ = command_line.read([f'--config={reference}', *changes])
   lines = '\n'.join(explain(reference, (), config, ())).partition('\nkeys, as')[2].splitlines()
-  found, section = {}, ''
+  keys, section = {}, ''
   for line, following in zip(lines, [*lines[1:], ''], strict=True):
     section = line.partition(';')[0] if line.startswith('config') else section
     if key := KEY.fullmatch(line):
-      found[section, key[1]] = key[2], following.removeprefix(' ' * 6)
-  return found
+      keys[section, key[1]] = key[2], following.removeprefix(' ' * 6)
+  return keys
 
 
 @pytest.mark.parametrize('reference', [*packaged.files(), *PREDICTIONS])
 def test_every_key_of_a_config_has_a_meaning(reference):
-  keys = told(reference)
+  keys = printed_keys(reference)
   assert [key for key, (_, meaning) in keys.items() if not meaning or meaning[0] == ' '] == []
   sections = {section for section, _ in keys}
   assert 'config' in sections and any('study' in section for section in sections)
@@ -45,12 +45,14 @@ def test_every_setting_of_a_named_part_has_a_meaning(kind):
 
 
 def test_what_the_command_line_changes_is_shown_with_the_parts_that_it_chooses():
-  both = 'config.classifiers.{natural,gaussian}.augment'
-  keys = told('fourier_heatmap', "--config.classifiers.natural.augment.policy=('mixup',)")
-  assert keys[both, 'policy'][0] == "('mixup',) | ('crop', 'gaussian')"
-  assert keys[f'{both}.mixup', 'alpha'][0] and keys[f'{both}.gaussian', 'sigma'][0] == '0.1 | 0.4'
-  assert (f'{both}.cutout', 'size') not in keys
-  names = keys[both, 'policy'][1]
+  section = 'config.classifiers.{natural,gaussian}.augment'
+  keys = printed_keys('fourier_heatmap', "--config.classifiers.natural.augment.policy=('mixup',)")
+  assert keys[section, 'policy'][0] == "('mixup',) | ('crop', 'gaussian')"
+  assert (
+    keys[f'{section}.mixup', 'alpha'][0] and keys[f'{section}.gaussian', 'sigma'][0] == '0.1 | 0.4'
+  )
+  assert (f'{section}.cutout', 'size') not in keys
+  names = keys[section, 'policy'][1]
   assert all(name in names for name in list(AUGMENTATIONS.classes())[:2])
 
 

@@ -120,7 +120,7 @@ def test_help_names_every_command_and_the_module_is_the_command(capsys):
 
 
 class Interrupted:
-  """Something in whose end Ctrl-C comes."""
+  """An object that is interrupted by Ctrl-C while it is finalized."""
 
   def __del__(self):
     raise KeyboardInterrupt

@@ -36,10 +36,10 @@ def finished_battery(tmp_path_factory):
 
 
 def pages(workdir):
-  """Returns the bytes of all figures and reports, less what says that records are missing."""
-  found = [*workdir.rglob('*.png'), *workdir.rglob('report.html')]
+  """Returns the bytes of all figures and reports, without the note that records are missing."""
+  files = [*workdir.rglob('*.png'), *workdir.rglob('report.html')]
   mark = re.compile(rb'<dt>values</dt><dd>[^<]*not verifiable from records[^<]*</dd>')
-  return {str(path.relative_to(workdir)): mark.sub(b'', path.read_bytes()) for path in found}
+  return {str(path.relative_to(workdir)): mark.sub(b'', path.read_bytes()) for path in files}
 
 
 def forget_pages(workdir):
@@ -61,9 +61,9 @@ def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
   assert capsys.readouterr().out.strip() == str(workdir / 'report.html')
   assert pages(workdir) == before
   marked = [f for f in workdir.rglob('report.html') if b'not verifiable' in f.read_bytes()]
-  whole = [workdir / name for name in ('seed0', 'seed0/tasks/plain', 'seed0/tasks/errors')]
+  verifiable = [workdir / name for name in ('seed0', 'seed0/tasks/plain', 'seed0/tasks/errors')]
   assert {file.parent for file in marked} == {f.parent for f in workdir.rglob('report.html')} - {
-    *whole
+    *verifiable
   }
 
 
@@ -82,7 +82,9 @@ def test_scored_predictions_are_drawn_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished_battery, tmp_path):
+def test_an_unfinished_run_is_refused_with_the_missing_files_and_the_command_to_resume(
+  finished_battery, tmp_path
+):
   workdir = shutil.copytree(finished_battery, tmp_path / 'run')
   (workdir / 'results.json').unlink()
   (workdir / 'seed1/tasks/errors/results.json').unlink()
@@ -91,17 +93,17 @@ def test_of_an_unfinished_run_it_says_what_is_missing_and_how_to_finish(finished
   shard.unlink()
   first = 'it has no seed1/tasks/errors/results.json, results.json.'
   message = refused(first, redraw, str(workdir))
-  for said in (
+  for line in (
     first,
     'seed0/checkpoints/small_cnn: trained',
     'seed1/checkpoints/small_cnn: step 0 of 1 is saved',
     f'{shard.parent.relative_to(workdir)}: 1 of 1 shards are missing',
   ):
-    assert f'{said}\n' in message
+    assert f'{line}\n' in message
   assert message.endswith('The same command resumes it:\n  python main.py')
 
 
-def test_what_is_no_workdir_is_named(tmp_path):
+def test_a_folder_that_is_no_workdir_is_refused_with_the_reason(tmp_path):
   finished_runs.write(tmp_path / 'workdirs/run', {'net': [True, False]})
   for path, message in (
     (tmp_path / 'none', 'is no folder'),

@@ -1,4 +1,4 @@
-"""The wheel gives the command, with the packaged configs, far from any checkout."""
+"""The wheel installs the command and the packaged configs without a checkout."""
 
 import json
 import zipfile
