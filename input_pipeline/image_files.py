@@ -108,7 +108,7 @@ def suffix_of(name: str) -> str:
 
 
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
-  """Counts in `left_out` the pictures in a folder of class folders that are in no class."""
+  """Adds to `left_out` the pictures directly in `root`, and its folders of file systems."""
   loose = images_in(root, deep=False)
   left_out['pictures outside class folders'] += len(loose)
   left_out[SYSTEM] += sum(

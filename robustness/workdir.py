@@ -385,7 +385,7 @@ class FinishedStudy:
 
 
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir, or of its folder `seed<n>`, by the task of the battery.
+  """Returns {task of the battery: study} of a workdir, or of its folder `seed<n>`.
 
   The task of a single study is `SINGLE`. No Python file that the workdir names is run.
 
@@ -395,7 +395,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
   Raises:
     InputError: the folder is no workdir, is not finished, holds runs of more than one seed, or
-      holds numbers of predictions that were made elsewhere.
+      holds results of predictions that were read from a file.
   """
   path = expanded(directory)
   file = path / CONFIG

@@ -109,7 +109,8 @@ class AutoAttack(Attack):
     }
 
   def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
-    """Returns each attack with the number of its runs, with at most one target per wrong class."""
+    """Returns each attack and how often it runs; a targeted one runs once for each of its targets,
+    of which there are at most `classes` − 1."""
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)

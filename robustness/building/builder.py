@@ -54,10 +54,11 @@ class ClassifierBuilder:
   Attributes:
     experiment: the checked config.
     rows: what will be evaluated; fixes the image shape.
-    open_rows: returns the rows that a recipe trains on; its network has their classes.
+    open_rows: function from a recipe to its training rows, whose classes its network predicts.
     directory: trained weights go to `<directory>/<label>`.
     writer: returns the metric writer of a training, given its label.
-    opened: the rows of a battery's tasks by their settings; other tasks have `rows`.
+    opened: the rows of tasks with data of their own, by the settings of the data; the other tasks
+      use `rows`.
     features: the folder for features that probes are fitted to; None takes `features` next to
       `directory`.
   """

@@ -407,8 +407,10 @@ def _values(
 
 
 def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the estimates of a quantity with the fewest facets; none if they rank nothing, such as
-  ratios to a baseline in the same run."""
+  """Returns the estimates of a quantity with the fewest facets, which rank the classifiers.
+
+  There are none if entries cannot be compared by them, such as ratios to a baseline in one run.
+  """
   rows = leading(results.over_seeds.table, quantity)
   ranks = quantity.headline and bool(quantity.better)
   compares = not rows.note.str.contains(ITSELF, regex=False).any()

@@ -34,8 +34,10 @@ _ESCAPES = {
 
 
 def use() -> None:
-  """Makes this process escape control characters, and print plain characters if the encoding of a
-  stream lacks others."""
+  """Filters what this process prints to stdout and stderr.
+
+  Control characters are escaped, and characters that the encoding of a stream lacks are replaced.
+  """
   codecs.register_error(HANDLER, _replaced)
   for stream, escape in ((sys.stdout, escaped), (sys.stderr, _escaped_unless_bar)):
     if not isinstance(stream, io.TextIOWrapper):

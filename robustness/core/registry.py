@@ -304,9 +304,10 @@ def part_name(name: str) -> str:
 
 
 def load(reference: str, key: str) -> FromFile:
-  """Returns the object of `FILE.py:NAME` or `package.module:NAME`, the value of `key`.
+  """Returns the object that `FILE.py:NAME` or `package.module:NAME` names.
 
-  A file is run like a script, once while its bytes are the same (see `forget`).
+  `key` is the config key with this value, for errors. A file is run like a script, and run again
+  only if its content changes (see `forget`).
 
   Raises:
     InputError: the file, module or name is missing, or running it raises an error or exits.

@@ -177,7 +177,8 @@ def fewest_trials(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
-  """Returns the fewest trials with Clopper–Pearson intervals of at most ± w at every count."""
+  """Returns the fewest trials with a Clopper–Pearson interval of at most ± `half_width`, whatever
+  the number of successes; the interval is widest at half successes."""
 
   def wide(n: int) -> bool:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)

@@ -39,17 +39,18 @@ class Quantity:
     better: 'lower', 'higher', or '' where neither is better.
     unit: of an amount, such as 'frames'; '' for none.
     low, high: the least and the largest possible value; None takes the range of the kind.
-    headline: whether it heads the findings of a study, and is drawn.
-    drawn: whether it is drawn though it heads none.
+    headline: whether findings state it first and figures show it.
+    drawn: whether figures show it although it is no headline.
     reference: the quantity that figures draw for comparison, such as the error on clean images: by
       the same facets where it has such values, else over all.
     biased: whether chance on the same images adds a bias that is equal in every training, so that
       seeds alone show no difference.
-    by: the facets of its finding at the top of a report, without facets that a table lacks; () is
-      its value over everything.
-    extreme: 'highest' or 'lowest', the end of many values that sentences name, among the values
-      beyond the reference where it has values by the same facets; '' is the worse end.
-    facets: that the study declares, for words; see `robustness.evaluation.study.Study`.
+    by: the facets by which the finding at the top of a report divides it, except facets that a
+      table lacks; () for the value over everything.
+    extreme: the extreme that sentences name if there are many values, 'highest', 'lowest', or ''
+      for the worse one; among the values beyond the reference if it has values by the same facets.
+    facets: the study's declarations of facets, which put them into words; see
+      `robustness.evaluation.study.Study`.
     statistic: value of each row and view; None where another estimator than a mean is used, and in
       results that were read.
     function: of the means of the statistic by group of views; None is the mean itself. See

@@ -195,7 +195,7 @@ _VALID: Mapping[str, tuple[float, float]] = {
 
 
 def _check_values(table: pd.DataFrame) -> None:
-  """Raises ValueError for numbers that no estimate has, and for words that are too long."""
+  """Raises ValueError for impossible numbers, such as n < 0, and for words that are too long."""
   for name, (low, high) in _VALID.items():
     bad = table[name][((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)]
     if len(bad):

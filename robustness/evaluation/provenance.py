@@ -98,9 +98,9 @@ def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str
 
 
 def image_digests(images: np.ndarray) -> np.ndarray:
-  """Returns the CRC-32 of each image, uint32 [B]; runs on the same images have the same.
+  """Returns the CRC-32 of the 8-bit pixels of each image, uint32 [B].
 
-  It is of the 8-bit pixels, also where these are stored as floats in [0, 1].
+  Equal images have equal digests, whether they are stored as uint8 or as floats in [0, 1].
   """
   return np.array([zlib.crc32(_in_8_bits(image).tobytes()) for image in images], np.uint32)
 

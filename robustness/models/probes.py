@@ -206,7 +206,11 @@ class Prototype(Probe):
 def _loss_and_gradient(
   map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
 ) -> jax.Array:
-  """Returns the penalised mean loss of a map [F + 1, classes] with the bias as its last row."""
+  """Returns the mean cross-entropy + `penalty` / 2 · ‖weights‖², and its gradient by all weights.
+
+  `map_and_bias` [F + 1, classes] has the bias, which is not penalised, as its last row; `x` [N, F]
+  are features and `one_hot` [N, classes] the labels.
+  """
   logits = x @ map_and_bias[:-1] + map_and_bias[-1:]
   fits = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
   return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - fits

@@ -140,11 +140,12 @@ class Processes:
     return True
 
   def end_together(self, work: Callable[[], int]) -> int:
-    """Runs `work` and returns its exit status; a failed process of several exits immediately.
+    """Runs `work` and returns its status; with several processes, a failed one does not return.
 
-    A regular exit would first wait for the other processes, which wait for this one. The process
-    waits for others that fail too, so that they can print their reasons. Process 0 waits longest:
-    it runs JAX's coordination service, and JAX ends the other processes with it.
+    It leaves by `os._exit`, because a regular exit would wait for the other processes, which wait
+    for this one. Before that it waits a limited time for others that fail too, so that they can
+    print their reasons. Process 0 waits longest: it runs JAX's coordination service, and JAX ends
+    the other processes with it.
     """
     if not self.is_distributed:
       return work()

@@ -267,11 +267,12 @@ def extremes(
 def _groups(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields each set of facets with the values of a quantity, or its differences, except the level.
+  """Yields each set of facets with the values of a quantity by these facets, or its differences.
 
-  Sets have at most two facets, or the fewest of any set. Rows without an interval are left out if
-  others have one. A group is left out if the level is its highest or lowest value, as pm-k is at
-  the largest distance.
+  The level is the estimate with the fewest facets, which a report states first; it is left out, and
+  so is a group that has it as its highest or lowest value and would repeat it (pm-k equals the
+  accuracy at the largest distance). Sets of more than two facets are left out unless none has
+  fewer, and rows without an interval if others have one.
   """
   level = leading(table, quantity)
   rows = table[table['quantity'] == quantity.name].drop(index=level.index)

@@ -194,8 +194,7 @@ class FrequencyShortcuts(Study):
 
 
 def _classes(evaluation: Evaluation) -> dict[str, int]:
-  """Returns the classes that there are, with their places among the classifier's, which may be
-  others with another classifier."""
+  """Returns {class name: index in the classifier's outputs} of the classes that the labels have."""
   names = evaluation.records.identity.get('classes', ())
   labels = np.unique(evaluation.records.column('label')).tolist()
   return {names[k] if k < len(names) else str(k): k for k in labels}

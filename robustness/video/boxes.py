@@ -90,7 +90,15 @@ def read(
 def _document(
   path: Path, frames: Iterable[str], classes: Mapping[str, int], form: json_files.Form, advice: str
 ) -> dict[str, Any]:
-  """Returns the content of a COCO file, or ILSVRC's annotations of the frames in COCO's form."""
+  """Returns annotations in COCO's form, from a COCO file or from a folder of ILSVRC's XML files.
+
+  Args:
+    path: the COCO file, or the folder, which has a file for each frame.
+    frames: paths of frames, used for a folder.
+    classes: number of each class by its name, used for a folder.
+    form: the form that the COCO file must have.
+    advice: how to get a file of this form, for the error.
+  """
   if not path.is_dir():
     document: dict[str, Any] = json_files.read(path, form, advice)
     _check_once(document, path)

@@ -44,7 +44,7 @@ def rows(count: Callable[[Architecture], int]) -> Iterator[tuple[str, ...]]:
 def compared(name: str) -> str:
   """Returns who wrote an architecture's peer, and what it is called there."""
   if name not in PEERS:
-    return 'a test of its own'
+    return 'its own test'
   peer, build = PEERS[name], PEERS[name].build
   given: tuple[Any, ...] = ()
   if isinstance(build, functools.partial):
