@@ -78,7 +78,7 @@ def test_classifiers_are_added_and_left_out(file, changes, labels):
     assert section.name == name and list(section) == list(config.classifiers[labels[0]])
 
 
-def test_a_classifier_beside_one_of_a_library_has_a_label_that_a_section_can_have(tmp_path):
+def test_a_classifier_of_a_library_has_a_valid_label_when_another_is_added(tmp_path):
   file = tmp_path / 'timm.json'
   for name, label in (('timm:net.a1', 'net_a1'), ('hf:google/vit-base', 'vit-base')):
     file.write_text(json.dumps({'study': {'name': 'accuracy'}, 'classifier': {'name': name}}))
@@ -191,16 +191,14 @@ def test_another_study_of_a_task_of_a_battery():
   ([HEAT_MAP, "--config.study.layers=('a','')"], bad_setting('config.study.layers', ('a', ''))),
   ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
 )
-def test_what_cannot_be_set_is_named(arguments, message):
+def test_a_setting_that_cannot_be_set_is_refused_by_name(arguments, message):
   refused(message, read, *arguments)
 
 
-SEVERAL = f'{HEAT_MAP}:cifar10_pair'
+PAIR = f'{HEAT_MAP}:cifar10_pair'
 
 
-@cases(
-  'file', HEAT_MAP, SEVERAL, '--config=configs/corruption_spectrum.py', '--config=fourier_table'
-)
+@cases('file', HEAT_MAP, PAIR, '--config=configs/corruption_spectrum.py', '--config=fourier_table')
 def test_a_config_printed_as_json_is_the_same_config(file, tmp_path):
   written = tmp_path / 'config.json'
   config = read(file, '--config.seed=7')

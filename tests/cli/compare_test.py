@@ -376,7 +376,7 @@ def test_headlines_are_printed_first_then_accuracies_clean_and_over_all_other_vi
   ]
 
 
-def test_what_is_printed_begins_with_the_mce_of_a_study_that_has_it():
+def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   value, clean = Estimate(0.5, 0.4, 0.6, 10, 10, 'exact'), {'view': 'clean'}
   measured = (comparison.ACCURACY, clean), (MCE, {}), (ERROR, {})
   table = assemble(
@@ -391,7 +391,7 @@ def test_what_is_printed_begins_with_the_mce_of_a_study_that_has_it():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
-def test_effective_robustness_given_several_reference_sets(tmp_path):
+def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
   """Six classifiers on two sets; on a third all are on a plane of logits but one."""
   wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])
   accuracy = special.logit(1 - wrong / COUNT)
@@ -439,8 +439,8 @@ def test_effective_robustness_given_several_reference_sets(tmp_path):
 
 
 @pytest.mark.usefixtures('undrawn')
-def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
-  """Calibration has accuracy by corruption too, without intervals; that compared has one."""
+def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tmp_path):
+  """Calibration has accuracy by corruption without intervals; the compared one has intervals."""
   for seed, name in enumerate('ab'):
     answers = {'net': versions(seed)}
     finished_runs.write_versions(tmp_path / name, answers, False, name='calibration')
@@ -454,7 +454,7 @@ def test_what_a_study_finds_by_the_same_facets_stands_once(tmp_path):
   assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
 
 
-def test_classifiers_of_all_workdirs_have_labels_of_their_own():
+def test_classifiers_of_all_workdirs_have_distinct_labels():
   labels = comparison.distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
   assert set(labels.values()) == {'net a', 'other net', 'other a'}
 

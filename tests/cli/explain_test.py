@@ -44,7 +44,7 @@ def test_every_setting_of_a_named_part_has_a_meaning(kind):
     assert set(part.__dataclass_fields__) <= set(meanings(part)), part
 
 
-def test_what_the_command_line_changes_is_shown_with_the_parts_that_it_chooses():
+def test_changes_on_the_command_line_are_shown_with_the_parts_that_they_choose():
   section = 'config.classifiers.{natural,gaussian}.augment'
   keys = printed_keys('fourier_heatmap', "--config.classifiers.natural.augment.policy=('mixup',)")
   assert keys[section, 'policy'][0] == "('mixup',) | ('crop', 'gaussian')"
@@ -89,7 +89,7 @@ def test_a_word_of_no_key_names_the_nearest(capsys):
 
 
 @pytest.mark.parametrize('name', [*COMMANDS, 'neighbor-sets'])
-def test_every_command_has_a_help_that_begins_with_what_it_is(name, capsys):
+def test_the_help_of_every_command_begins_with_its_purpose(name, capsys):
   try:
     status = main([name, '--help'])
   except SystemExit as ended:

@@ -64,7 +64,7 @@ def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factor
   assert 'written to' in capsys.readouterr().out
 
 
-def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
+def test_a_check_names_the_fault_of_each_entry(board, capsys):
   assert main(['leaderboard', str(board), '--check']) == 0
   assert capsys.readouterr().out == '4 entries are as they should be, 0 are not.\n'
   change(board / 'good', lambda document: document['tables'].pop(WHICH_NUMBERS))
@@ -89,7 +89,7 @@ def test_a_check_names_what_is_wrong_with_an_entry(board, capsys):
   (lambda d: d['quantities'][0].update(words=5), 'words is 5; expected a text'),
   (lambda d: d.update(classifiers=[]), 'its results are of no classifier'),
 )
-def test_damage_is_named_beside_the_entries_that_are_whole(board, capsys, edit, message):
+def test_damage_is_named_and_intact_entries_are_counted(board, capsys, edit, message):
   change(board / 'elsewhere', edit)
   assert main(['leaderboard', str(board), '--check']) == 1
   output = capsys.readouterr()
@@ -171,7 +171,7 @@ def test_results_that_the_answers_do_not_give_are_refused(board, capsys):
 
 
 @pytest.mark.usefixtures('undrawn')
-def test_ratios_to_the_own_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
+def test_ratios_to_the_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   for name in ('one', 'two'):
     results = {name: np.arange(60).reshape(12, 5) % 3 > 0}
     finished_runs.write_versions(tmp_path / 'board' / name, results, stored=False)

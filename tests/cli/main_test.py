@@ -40,7 +40,7 @@ LISTED |= {'classifiers': catalog.ARCHITECTURES}
 
 
 @pytest.mark.parametrize(('part', 'names'), LISTED.items(), ids=LISTED)
-def test_a_part_is_listed_whole_and_each_name_has_a_line(capsys, part, names):
+def test_the_list_of_a_part_describes_every_name(capsys, part, names):
   assert main(['list', part]) == 0
   listed = lines(capsys)
   assert set(listed) == set(names)
@@ -58,9 +58,7 @@ def test_configs_are_listed_with_their_variants(capsys):
   assert 'variants:\n' not in output
 
 
-def test_the_doctor_knows_every_extra_and_says_what_each_missing_thing_would_give(
-  capsys, monkeypatch
-):
+def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, monkeypatch):
   monkeypatch.setattr(doctor, 'is_installed', lambda module: module != 'open_clip')
   assert main(['doctor']) == 0
   message = lines(capsys)
@@ -104,7 +102,7 @@ def test_a_config_may_be_named_by_its_flag(capsys):
   (['--workdir=run'], 'give --config=NAME, or a file; '),
   (['--config=accuracy'], 'give --workdir=DIR, or --dry_run or --print_config.'),
 )
-def test_a_run_without_config_or_workdir_says_what_to_give(capsys, arguments, message):
+def test_a_run_without_config_or_workdir_names_the_missing_flag(capsys, arguments, message):
   with pytest.raises(SystemExit, match='2'), flagsaver.flagsaver():
     main(arguments)
   assert f'error: {message}' in capsys.readouterr().err

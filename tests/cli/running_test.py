@@ -24,7 +24,7 @@ def empty(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_does_what_was_planned(tmp_path, empty):
+def test_a_run_trains_and_records_as_planned(tmp_path, empty):
   changes = {'study.window': 3, 'study.layers': ('stages',)}
   changes['training.evaluate_every_epochs'] = 0.005
   config = runs.shrunk('fourier_heatmap', changes=changes)
@@ -43,7 +43,7 @@ def test_a_run_does_what_was_planned(tmp_path, empty):
 
 
 @pytest.mark.slow
-def test_a_battery_counts_what_its_tasks_record(tmp_path, empty):
+def test_the_plan_of_a_battery_counts_the_images_of_its_tasks(tmp_path, empty):
   """Tasks that share a recording count once, and an attack of a callable does not count."""
   fog = {'corruptions': ('fog',), 'severities': (5,)}
   tasks = ('clean', 'corruptions', 'calibration', 'attack')
@@ -73,7 +73,7 @@ def test_it_prints_a_line_for_each_piece(empty, caplog):
 NO_WEIGHTS = 'small_cnn has no weights: give --config.classifier.weights=FILE, or train'
 
 
-def test_what_a_run_refuses_is_refused(empty, capsys, monkeypatch):
+def test_a_dry_run_refuses_a_network_without_weights(empty, capsys, monkeypatch):
   monkeypatch.setattr(running.process, 'set_devices', lambda processes: None)
   config = runs.shrunk('accuracy', 'own', changes={'classifier.name': 'small_cnn'})
   assert running.dry_run(config.to_dict()) == 2

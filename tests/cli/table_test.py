@@ -189,7 +189,9 @@ MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
   ((*MOST_OF_IT, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),
   ((*MOST_OF_IT, '--quantity=clean_error', '--at=severity=1'), '0 estimates of clean_error are at'),
 )
-def test_what_cannot_be_shown_is_one_line(arguments, message, runs, capsys, monkeypatch):
+def test_an_impossible_request_is_refused_in_one_line(
+  arguments, message, runs, capsys, monkeypatch
+):
   monkeypatch.chdir(runs)
   assert main(arguments) == 2
   error = capsys.readouterr().err

@@ -248,7 +248,7 @@ def test_records_that_this_version_cannot_reduce_are_a_mark_where_another_wrote_
 
 
 @pytest.mark.parametrize('code', ['this', 'other'])
-def test_what_cannot_be_is_refused_of_any_version(runs, tmp_path, code, capsys):
+def test_an_impossible_value_is_refused_from_any_version(runs, tmp_path, code, capsys):
   if code == 'other':
     of_other_code(runs / 'a')
   rewrite_table(runs / 'a', value=2.5)
@@ -347,7 +347,7 @@ def test_special_files_and_bombs_are_refused(runs, tmp_path, capsys):
   assert 'it inflates to 300 MiB, above 256 MiB' in refusal()
 
 
-def test_a_board_is_made_of_what_is_left(runs, tmp_path, capsys):
+def test_a_board_is_made_of_the_valid_entries(runs, tmp_path, capsys):
   (tmp_path / 'file').touch()
   assert main(['leaderboard', str(runs), f'--out={tmp_path / "file"}']) == 2
   assert 'is a file: name a folder' in capsys.readouterr().err

@@ -134,7 +134,7 @@ def test_a_table_is_copied_as_latex_and_a_citation_too(page):
   assert copied[0].startswith('\\begin{tabular}{lrrr}') and copied[1] == bibtex(['yin2019fourier'])
 
 
-def test_print_leaves_out_what_is_pressed(page):
+def test_print_hides_navigation_links_and_buttons(page):
   page.emulate_media(media='print')
   for kind in ('nav', '.copies', '.links', 'button'):
     assert not page.locator(kind).first.is_visible()

@@ -218,7 +218,7 @@ def test_the_reference_is_a_bar_for_each_name_or_one_broken_line_over_all(of_cla
   assert 'Bars' not in caption and 'lines' not in caption
 
 
-def test_captions_state_what_is_left_out_and_the_only_value_and_values_over_all_are_drawn():
+def test_captions_name_the_only_value_and_the_omitted_names_and_values_over_all_are_drawn():
   figures = charts.draw(made({'k': [10] * 3, 'class': ['a', 'b', 'c']}))
   assert figures['error_k_class'][1].startswith('Top-1 error by class at k = 10, n = 50')
   figures = charts.draw(made({'thing': [f'thing {k}' for k in range(60)]}))

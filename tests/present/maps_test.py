@@ -60,7 +60,7 @@ def test_equal_values_are_on_the_scale_of_all_that_the_quantity_can_have(kind, v
   assert image.get_clim() == ends
 
 
-def test_scales_stand_apart_beside_the_maps_of_their_kind():
+def test_scales_are_separate_and_next_to_the_maps_of_their_kind():
   y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
   error = Quantity('error', 'error', better='lower')
@@ -106,7 +106,7 @@ def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numb
   assert not numbers or min(text.get_fontsize() for text in texts) >= maps.MIN_FONT_SIZE
 
 
-def test_a_unit_that_does_not_fit_beside_a_map_has_a_line():
+def test_a_unit_that_is_too_long_for_the_axis_has_a_separate_line():
   y, x = np.meshgrid(np.arange(0.0, 4), np.arange(-3.0, 4), indexing='ij')
   rows = pd.DataFrame({'frequency_y': y.ravel(), 'frequency_x': x.ravel(), 'marked': False})
   panel = maps.Panel('', rows.assign(value=x.ravel() / 10), Notation(Quantity('q', 'q')))

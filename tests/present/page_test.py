@@ -151,7 +151,7 @@ def test_figures_of_parts_are_folded_linked_in_their_folders_and_have_separate_a
   assert page.tags.count('figure') == len(names)
 
 
-def test_a_finding_leads_to_a_figure_of_its_own_quantity(tmp_path):
+def test_a_finding_links_to_the_figure_of_its_quantity(tmp_path):
   made = made_results()
   other = Quantity('error_change', 'change of the error')
   made.quantities = (*made.quantities, other)
@@ -274,6 +274,6 @@ def test_a_figure_that_fails_leaves_the_results(tmp_path):
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
 
 
-def test_scenes_are_told_as_pairs_which_a_study_shows_at_many_levels():
+def test_scenes_are_described_as_pairs_of_object_and_background():
   data = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
   assert data_words(data) == '14 pairs of an object and a background'

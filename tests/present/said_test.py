@@ -59,7 +59,7 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_what_is_said_of_results_of_many_kinds_follows_from_their_rows(seed):
+def test_sentences_about_results_of_many_kinds_follow_from_their_rows(seed):
   results = of_many_kinds(seed)
   assert len(sentences.sentences(results)) >= 8
   assert said.complaints(results) == []
@@ -74,7 +74,7 @@ def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path):
   assert list(said.page((tmp_path / 'report.html').read_text())) == []
 
 
-def test_rows_that_cannot_be_are_found():
+def test_impossible_rows_are_found():
   for changes, complaint in (
     ({'value': 1.2, 'high': 1.3}, 'do not ascend'),
     ({'low': -0.1}, 'do not ascend'),
@@ -87,7 +87,7 @@ def test_rows_that_cannot_be_are_found():
     assert complaint in ' '.join(said.rows(results))
 
 
-def test_sentences_without_a_value_in_its_interval_and_told_twice_are_found():
+def test_sentences_with_a_value_outside_its_interval_and_repeated_ones_are_found():
   good = 'Top-1 error: net 30 % (20 to 40).'
   for text in ('30 % (31 to 40).', 'nan (nan to nan).', '30 %.', '−3 points (−2 to −1).'):
     assert list(said.sentence(f'Top-1 error: net {text}'))
@@ -99,7 +99,7 @@ def test_sentences_without_a_value_in_its_interval_and_told_twice_are_found():
   assert not list(said.told_twice([good, together]))
 
 
-def test_verdicts_that_the_row_does_not_give_are_found():
+def test_verdicts_that_the_row_contradicts_are_found():
   wrong = {'first': np.arange(90)[:, None] % 2 < 1, 'second': np.arange(90)[:, None] % 5 < 1}
   table = assemble([means(ERROR, Outcomes(wrong, pd.DataFrame(index=range(1))))])
   results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
@@ -116,7 +116,7 @@ def test_verdicts_that_the_row_does_not_give_are_found():
     assert changed != text and list(said.verdicts(finding._replace(text=changed), results)), old
 
 
-def test_what_many_places_do_not_show_is_found():
+def test_verdicts_and_extremes_that_many_places_contradict_are_found():
   views = pd.DataFrame({'corruption': [f'c{k}' for k in range(9)]})
   first = np.tile(np.arange(60)[:, None] < 30, 9)
   second = np.where(np.arange(9) < 7, first & (np.arange(60)[:, None] < 8), first)
@@ -143,7 +143,7 @@ def test_what_many_places_do_not_show_is_found():
     assert changed != highest.text and list(said.extremes(highest._replace(text=changed), results))
 
 
-def test_what_no_table_has_and_links_that_lead_nowhere_are_found(monkeypatch):
+def test_estimates_missing_from_all_tables_and_broken_links_are_found(monkeypatch):
   results = made_results()
   monkeypatch.setattr(tables, 'MOST_ROWS', 3)
   assert list(said.silently_left_out(results)) == []

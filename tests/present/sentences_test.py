@@ -84,7 +84,7 @@ def test_the_highest_of_many_holds_for_all_places_and_networks(results):
   assert findings['error_corruption_severity'].text.endswith(end)
 
 
-def test_where_classifiers_differ_is_what_the_figure_marks_and_the_largest_holds_for_all():
+def test_places_of_difference_match_the_figure_and_the_largest_has_a_simultaneous_interval():
   second = np.zeros((60, 8), bool)
   second[:30, :4] = True
   second[:40, 0] = True

@@ -64,7 +64,7 @@ def test_values_without_intervals_have_the_same_decimals_in_a_column(quantity, v
   assert all('(' in text for text in with_intervals)
 
 
-def test_the_best_is_what_is_written_like_it_and_nothing_where_all_are_written_alike():
+def test_values_that_print_as_the_best_are_marked_unless_all_print_the_same():
   assert column(ERROR, (0.3, 0.2, 0.20001))[1] == {1, 2}
   assert column(ERROR, (0.2, 0.2, 0.20001))[1] == set()
   assert column(GAIN, (0.1, 0.2))[1] == {1}
