@@ -356,8 +356,6 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
       f'config file {path} has no {key}.study.name; expected a JSON object such as config.json '
       'of a workdir.'
     )
-  study_class = STUDIES.find(study['name'], f'{key}.study.name')
-  refuse_moved(study_class.moved_keys, study, f'{key}.study')
   return study['name']
 
 

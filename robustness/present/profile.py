@@ -57,16 +57,14 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 
 
-def _rows(
-  tasks: Mapping[str, Results], *facets: str, name: str = ''
-) -> tuple[Quantity, pd.DataFrame] | None:
+def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
   """Returns the first drawn share that has values by exactly these facets in a task, and its rows;
-  with `name`, the share of this name. Returns None if there is none."""
+  None if there is none."""
   by: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():
     for quantity in results.drawn:
       rows = select(results.table, quantity.name, '', **by).dropna(subset=['value'])
-      if len(rows) > 1 and quantity.scale > 1 and name in ('', quantity.name):
+      if len(rows) > 1 and quantity.scale > 1:
         return quantity, rows
   return None
 
@@ -93,8 +91,8 @@ def _corruptions(tasks: Mapping[str, Results]) -> _Part | None:
     axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
   ) -> None:
     notation, names = Notation(quantity), list(dict.fromkeys(rows.corruption))
-    table = rows.pivot(index='corruption', columns='severity', values='value').loc[names]
-    table.index = pd.Index(range(len(names)), name='corruption')
+    numbered = rows.assign(corruption=rows.corruption.map(names.index))
+    table = maps.cells_of(numbered, 'corruption', 'severity')
     image = maps.cell_image(axes, table, notation, limits)
     axes.set_yticks(range(len(names)), [value_text(CORRUPTION, name) for name in names])
     axes.set_xticks(list(table.columns))
