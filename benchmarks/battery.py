@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import subject, timing
-from robustness import measure, parallel
+from robustness import measurement, parallel
 from robustness.cli import command_line
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
@@ -34,9 +34,9 @@ from robustness.core import compilation_cache
 from robustness.core.rows import ArrayRows, Rows
 from robustness.core.settings import merged, without_inherited
 from robustness.evaluation.study import Study
+from robustness.launch import OpenedRows, builder_for
+from robustness.launch import run as run_config
 from robustness.models import weights as weight_files
-from robustness.run import OpenedRows, builder_for
-from robustness.run import run as run_config
 from robustness.studies import attack_error
 
 CONFIG = 'configs/battery.py:cifar10'
@@ -114,7 +114,7 @@ def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Stud
   """Returns study and rows of each task that records; tasks that share a recording count once."""
   recorded: dict[str, tuple[str, Study, Rows]] = {}
   for name, task in experiment.measurements.items():
-    recording = measure.recording_name(task.study, rows[task.data])
+    recording = measurement.recording_name(task.study, rows[task.data])
     recorded.setdefault(recording, (name, task.study, rows[task.data]))
   return {name: (study, task_rows) for name, study, task_rows in recorded.values()}
 
@@ -142,7 +142,7 @@ def candidates(
   total = sum(works.values(), Work(0, 0))
   devices = parallel.create(experiment.execution.parallel)
   evaluators = {
-    name: measure.evaluator_for(experiment.execution, study, classifier, task_rows, devices)
+    name: measurement.evaluator_for(experiment.execution, study, classifier, task_rows, devices)
     for name, (study, task_rows) in recorded.items()
   }
   images = rows[experiment.data].in_memory(2**31)

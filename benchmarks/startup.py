@@ -55,8 +55,7 @@ def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   import jax
   from absl import logging
 
-  from robustness import measure
-  from robustness import run as launch
+  from robustness import launch, measurement
   from robustness.building.builder import ClassifierBuilder
   from robustness.cli import command_line, running
   from robustness.training.loop import Meter
@@ -76,7 +75,7 @@ def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   Meter.add = first_step  # type: ignore[method-assign]
   build = watch.timed('training', ClassifierBuilder.build)
   ClassifierBuilder.build = build  # type: ignore[method-assign]
-  measure._recorded = watch.timed('evaluation', measure._recorded)
+  measurement._recorded = watch.timed('evaluation', measurement._recorded)
   launch.write_results = watch.timed('report', launch.write_results)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
   assert running.run_command(config, workdir, 'benchmark', compiled=cache) == 0

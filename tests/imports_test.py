@@ -120,9 +120,9 @@ def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module
 @pytest.mark.parametrize('module', inside('robustness'))
 def test_only_the_run_reaches_tensorflow(module):
   names = reached(module) | (frozenset() if module == EVENTS else imports(module))
-  if module != 'robustness.run' and not module.startswith(ABOVE_THE_LAUNCH):
+  if module != 'robustness.launch' and not module.startswith(ABOVE_THE_LAUNCH):
     assert not outside(names) & TENSORFLOW
-    assert 'robustness.run' not in names, 'the run stands above all but the command'
+    assert 'robustness.launch' not in names, 'the run stands above all but the command'
 
 
 @pytest.mark.parametrize('module', inside('input_pipeline'))
@@ -157,7 +157,7 @@ def test_a_run_is_flags_and_the_run():
   refusals = {'robustness.core', 'robustness.core.environment_variables'}
   assert named == {'robustness.cli', 'robustness.cli.running', *refusals}
   names = ours(imports('robustness.cli.running'))
-  assert {'robustness.run', 'robustness.cli.command_line'} <= names
+  assert {'robustness.launch', 'robustness.cli.command_line'} <= names
   assert not {name for name in names if name.startswith(('input_pipeline', 'robustness.studies'))}
 
 

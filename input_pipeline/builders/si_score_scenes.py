@@ -41,7 +41,7 @@ from robustness.core.settings import choice
 from robustness.models.imagenet_names import WNIDS
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
-from robustness.scenes.compose import MEASURES
+from robustness.scenes.composition import MEASURES
 from robustness.scenes.designs import LEVEL, Design, draw_backgrounds
 
 CHUNK = 8  # scenes that are composed at once
@@ -202,7 +202,7 @@ class ScenePlan:
     backgrounds: all files of the folder.
     objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
     inside: float32 [P, L], the share of the object's rectangle on the canvas.
-    measure: 'rectangle' or 'mask'; see `robustness.scenes.compose`.
+    measure: 'rectangle' or 'mask'; see `robustness.scenes.composition`.
   """
 
   design: Design

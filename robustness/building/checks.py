@@ -12,7 +12,7 @@ from robustness.config.experiment import Experiment
 from robustness.core.errors import naming
 from robustness.core.rows import Rows, refuse_unknown_classes
 from robustness.evaluation.study import Recipes, Study
-from robustness.measure import evaluator_for
+from robustness.measurement import evaluator_for
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
 

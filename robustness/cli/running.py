@@ -15,7 +15,7 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
-from robustness import run
+from robustness import launch
 from robustness.building import checks
 from robustness.cli import command_line, process
 from robustness.cli.explain import explain
@@ -31,7 +31,7 @@ from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
 from robustness.core.settings import Section
 from robustness.evaluation.study import IMAGES
-from robustness.measure import recording_name
+from robustness.measurement import recording_name
 from robustness.parallel import processes as peers
 from robustness.present import page, text
 from robustness.present.publish import Presented
@@ -138,7 +138,7 @@ def run_command(
   """Runs a config and prints what a user can mend as one message without a traceback.
 
   Args:
-    config: the config, see `run.run`.
+    config: the config, see `launch.run`.
     directory: the workdir.
     command: the command as it was typed, for the report.
     processes: the processes that share the run.
@@ -166,7 +166,7 @@ def _status(
     peers.check_config(config.to_dict())
     peers.check_workdir(expanded(directory).absolute())
     with exits_refused():
-      results, presented = run.run_and_present(config.to_dict(), directory, command)
+      results, presented = launch.run_and_present(config.to_dict(), directory, command)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
@@ -262,8 +262,8 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   The work is for one seed. Tasks of a battery that share a recording count once, under the name of
   the first task, and classifiers that a task cannot measure do not count.
   """
-  rows = run.OpenedRows(experiment)
-  builder = run.builder_for(experiment, rows, pathlib.Path())
+  rows = launch.OpenedRows(experiment)
+  builder = launch.builder_for(experiment, rows, pathlib.Path())
   checks.check_studies(builder, rows)
   classifiers = [*builder.planned.values()]
   checks.check_measurable(experiment, classifiers, rows)

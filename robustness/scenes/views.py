@@ -15,7 +15,7 @@ import numpy as np
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.sequential import located
-from robustness.scenes import compose
+from robustness.scenes import composition
 from robustness.scenes.designs import LEVEL, LONGEST, Design, is_centred
 from robustness.scenes.geometry import place
 from robustness.scenes.resize import most_scale, resize_pixels
@@ -39,7 +39,7 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
 
 def shown(design: Design, side: int, measure: str) -> Shown:
   """Returns the view functions of a design for a canvas of `side` pixels; `measure` is one of
-  `robustness.scenes.compose.MEASURES`.
+  `robustness.scenes.composition.MEASURES`.
 
   If there are few sizes, `prepare` resizes the cutout once for each. Otherwise every scene resizes
   it, and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
@@ -78,7 +78,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
   def prepare(row: Row) -> dict[str, jax.Array]:
     columns, cutout = _cutout(row)
-    pixels = compose.counted(cutout, measure)
+    pixels = composition.counted(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
     return {**columns, 'cutout': cutout, **counts}
 
@@ -89,7 +89,9 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
     def composed(min_area: float) -> jax.Array:
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
-      return compose.compose(cutouts, index, size, pixels, background, factors, turning, bound)[0]
+      return composition.paste_cutout(
+        cutouts, index, size, pixels, background, factors, turning, bound
+      )[0]
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])
@@ -107,11 +109,11 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     placement = place(size, area, 0.0, 0.5, 0.5, side)
     bound = most_scale(cutout.shape[:2], area, side) if is_sequential else math.inf
     if turning:
-      window, offset = compose.visible(cutout[None], 0, size, placement, side, bound)
-      return compose.pack(window), offset
+      window, offset = composition.visible(cutout[None], 0, size, placement, side, bound)
+      return composition.pack(window), offset
     along = jnp.arange(room - 2 * side)
     pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), bound)
-    return jnp.pad(compose.pack(pixels), side), jnp.full(2, -side, jnp.int32)
+    return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
     columns, cutout = _cutout(row)
@@ -126,11 +128,11 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
     offset = row['sheet_offsets'][view['sheet']]
     if turning:
-      lines = compose.BAND if is_sequential else side
-      return compose.paste_rotated(sheets, index, offset, background, placement, lines)
+      lines = composition.BAND if is_sequential else side
+      return composition.paste_rotated(sheets, index, offset, background, placement, lines)
     first = -placement.corner - offset
     words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
-    return compose.blend(*compose.unpack(words), background)
+    return composition.blend(*composition.unpack(words), background)
 
   return look_up, prepare
 
@@ -160,4 +162,4 @@ def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
   )
   foreground = foreground.astype(jnp.float32) / 255
   remaining = {name: value for name, value in row.items() if name != 'foreground'}
-  return remaining, jnp.round(255 * compose.premultiplied(foreground)).astype(jnp.uint8)
+  return remaining, jnp.round(255 * composition.premultiplied(foreground)).astype(jnp.uint8)

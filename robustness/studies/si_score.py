@@ -40,7 +40,7 @@ from robustness.results import Results
 from robustness.scenes import designs
 from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
-from robustness.scenes.compose import MEASURES
+from robustness.scenes.composition import MEASURES
 from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'

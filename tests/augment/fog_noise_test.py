@@ -14,7 +14,7 @@ from robustness.core import random_images
 from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
 from robustness.fourier import spectrum
-from robustness.measure import measure
+from robustness.measurement import measure
 from robustness.studies.corruption_spectrum import CorruptionSpectrum
 from tests.augment import pictures
 from tests.refusals import refused

@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from robustness import classifiers
-from robustness import run as launch
+from robustness import classifiers, launch
 from robustness.classifiers import ClassifierKind, ClassifierSettings, resolved
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.config import experiment

@@ -8,7 +8,7 @@ import pytest
 from flax import traverse_util
 
 from input_pipeline import Preparation
-from robustness import run as launch
+from robustness import launch
 from robustness.config import experiment
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights

@@ -16,7 +16,7 @@ import pytest
 from absl.testing import flagsaver
 
 from input_pipeline.settings import SOURCES
-from robustness import run
+from robustness import launch
 from robustness.__main__ import COMMANDS, USAGE, main
 from robustness.cli import doctor, leaderboard, process, running
 from robustness.config import packaged
@@ -158,7 +158,7 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
     np.savez(tmp_path / 'records.npz', correct=np.ones(3))
 
   monkeypatch.setattr(process, 'set_devices', lambda processes: None)  # JAX has begun
-  monkeypatch.setattr(run, 'run_and_present', write)
+  monkeypatch.setattr(launch, 'run_and_present', write)
   status = running.run_command(
     default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy'
   )
@@ -177,7 +177,7 @@ def exhausted(*_):
 )
 def test_too_little_memory_is_one_line(fail, message, monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(process, 'set_devices', lambda processes: None)
-  monkeypatch.setattr(run, 'run_and_present', fail)
+  monkeypatch.setattr(launch, 'run_and_present', fail)
   monkeypatch.setattr(running, 'show_plan', fail)
   config, workdir = default_config('accuracy'), str(tmp_path / 'run')
   for status in (running.run_command(config, workdir, ''), running.dry_run(config.to_dict())):
@@ -190,6 +190,7 @@ def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
   """XLA's threads fail where Python ends under them; here what runs at the end does."""
   program = f"""
 import atexit, os
+from robustness import launch
 from robustness.cli import running
 running.run_command = lambda *_: running.exit_with(running.INTERRUPTED, 'interrupted.')
 atexit.register(os.abort)

@@ -121,7 +121,7 @@ def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
   assert f'robustness {CONFIGS[name]} --workdir={workdir_of(name)}' in text
   assert f"load_config('{CONFIGS[name]}')" in text
   assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
-  (making,) = (cell.source for cell in cells if 'run.run(' in cell.source)
+  (making,) = (cell.source for cell in cells if 'launch.run(' in cell.source)
   condition, *made = making.splitlines()
   assert condition == 'if not WORKDIR:' and {line[:2] for line in made} <= {'', '  '}
 
@@ -168,7 +168,7 @@ def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, t
   NotebookClient(notebook, kernel_name='python3').execute(
     cwd=str(tmp_path), env={**os.environ, **pip}
   )
-  assert (tmp_path / 'site/robustness/run.py').exists()
+  assert (tmp_path / 'site/robustness/launch.py').exists()
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 import pytest
 from flax import traverse_util
 
-from robustness import run
+from robustness import launch
 from robustness.cli import command_line
 from robustness.config import experiment, packaged
 from robustness.config.defaults import default_battery, default_config
@@ -124,14 +124,14 @@ def test_values_that_are_no_sections_stay_to_be_refused():
 def test_a_config_with_all_sections_describes_the_same_workdir(tmp_path):
   """A workdir takes a config with all sections, as written before, and its recorded config."""
   config = runs.shrunk('accuracy', 'own', {'classifier.weights': 'random'})
-  results = run.run(config.to_dict(), tmp_path)
+  results = launch.run(config.to_dict(), tmp_path)
   file = tmp_path / 'config.json'
   content = file.read_text()
   assert len(traverse_util.flatten_dict(json.loads(content))) < 30
   loaded = command_line.load_config(str(file))
   file.write_text(json.dumps(config.to_dict()))
   times = runs.shard_times(tmp_path)
-  again = run.run(loaded.to_dict(), tmp_path)
+  again = launch.run(loaded.to_dict(), tmp_path)
   assert file.read_text() == content and runs.shard_times(tmp_path) == times
   assert again.table.equals(results.table)
 

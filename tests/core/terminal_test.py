@@ -18,7 +18,7 @@ def record(path, level, message='said'):
 
 @cases(
   'path, least',
-  (f'{ROOT}/robustness/run.py', logging.INFO),
+  (f'{ROOT}/robustness/launch.py', logging.INFO),
   (f'{ROOT}/robustness/core/progress.py', logging.INFO),
   ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
   ('/site-packages/tensorflow_datasets/core/reader.py', logging.ERROR),
@@ -42,7 +42,7 @@ def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown():
 import warnings
 from robustness.core import terminal
 terminal.set_up({OWN!r}, lambda record: False)
-for module in ('tensorflow.python.ops', 'orbax', 'robustness.run', 'jax.interpreters', 'kerasy'):
+for module in ('tensorflow.python.ops', 'orbax', 'robustness.launch', 'jax.interpreters', 'kerasy'):
   warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
 warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
@@ -52,7 +52,7 @@ warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
   printed = [
     line.rpartition(' ')[2] for line in answer.stderr.splitlines() if 'Warning: of' in line
   ]
-  assert printed == ['robustness.run', 'jax.interpreters', 'kerasy']
+  assert printed == ['robustness.launch', 'jax.interpreters', 'kerasy']
   assert 'donated' not in answer.stderr and 'Glyph' not in answer.stderr
 
 

@@ -15,7 +15,7 @@ from robustness.corruptions.stored import StoredOrMade, by_part, stored_settings
 from robustness.corruptions.views import CorruptionOptions
 from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
-from robustness.measure import measure
+from robustness.measurement import measure
 from robustness.results import Results
 from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from robustness import run
+from robustness import launch
 from robustness.building.builder import ClassifierBuilder
 from tests import refusals
 from tests.cases import cases
@@ -52,7 +52,7 @@ def test_command(answers, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('module', ['robustness.run', 'configs_of_the_user'])
+@pytest.mark.parametrize('module', ['robustness.launch', 'configs_of_the_user'])
 def test_ctrl_c_before_the_run_begins_is_one_line(tmp_path, module):
   """While the command imports, and while it reads the config."""
   (tmp_path / 'mine.py').write_text('import configs_of_the_user')
@@ -134,16 +134,16 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   good, bad = (runs.shrunk(name).to_dict() for _ in range(2))
   for section, changed in changes.items():
     bad[section] = changed if 'name' in changed else {**bad[section], **changed}
-  refusals.refused(message, run.run, bad, tmp_path / 'run')
+  refusals.refused(message, launch.run, bad, tmp_path / 'run')
   with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
-    run.run(good, tmp_path / 'run')
+    launch.run(good, tmp_path / 'run')
 
 
 def test_nothing_is_written_before_the_config_is_read(tmp_path):
   config = runs.shrunk('fourier_heatmap').to_dict()
   config['training']['nesterov'] = 1
   expected = refusals.bad_setting('config.training.nesterov', 1, 'True or False')
-  refusals.refused(expected, run.run, config, tmp_path / 'run')
+  refusals.refused(expected, launch.run, config, tmp_path / 'run')
   assert not list(tmp_path.iterdir())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import run as launch
+from robustness import launch
 from robustness import workdir as workdirs
 from robustness.cli import command_line
 from robustness.config import experiment

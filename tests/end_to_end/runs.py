@@ -21,7 +21,7 @@ import pytest
 from flax import traverse_util
 from PIL import Image
 
-from robustness import run as run_module
+from robustness import launch
 from robustness.cli import process, running, verification
 from robustness.config import defaults
 from robustness.models import weights
@@ -89,7 +89,7 @@ def run(
     during.enter_context(mock.patch.object(jax, 'local_devices', some))
     if not drawn:
       during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_, **__: []))
-    results = run_module.run(config.to_dict(), workdir, 'python main.py')
+    results = launch.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
   verification.unverifiable(workdir)  # refuses values that the records do not give
   for path in workdir.rglob('results.json'):

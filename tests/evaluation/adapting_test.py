@@ -15,7 +15,7 @@ from robustness.evaluation.adapting import ORDER, AdaptingEvaluator
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
-from robustness.measure import evaluator_for
+from robustness.measurement import evaluator_for
 from robustness.models.adaptation import Statistics, Tent
 from robustness.models.classifier import from_linen
 from robustness.parallel import MeshParallel, PmapParallel

@@ -14,7 +14,7 @@ from robustness.estimates.fixed_width import MOST_LOOKS, fixed_size, plan
 from robustness.estimates.intervals import SEQUENTIAL, clopper_pearson
 from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.measure import evaluator_for, measure
+from robustness.measurement import evaluator_for, measure
 from robustness.present.notation import Notation
 from robustness.present.sentences import sentences
 from robustness.studies.attack_error import AttackError

@@ -10,7 +10,7 @@ from PIL import Image
 
 from robustness.scenes import designs, geometry, resize, views
 from robustness.scenes.designs import LONGEST
-from tests.scenes.compose_test import composed
+from tests.scenes.composition_test import composed
 
 PIXELS = np.random.default_rng(0).random((400, 300, 2), np.float32)
 

@@ -27,7 +27,7 @@ from tests import refusals
 from tests.cases import cases
 from tests.input_pipeline.domains import read, whole
 from tests.refusals import bad_setting
-from tests.scenes.compose_test import composed
+from tests.scenes.composition_test import composed
 
 SIDE = 32
 DESIGN = designs.cross(

@@ -13,7 +13,7 @@ from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.stored_pictures import MistakesOfBlock
-from robustness.measure import measure
+from robustness.measurement import measure
 from robustness.present import failures, style
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, attack_error, band_noise
@@ -82,7 +82,7 @@ def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch
     results = measure(study, execution, [network], data, folder)
   assert not attacked and list(folder.glob('**/*.npz'))
   pictures = results.arrays['failure_images']
-  monkeypatch.setattr('robustness.measure.stored_picture', lambda *_: None)
+  monkeypatch.setattr('robustness.measurement.stored_picture', lambda *_: None)
   again = measure(study, execution, [network], data, folder).arrays['failure_images']
   assert len(pictures) == len(again) > 0
   assert np.abs(pictures.astype(int) - again).max() <= 1  # another program rounds otherwise

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from input_pipeline.sources.scenes import read_background
-from robustness.scenes.compose import compose, counted, premultiplied
+from robustness.scenes.composition import counted, paste_cutout, premultiplied
 from robustness.scenes.geometry import place
 from tests.cases import cases
 
@@ -101,7 +101,7 @@ def composed(foreground, background, *factors, rotate, measure='rectangle', size
   cutout = premultiplied(foreground)
   size = jnp.asarray(foreground.shape[:2] if size is None else size, jnp.int32)
   pixels = counted(cutout, measure)
-  return compose(cutout[None], 0, size, pixels, background, factors, rotate)
+  return paste_cutout(cutout[None], 0, size, pixels, background, factors, rotate)
 
 
 def close(scene: jax.Array, expected: np.ndarray) -> float:

@@ -30,7 +30,7 @@ REACH = 2
 
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'max_reduction'))
-def compose(
+def paste_cutout(
   cutouts: jax.Array,
   index: ArrayLike,
   size: jax.Array,

