@@ -148,7 +148,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     if text not in by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
     place[facet] = by_text[text]
-  rows = select(table, name, '', **place) if place else choices.leading(table, declared[name])
+  rows = select(table, name, '', **place) if place else choices.overall_rows(table, declared[name])
   rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:
     of_quantity = table[(table['quantity'] == name) & (table.versus == '')]

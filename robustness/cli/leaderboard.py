@@ -52,7 +52,7 @@ from robustness.evaluation.records import (
 )
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
-from robustness.present.choice import leading, levels
+from robustness.present.choice import overall_choices, overall_rows
 from robustness.present.page import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table, joined
@@ -378,7 +378,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
-      ranked |= {level.words: (quantity, level.rows) for level in levels(rows, quantity)}
+      ranked |= {level.words: (quantity, level.rows) for level in overall_choices(rows, quantity)}
   for words, (quantity, rows) in ranked.items():
     facets = {'ranked_by': words} if len(ranked) > 1 else {}
     parts.append(part([*_ranked(quantity, rows, facets)]))
@@ -411,7 +411,7 @@ def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
 
   There are none if entries cannot be compared by them, such as ratios to a baseline in one run.
   """
-  rows = leading(results.over_seeds.table, quantity)
+  rows = overall_rows(results.over_seeds.table, quantity)
   ranks = quantity.headline and bool(quantity.better)
   compares = not rows.note.str.contains(ITSELF, regex=False).any()
   return rows[(rows.versus == '') & rows.value.notna() & ranks & compares]
@@ -466,7 +466,8 @@ def _compared(
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
     leads = [
-      leading(table, quantity) for quantity in dict.fromkeys([*quantities, comparison.ACCURACY])
+      overall_rows(table, quantity)
+      for quantity in dict.fromkeys([*quantities, comparison.ACCURACY])
     ]
     above = table[table['quantity'] == comparison.EFFECTIVE.name]
     return [*(estimates[estimates.versus != ''] for estimates in leads), above]

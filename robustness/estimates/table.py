@@ -80,6 +80,7 @@ def facets_of(table: pd.DataFrame) -> list[str]:
 
 
 def _facet(column: pd.Series) -> pd.Series:
+  """Returns a column of a facet as strings, or as integers or floats that may be missing."""
   present = column[column.notna()]
   if len(present) and isinstance(present.iloc[0], str):
     return column.astype('string')
@@ -89,6 +90,7 @@ def _facet(column: pd.Series) -> pd.Series:
 
 
 def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
+  """Raises InputError for an infinite number, a facet that is '', or a repeated estimate."""
   for name in _NUMBERS:
     infinite = np.isinf(table[name].to_numpy())
     if infinite.any():
@@ -98,31 +100,33 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
         'finite, or NaN where it does not exist.'
       )
   for name in facets:
-    if (table[name].astype(object) == '').any():  # which a file has where there is none
+    if (table[name].astype(object) == '').any():  # in results.csv '' means that it is missing
       raise InputError(f"the facet {name} is '' in the table of results: give a word, or None.")
   keys = [*SUBJECT, *facets, 'family']
-  twice = table.duplicated(keys)
-  if twice.any():
-    row = table[twice].iloc[0]
+  is_repeated = table.duplicated(keys)
+  if is_repeated.any():
+    row = table[is_repeated].iloc[0]
     words = ', '.join(f'{k}={row[k]}' for k in keys if not pd.isna(row[k]) and row[k] != '')
     raise InputError(f'the table of results has two rows of one estimate: {words}.')
 
 
 def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
-  """Returns a table in which all estimates have one more facet, before the others."""
+  """Returns a table with a first facet `name`, which has the same value in all rows."""
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
 
 
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
-  """Returns the estimates with a value of a facet (None: over all), less its and empty columns."""
+  """Returns the estimates with a value of a facet; None selects those over all of its values.
+
+  The column of the facet is left out, and so are facets that none of these estimates has.
+  """
   if name not in table.columns:
     return table if value is None else table[:0]
   selected = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
-  return selected.drop(
-    columns=[k for k in facets_of(selected) if k == name or not selected[k].notna().any()]
-  )
+  is_empty = selected.isna().all()
+  return selected.drop(columns=[k for k in facets_of(selected) if k == name or is_empty[k]])
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
@@ -131,13 +135,13 @@ def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
   Names are such as 'results/gaussian minus natural/error/corruption=fog'.
   """
   facets = facets_of(table)
-  counted = [name for name in facets if name not in ('task', 'seed')]
-  named = {}
-  for row in table[table[counted].notna().sum(axis=1) <= 1].to_dict('records'):
+  conditions = [name for name in facets if name not in ('task', 'seed')]
+  values = {}
+  for row in table[table[conditions].notna().sum(axis=1) <= 1].to_dict('records'):
     label = f'{row["classifier"]} minus {row["versus"]}' if row['versus'] else row['classifier']
     words = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
-    named['/'.join([start, label, row['quantity'], *words])] = row['value']
-  return named
+    values['/'.join([start, label, row['quantity'], *words])] = row['value']
+  return values
 
 
 def to_csv(table: pd.DataFrame) -> bytes:
@@ -191,7 +195,7 @@ _VALID: Mapping[str, tuple[float, float]] = {
   'confidence': (0, 1),
   'p': (0, 1),
 }
-"""The least and the largest value of each column that has them whatever the quantity."""
+"""The smallest and largest valid value of columns that do not depend on the quantity."""
 
 
 def _check_values(table: pd.DataFrame) -> None:
@@ -215,11 +219,11 @@ def select(
   """Returns the estimates of a quantity with exactly the facets that are named.
 
   Args:
-    table: of results.
-    quantity: name.
-    versus: '' for the classifiers' own values, a classifier for the differences from it, None for
-      all of both.
-    **facets: {facet: value}; `...` is any value. Facets that are not named are empty in what is
+    table: table of results.
+    quantity: name of the quantity.
+    versus: '' selects values of classifiers, a label the differences from that classifier, and
+      None all of these.
+    **facets: {facet: value}; `...` is any value. Facets that are not named are missing in the rows
       returned: `select(table, 'error', corruption='fog')` is the mean over severities.
   """
   is_selected = table.quantity == quantity
@@ -237,32 +241,31 @@ def select(
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields the rows that have the same facets, with the facets."""
+  """Yields (names of facets, rows) for the rows in which exactly these facets have values."""
   names = facets_of(table)
-  has = table[names].notna().to_numpy()
-  for key in dict.fromkeys(map(tuple, has.tolist())):
-    is_member = (has == np.array(key, bool)).all(1)
-    yield (
-      tuple(name for name, is_present in zip(names, key, strict=True) if is_present),
-      table[is_member],
-    )
+  has_value = table[names].notna().to_numpy()
+  for pattern in dict.fromkeys(map(tuple, has_value.tolist())):
+    is_in_group = (has_value == np.array(pattern, bool)).all(1)
+    facets = tuple(name for name, is_present in zip(names, pattern, strict=True) if is_present)
+    yield facets, table[is_in_group]
 
 
-def told_once(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
   """Yields `by_facets` of a quantity, except groups that repeat the values of one by fewer facets.
 
   Where there is one severity, the errors by corruption and severity repeat the errors by
   corruption.
   """
-  groups, keys, fewest = list(by_facets(table)), [], dict[tuple[object, ...], int]()
+  groups = list(by_facets(table))
+  keys = []
+  min_num_facets: dict[tuple[object, ...], int] = {}
   for facets, rows in groups:
     varying = [name for name in facets if rows[name].nunique() > 1]
-    cells = rows[['classifier', 'versus', *varying]].assign(
-      value=rows['value'].map('{:.9g}'.format)
-    )
-    key = (*varying, frozenset(cells.astype(str).itertuples(index=False, name=None)))
-    fewest[key] = min(len(facets), fewest.get(key, len(facets)))
+    texts = rows[['classifier', 'versus', *varying]].astype(str)
+    texts['value'] = rows['value'].map('{:.9g}'.format)
+    key = (*varying, frozenset(texts.itertuples(index=False, name=None)))
+    min_num_facets[key] = min(len(facets), min_num_facets.get(key, len(facets)))
     keys.append(key)
-  for key, group in zip(keys, groups, strict=True):
-    if fewest[key] == len(group[0]):
-      yield group
+  for key, (facets, rows) in zip(keys, groups, strict=True):
+    if len(facets) == min_num_facets[key]:
+      yield facets, rows

@@ -23,7 +23,7 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.simultaneous import RATE, significant
-from robustness.estimates.table import select, told_once
+from robustness.estimates.table import select, without_repeats
 from robustness.present import forms, maps
 from robustness.present.notation import (
   Notation,
@@ -59,7 +59,7 @@ def draw(results: Results) -> dict[str, Picture]:
     reference = declared.get(quantity.reference)
     pair = (reference, results.table) if reference else None
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    groups = [pair for pair in told_once(estimates) if pair[0] and SEED not in pair[0]]
+    groups = [pair for pair in without_repeats(estimates) if pair[0] and SEED not in pair[0]]
     max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= max_facets:  # three only if there is no picture by fewer

@@ -1,9 +1,14 @@
 """Selects the rows of a table of results that people read first.
 
-A `Choice` is one of three kinds: a level (a quantity over everything, or by few names, with its
-differences), the highest or lowest of many values of each classifier, or many differences, each
-marked as significant or not. Other modules word choices: in sentences, the table of headlines, the
-terminal and the paragraph of methods.
+A `Choice` is a set of rows that one statement reports. It is one of three kinds:
+
+* an overall value: a quantity over all conditions, or in one of few conditions, with the paired
+  differences between classifiers;
+* an extreme: each classifier's highest or lowest value among many conditions;
+* differences: each classifier's many differences, each marked as significant or not.
+
+Other modules put choices into words: in sentences, the table of headlines, the terminal and the
+paragraph of methods.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, for_all, significant
 from robustness.estimates.systematic import SAYS_LITTLE
-from robustness.estimates.table import by_facets, facets_of, select, told_once
+from robustness.estimates.table import by_facets, facets_of, select, without_repeats
 from robustness.present.notation import (
   is_axis,
   place_of,
@@ -34,14 +39,16 @@ from robustness.present.notation import (
 )
 from robustness.results import Results
 
-FEW = 7
-"""Most names of a facet with a level each, where a quantity has none over everything."""
+MAX_OVERALL_VALUES = 7
+"""Most values of one facet that are all reported, if a quantity has no value over everything."""
 CLASS = 'class'
-_ERROR = re.compile(r'\b(error|accuracy)\b')
+_ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
 _ATTACK = re.compile(
   r'.* under (?:(?P<ball>ℓ\S+) (?P<attack>\S+)|the worst (?P<worst>ℓ\S+) attack .*)'
 )
-_QUALIFIED = re.compile(r',| (?:under|over|on|of|by|in|at) ')
+"""Matches words such as 'top-1 error under ℓ∞ PGD' or '… under the worst ℓ2 attack of 3'."""
+_START_OF_QUALIFIER = re.compile(r',| (?:under|over|on|of|by|in|at) ')
+"""Matches where the words of a quantity begin to state its condition, as in 'error under fog'."""
 SHORT_WORDS = {
   'clean_accuracy': 'clean accuracy',
   'clean_error': 'clean error',
@@ -53,6 +60,7 @@ SHORT_WORDS = {
 }
 """The short names of quantities and attacks in the heads of papers' tables."""
 _ESTIMATE = ('classifier', 'versus', 'value', 'low', 'high')
+"""Columns that identify an estimate whatever its quantity and facets are called."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,13 +69,14 @@ class Choice:
 
   Attributes:
     quantity: the quantity of all rows.
-    rows: for a level, a row for each classifier, then its differences; otherwise every candidate,
-      where differences have a column `marked` that is true if they are significant.
+    rows: for an overall value, one row per classifier and then the differences; otherwise the rows
+      of all conditions. Differences have a column `marked`, true if they are significant.
     facets: names of the facets of the rows.
-    extremes: the highest or lowest of many values of each classifier, or its largest difference,
-      with intervals simultaneous over all rows; every row of a tie. None for a level.
+    extremes: of `rows`, each classifier's highest or lowest, or its largest difference, with
+      intervals that hold for all rows together. A tie has several rows. None for an overall value.
     task: name of the task of a battery; '' for one study.
-    reference: `Quantity.reference` at the extremes, None if it has no values by these facets.
+    reference: `Quantity.reference` in the conditions of the extremes; None if it has no values by
+      these facets.
   """
 
   quantity: Quantity
@@ -79,21 +88,22 @@ class Choice:
 
   @property
   def summary_rows(self) -> pd.DataFrame:
-    """The rows that a table shows: all rows of a level, else one extreme for each classifier."""
+    """The rows that a table shows: all rows of an overall value, else one extreme a classifier."""
     return self.rows if self.extremes is None else self.extremes.drop_duplicates('classifier')
 
   @property
   def place(self) -> str:
-    """The condition of a level, such as 'under fog'; '' over everything or for many rows."""
-    is_level = self.extremes is None and len(self.rows) > 0
-    return place_of(self.quantity, self.rows.iloc[0], self.facets) if is_level else ''
+    """The condition of an overall value, such as 'under fog'; '' over all or for an extreme."""
+    if self.extremes is not None or self.rows.empty:
+      return ''
+    return place_of(self.quantity, self.rows.iloc[0], self.facets)
 
   @property
   def words(self) -> str:
     """The statement: 'top-1 error under fog', or 'highest top-1 error of 8 corruptions'."""
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
-    if not self.quantity.end:  # at extremes of another quantity
+    if not self.quantity.end:  # the reference in the conditions of another quantity's extremes
       return f'{self.quantity.words}, there'
     if self.reference is not None:
       return f'{self.quantity.words}, clearest of {self.count_words}'
@@ -101,39 +111,45 @@ class Choice:
 
   @property
   def attack_words(self) -> str:
-    """The head of a level under an attack in papers' tables, such as 'AA 8/255'; else ''."""
-    attack = _ATTACK.fullmatch(self.quantity.words) if 'epsilon' in self.facets else None
-    if not attack or self.extremes is not None:
+    """The attack, its norm unless ℓ∞, and the radius, as in 'AA 8/255'; '' if there is no attack.
+
+    Papers head the columns of their tables so. Only an overall value by ε has these words.
+    """
+    attack = _ATTACK.fullmatch(self.quantity.words)
+    if not attack or self.extremes is not None or 'epsilon' not in self.facets:
       return ''
-    name, ball = attack['attack'] or 'worst attack', attack['ball'] or attack['worst']
+    name = attack['attack'] or 'worst attack'
+    norm = attack['ball'] or attack['worst']
     radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
-    return ' '.join((SHORT_WORDS.get(name, name), *([] if ball == 'ℓ∞' else [ball]), radius))
+    return f'{SHORT_WORDS.get(name, name)}{"" if norm == "ℓ∞" else f" {norm}"} {radius}'
 
   @property
   def short_words(self) -> str:
     """The words for a narrow column: 'mCE', 'AA 8/255', 'lowest accuracy'."""
-    plain = _QUALIFIED.split(self.quantity.words)[0].replace('top-1 ', '')
-    end = self.quantity.end if self.extremes is not None else ''
-    words = SHORT_WORDS.get(self.quantity.name, plain)
-    return self.attack_words or ' '.join(filter(None, (end, words)))
+    if self.attack_words:
+      return self.attack_words
+    unqualified = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
+    words = SHORT_WORDS.get(self.quantity.name, unqualified)
+    is_extreme = self.extremes is not None and self.quantity.end
+    return f'{self.quantity.end} {words}' if is_extreme else words
 
   @property
   def name(self) -> str:
-    """The words, after the name of the task in a battery."""
-    return ': '.join(filter(None, (self.task.replace('_', ' '), self.words)))
+    """The words, after the name of the task in a battery: 'fog: top-1 error'."""
+    return _after_task(self.task, self.words)
 
   @property
   def count_words(self) -> str:
-    """The number of rows among which an extreme was searched: '8 corruptions'."""
+    """The number of a classifier's conditions, of which the extreme is one: '8 corruptions'."""
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
     return f'{count} {plural(self.quantity, self.varying)}'
 
   @property
   def coverage(self) -> str:
-    """The rows that the interval of an extreme covers: 'simultaneous over 8 corruptions'."""
-    networks = self.rows.classifier.nunique()
-    of_networks = f' and {networks} networks' if networks > 1 else ''
-    return f'simultaneous over {self.count_words}{of_networks}'
+    """The family of an extreme's interval: 'simultaneous over 8 corruptions and 2 networks'."""
+    num_networks = self.rows.classifier.nunique()
+    networks = f' and {num_networks} networks' if num_networks > 1 else ''
+    return f'simultaneous over {self.count_words}{networks}'
 
   @property
   def varying(self) -> list[str]:
@@ -141,253 +157,289 @@ class Choice:
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
   def places(self, row: pd.Series) -> str:
-    """Returns the place of a classifier's extreme, each place of a tie, or 'everywhere'."""
+    """Returns the conditions of a classifier's extreme in words, such as 'under fog and snow'.
+
+    All conditions of a tie are named; they are 'everywhere' if that is all conditions. An overall
+    value has ''.
+
+    Args:
+      row: names the `classifier`, and the one that it is compared with (`versus`).
+    """
     if self.extremes is None:
       return ''
-    tied, candidates = (
-      rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
-      for rows in (self.extremes, self.rows)
-    )
-    if len(tied) == len(candidates) > 1:
+
+    def same_pair(rows: pd.DataFrame) -> pd.DataFrame:
+      return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
+
+    tied = same_pair(self.extremes)
+    if len(tied) == len(same_pair(self.rows)) > 1:
       return 'everywhere'
     return places_of(self.quantity, tied, self.facets)
+
+
+def _after_task(task: str, words: str) -> str:
+  """Returns 'task: words', with spaces for underscores, or the words alone if `task` is ''."""
+  return f'{task.replace("_", " ")}: {words}' if task else words
 
 
 def choices(results: Results) -> list[Choice]:
   """Returns the choices of the headline quantities, or of all quantities if none is a headline.
 
-  Levels come first, then differences, then extremes, fewer facets first, and classes last.
+  Overall values come first, then differences, then extremes, fewer facets first, and classes last.
   Choices with equal values are reported once.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
   rate = float(results.settings.get('false_discovery_rate', RATE))
-  candidates = [choice for quantity in quantities for choice in levels(table, quantity)]
+  candidates = [choice for quantity in quantities for choice in overall_choices(table, quantity)]
   for quantity in quantities:
-    candidates += differences(table, quantity, rate)
+    candidates += difference_choices(table, quantity, rate)
   for quantity in quantities:
-    candidates += extremes(table, quantity, results.quantities)
+    candidates += extreme_choices(table, quantity, results.quantities)
   distinct: dict[object, Choice] = {}
   for choice in sorted(candidates, key=lambda choice: CLASS in choice.facets):
-    distinct.setdefault(_values(choice), choice)
+    distinct.setdefault(_key_of_values(choice), choice)
   return list(distinct.values())
 
 
-def _values(choice: Choice) -> tuple[object, ...]:
-  """Returns the values of a choice as a key, where an accuracy has the key of its error, 1 − it."""
+def _key_of_values(choice: Choice) -> tuple[object, ...]:
+  """Returns a key that is equal for choices that say the same.
+
+  These have the same values, to 9 digits, for the same classifiers and facets. An accuracy has the
+  key of its error, 1 − accuracy.
+  """
   rows, quantity = choice.rows, choice.quantity
   values = rows['value']
   if quantity.range == (0, 1) and quantity.better == 'higher':
-    values = (rows.versus == '') - values
-  keys = rows[['classifier', 'versus', *choice.facets]].astype(str)
-  cells = keys.assign(value=values.map('{:.9g}'.format)).itertuples(index=False, name=None)
-  return quantity.kind, choice.extremes is None, frozenset(cells)
+    values = (rows.versus == '') - values  # 1 − value, or −value of a difference
+  texts = rows[['classifier', 'versus', *choice.facets]].astype(str)
+  texts = texts.assign(value=values.map('{:.9g}'.format))
+  is_overall = choice.extremes is None
+  return quantity.kind, is_overall, frozenset(texts.itertuples(index=False, name=None))
 
 
-def leading(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
-  """Returns the rows of a quantity by the facets in `Quantity.by`, or over everything without them.
+def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
+  """Returns the rows of a quantity that a report states first, values and differences.
 
-  If there are no such rows, returns the rows by the one facet with the fewest values, at most
-  `FEW` names or 2 points of an axis.
+  These are the rows by the facets in `Quantity.by`, or over everything if it names none that the
+  table has. If there are no such rows, they are the rows by the one facet with the fewest values,
+  at most `MAX_OVERALL_VALUES` names or 2 points of an axis; there may be none.
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
   declared = select(rows, quantity.name, None, **dict.fromkeys(by, ...))
   if len(declared) or rows.empty:
     return _in_order(declared, by)
-  short = []
+  candidates = []
   for facets, group in by_facets(rows):
     varying = [name for name in facets if group[name].nunique() > 1]
-    limit = 2 if varying and is_axis(quantity, group, varying[0]) else FEW
+    limit = 2 if varying and is_axis(quantity, group, varying[0]) else MAX_OVERALL_VALUES
     if not varying or (len(varying) == 1 and group[varying[0]].nunique() <= limit):
-      short.append(group)
-  return min(short, key=len, default=declared)
+      candidates.append(group)
+  return min(candidates, key=len, default=declared)
 
 
 def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-  """Returns rows sorted by facets, each in order of first occurrence."""
-  ranks = {name: pd.factorize(rows[name])[0] for name in by}
-  return rows.iloc[np.lexsort([ranks[name] for name in reversed(by)])] if by else rows
+  """Returns rows sorted by the facets `by`, the values of each in order of first occurrence."""
+  ranks = [pd.factorize(rows[name])[0] for name in by]
+  return rows.iloc[np.lexsort(ranks[::-1])] if by else rows  # lexsort takes the main key last
 
 
-def level_groups(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields the facets and the rows of `leading`, for each value of the facets."""
-  for facets, table in by_facets(rows):
-    groups = table.groupby(list(facets), sort=False) if facets else [((), table)]
-    yield from ((facets, group) for _, group in groups)
+def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Choice]:
+  """Returns the overall values of a quantity, one choice for each value of the facets.
 
-
-def levels(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Choice]:
-  """Returns the levels of a quantity. A level over everything includes the classifiers that have an
-  undefined value and a note."""
+  A value over everything includes the classifiers for which it is undefined with a note.
+  """
   choices = []
-  for facets, rows in level_groups(leading(table, quantity)):
-    is_noted = (rows.versus == '') & (rows.note != '') & (not facets)
-    rows = rows[rows['value'].notna() | is_noted]
-    if rows['value'].notna().any():
-      choices.append(Choice(quantity, rows, facets, task=task))
+  for facets, rows in by_facets(overall_rows(table, quantity)):
+    for _, group in rows.groupby(list(facets), sort=False) if facets else [((), rows)]:
+      is_noted = (group.versus == '') & (group.note != '') & (not facets)
+      group = group[group['value'].notna() | is_noted]
+      if group['value'].notna().any():
+        choices.append(Choice(quantity, group, facets, task=task))
   return choices
 
 
-def differences(table: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> Iterator[Choice]:
-  """Yields the differences of a quantity for each set of facets, with each classifier's largest."""
+def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
+  """Yields the differences of a quantity for each set of facets, with each classifier's largest.
+
+  Significant differences are marked, at the false-discovery rate `rate`.
+  """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
-    yield Choice(quantity, rows, facets, _largest(rows, rows['value'].abs(), quantity))
+    yield Choice(quantity, rows, facets, _largest(rows, rows['value'].abs(), quantity, len(rows)))
 
 
-def extremes(
+def extreme_choices(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> Iterator[Choice]:
-  """Yields the values of a quantity for each set of facets, with each classifier's highest or
-  lowest, as `Quantity.end` says; yields nothing for a quantity without an end.
+  """Yields the values of a quantity for each set of facets, with each classifier's extreme.
 
-  If the quantity has `Quantity.extreme` and its reference, one of `quantities`, has values by the
-  same facets, the extremes are the values farthest beyond the reference, which is included.
+  The extreme is the highest or lowest value, as `Quantity.end` says; a quantity without an end has
+  no extremes. If the quantity has `Quantity.extreme` and its reference, one of `quantities`, has
+  values by the same facets, the extremes are the values farthest beyond the reference, which is
+  included. The interval of an extreme then holds for both quantities in all conditions.
   """
-  for facets, rows in _groups(table, quantity) if quantity.end else ():
-    sign = -1 if quantity.end == 'lowest' else 1
+  if not quantity.end:
+    return
+  sign = -1 if quantity.end == 'lowest' else 1
+  for facets, rows in _groups(table, quantity):
     keys = ['classifier', *facets]
-    by: dict[str, Any] = dict.fromkeys(facets, ...)
-    references = select(table, quantity.reference, **by)
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)
+    references = select(table, quantity.reference, **any_value)
     if references.empty or not quantity.extreme:
-      yield Choice(quantity, rows, facets, _largest(rows, sign * rows['value'], quantity), task)
+      extremes = _largest(rows, sign * rows['value'], quantity, len(rows))
+      yield Choice(quantity, rows, facets, extremes, task)
       continue
     paired = rows[keys].merge(references, on=keys, how='left').set_index(rows.index)
-    size = sign * (rows['value'] - paired['value'])
-    largest = _largest(rows, size, quantity, 2 * len(rows))
+    beyond_reference = sign * (rows['value'] - paired['value'])
+    family = 2 * len(rows)
+    extremes = _largest(rows, beyond_reference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
-    at_largest = paired.loc[largest.index].apply(_for_all, axis=1, args=(2 * len(rows), reference))
-    yield Choice(
-      *(quantity, rows, facets, largest, task),
-      reference=Choice(reference, paired, facets, at_largest, task),
-    )
+    at_extremes = paired.loc[extremes.index].apply(_widened, axis=1, args=(family, reference))
+    reference_choice = Choice(reference, paired, facets, at_extremes, task)
+    yield Choice(quantity, rows, facets, extremes, task, reference_choice)
 
 
 def _groups(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields each set of facets with the values of a quantity by these facets, or its differences.
+  """Yields each set of facets with a quantity's values, or its differences, by these facets.
 
-  The level is the estimate with the fewest facets, which a report states first; it is left out, and
-  so is a group that has it as its highest or lowest value and would repeat it (pm-k equals the
-  accuracy at the largest distance). Sets of more than two facets are left out unless none has
-  fewer, and rows without an interval if others have one.
+  The overall rows are left out, as they are reported first. A group is left out if one of its
+  extremes is the overall value in every classifier and would repeat it (pm-k equals the accuracy
+  at the largest distance), and if it has a single condition. Sets of more than two facets are left
+  out unless none has fewer, and rows without an interval if others have one.
   """
-  level = leading(table, quantity)
-  rows = table[table['quantity'] == quantity.name].drop(index=level.index)
-  groups = [(facets, group) for facets, group in told_once(rows) if facets]
+  overall = overall_rows(table, quantity)
+  rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
+  groups = [(facets, group) for facets, group in without_repeats(rows) if facets]
   max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]
     group = group[group['low'].notna()] if group['low'].notna().any() else group
     if group.empty or len(facets) > max_facets:
       continue
-    pairs = group.groupby(['classifier', 'versus'])['value']
-    ends = group.loc[[*pairs.idxmin(), *pairs.idxmax()]].drop(columns=[*facets])
-    at_level = ends.merge(level, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
-    if pairs.size().max() > 1 and len(at_level) < pairs.ngroups:
+    values = group.groupby(['classifier', 'versus'])['value']
+    extremes = group.loc[[*values.idxmin(), *values.idxmax()]].drop(columns=[*facets])
+    repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
+    if values.size().max() > 1 and len(repeated) < values.ngroups:
       yield facets, group
 
 
-def _largest(
-  rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int = 0
-) -> pd.DataFrame:
-  """Returns each classifier's rows of largest size, with intervals simultaneous over a family.
+def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int) -> pd.DataFrame:
+  """Returns the rows at which `size` is largest, for each classifier and classifier compared with.
 
-  `family` is the number of estimates, by default all rows. Ties share the widest interval.
+  Their intervals hold for `family` estimates together. Rows of equal size are all returned, with
+  the widest interval among them.
   """
   largest = []
   for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
     tied = rows.loc[sizes.index[np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)]]
     tied = tied[np.sign(tied['value']) == np.sign(tied['value'].iloc[0])]
-    wide = _for_all(
-      tied.loc[(tied.high - tied.low).fillna(0).idxmax()], family or len(rows), quantity
-    )
-    largest.append(tied.assign(low=wide.low, high=wide.high, family=wide.family))
+    widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
+    joint = _widened(widest, family, quantity)
+    largest.append(tied.assign(low=joint.low, high=joint.high, family=joint.family))
   return pd.concat(largest)
 
 
-def _for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Returns an estimate with the interval for a family, NaN if it cannot be widened."""
-  wide = for_all(row, family, quantity)
-  return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if wide is None else wide
+def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
+  """Returns an estimate with the interval that holds for `family` estimates together.
+
+  The ends are NaN if the interval cannot be widened.
+  """
+  joint = for_all(row, family, quantity)
+  return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if joint is None else joint
 
 
 def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
   """Returns the headlines of `Results.by_task`, task after task.
 
   The quantities of a task that are declared as headlines come first, then their references
-  (`Quantity.reference`); all quantities do if no headline was estimated. A quantity without a level
-  has its extreme by the fewest facets. A choice with the words and estimates of an earlier task,
-  such as the error on clean images, is left out.
+  (`Quantity.reference`); all quantities do if no headline was estimated. A quantity without an
+  overall value has its extreme by the fewest facets. A choice with the words and estimates of an
+  earlier task, such as the error on clean images, is left out.
   """
   distinct: dict[tuple[str, str], Choice] = {}
   for task, results in tasks.items():
-    table = without_little(results.table)
+    table = without_uninformative(results.table)
     measured = {*table['quantity']}
-    heading = [q for q in results.quantities if q.headline and q.name in measured]
-    references = {quantity.reference for quantity in heading}
-    heading += [quantity for quantity in results.quantities if quantity.name in references]
-    for quantity in dict.fromkeys(heading or results.quantities):
-      for choice in heads(table, quantity, results.quantities, task):
+    quantities = [q for q in results.quantities if q.headline and q.name in measured]
+    references = {quantity.reference for quantity in quantities}
+    quantities += [quantity for quantity in results.quantities if quantity.name in references]
+    for quantity in dict.fromkeys(quantities or results.quantities):
+      for choice in headlines_of_quantity(table, quantity, results.quantities, task):
         estimates = choice.summary_rows[[*_ESTIMATE, 'n']].to_csv(index=False)
         distinct.setdefault((choice.words, estimates), choice)
   return [*distinct.values()]
 
 
-def without_little(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table without the rows of a classifier and quantity that say little.
+def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns a table without the classifier and quantity pairs of which an estimate says little.
 
-  Their estimate over everything has the note `SAYS_LITTLE`, as ρ of networks at chance, or is
-  degenerate.
+  The note of their estimate over everything contains `SAYS_LITTLE`, as for ρ of networks at chance,
+  or says that it is degenerate.
   """
-  over_all = table[facets_of(table)].isna().all(axis=1)
-  little = over_all & (table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table))
+  is_over_all = table[facets_of(table)].isna().all(axis=1)
+  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)
   keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])
-  return table[~keys.isin(keys[little])]
+  return table[~keys.isin(keys[is_over_all & says_little])]
 
 
-def heads(
+def headlines_of_quantity(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> list[Choice]:
-  """Returns the levels of a quantity, or its extreme and the reference if it has no level."""
-  choices = levels(table, quantity, task)
-  for choice in () if choices else extremes(table, quantity, quantities, task):
-    return [choice, choice.reference] if choice.reference else [choice]
-  return choices
+  """Returns the overall values of a quantity, or else its first extreme and the reference there.
+
+  Args:
+    table: estimates of one task.
+    quantity: the quantity that is reported.
+    quantities: all quantities of the table, the reference among them.
+    task: name of the task.
+  """
+  if choices := overall_choices(table, quantity, task):
+    return choices
+  extreme = next(extreme_choices(table, quantity, quantities, task), None)
+  if extreme is None:
+    return []
+  return [extreme, extreme.reference] if extreme.reference else [extreme]
 
 
 def short_names(choices: Sequence[Choice]) -> list[str]:
-  """Returns the task and the short words of each choice; equal names get the place, or all words,
-  until they differ."""
+  """Returns the task and the short words of each choice.
+
+  Names that are equal within a task are replaced by the short words with the condition, and by the
+  full words if these are equal too.
+  """
   names = [choice.short_words for choice in choices]
-  for longer in ('place', 'words'):
-    tasks = [choice.task for choice in choices]
-    counts = collections.Counter(zip(tasks, names, strict=True))
-    for index, choice in enumerate(choices):
-      if counts[choice.task, names[index]] > 1:
-        place = f'{choice.short_words} {choice.place}'.rstrip()
-        names[index] = place if longer == 'place' else choice.words
-  return [
-    ': '.join(filter(None, (choice.task.replace('_', ' '), name)))
-    for choice, name in zip(choices, names, strict=True)
-  ]
+  with_place = [f'{choice.short_words} {choice.place}'.rstrip() for choice in choices]
+  for longer_names in (with_place, [choice.words for choice in choices]):
+    tasks_and_names = [(choice.task, name) for choice, name in zip(choices, names, strict=True)]
+    counts = collections.Counter(tasks_and_names)
+    for index, task_and_name in enumerate(tasks_and_names):
+      if counts[task_and_name] > 1:
+        names[index] = longer_names[index]
+  return [_after_task(choice.task, name) for choice, name in zip(choices, names, strict=True)]
 
 
-def foremost(choices: Sequence[Choice], limit: int) -> list[Choice]:
-  """Returns at most `limit` headlines, in their order: the first of each task, then the second of
-  each, and so on. Single classes, and ratios of classifiers to themselves, are left out."""
+def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
+  """Returns at most `limit` headlines in their order, about as many of each task.
+
+  The first of each task are taken, then the second of each, and so on. Single classes, and ratios
+  of classifiers to themselves, are left out.
+  """
   candidates = [
     choice
     for choice in choices
     if CLASS not in choice.facets and not choice.summary_rows.note.str.startswith(ITSELF).all()
   ]
-  counts, ranks = collections.Counter[str](), []
+  counts = collections.Counter[str]()
+  ranks_in_task = []
   for choice in candidates:
     counts[choice.task] += 1
-    ranks.append(counts[choice.task])
-  return [candidates[place] for place in sorted(np.argsort(ranks, kind='stable')[:limit])]
+    ranks_in_task.append(counts[choice.task])
+  selected = np.argsort(ranks_in_task, kind='stable')[:limit]
+  return [candidates[index] for index in sorted(selected)]
 
 
 def labels_of(tasks: Mapping[str, Results]) -> list[str]:
@@ -396,25 +448,28 @@ def labels_of(tasks: Mapping[str, Results]) -> list[str]:
 
 
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:
-  """Returns the tasks by the share of answers that a classifier gets wrong, the worst first.
+  """Returns each task's largest error of the classifier `label`, with its row, the worst first.
 
-  Each task has its largest error, or 1 − accuracy, at a level, with an interval simultaneous over
-  all errors compared. Returns [] if fewer than two tasks have an error.
+  The errors compared are the classifier's overall errors, or 1 − accuracies, that have intervals;
+  the intervals returned hold for all of them together. Returns [] if fewer than two tasks have an
+  error.
   """
-  num_errors, by_task = 0, dict[str, tuple[float, Choice, pd.Series]]()
+  num_errors = 0
+  worst_by_task: dict[str, tuple[float, Choice, pd.Series]] = {}
   for choice in choices:
     quantity = choice.quantity
-    is_level = choice.extremes is None and CLASS not in choice.facets
-    is_share = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
-    is_error = is_level and is_share and _ERROR.search(quantity.words)
+    is_overall = choice.extremes is None and CLASS not in choice.facets
+    is_rated_share = quantity.kind == SHARE and quantity.better and quantity.range == (0, 1)
+    if not (is_overall and is_rated_share and _ERROR_OR_ACCURACY.search(quantity.words)):
+      continue
     rows = choice.rows[(choice.rows.classifier == label) & (choice.rows.versus == '')]
-    for _, row in rows[rows.low.notna()].iterrows() if is_error else ():
+    for _, row in rows[rows.low.notna()].iterrows():
       num_errors += 1
       error = row.value if quantity.better == 'lower' else 1 - row.value
-      if error > by_task.get(choice.task, (-1.0,))[0]:
-        by_task[choice.task] = (error, choice, row)
-  if len(by_task) < 2:
+      if choice.task not in worst_by_task or error > worst_by_task[choice.task][0]:
+        worst_by_task[choice.task] = (error, choice, row)
+  if len(worst_by_task) < 2:
     return []
-  ordered = sorted(by_task.values(), key=lambda entry: -entry[0])
-  wide = ((choice, for_all(row, num_errors, choice.quantity)) for _, choice, row in ordered)
-  return [(choice, row) for choice, row in wide if row is not None]
+  worst_first = sorted(worst_by_task.values(), key=lambda entry: -entry[0])
+  widened = [(choice, for_all(row, num_errors, choice.quantity)) for _, choice, row in worst_first]
+  return [(choice, row) for choice, row in widened if row is not None]

@@ -9,7 +9,7 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
-from robustness.present.choice import foremost, headlines, labels_of, short_names
+from robustness.present.choice import first_headlines, headlines, labels_of, short_names
 from robustness.present.notation import Notation, column_name
 from robustness.results import Results, Table
 
@@ -25,10 +25,11 @@ class HeadlineText(NamedTuple):
 def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
   """Returns the headlines as text, extremes with their places.
 
-  A `limit` other than 0 selects the foremost ones, see `choice.foremost`, under short names.
+  A `limit` other than 0 selects the first ones of each task under short names, see
+  `choice.first_headlines`.
   """
   texts, choices = [], headlines(tasks)
-  choices = foremost(choices, limit) if limit else choices
+  choices = first_headlines(choices, limit) if limit else choices
   names = short_names(choices) if limit else [choice.name for choice in choices]
   for name, choice in zip(names, choices, strict=True):
     unit = Notation(choice.quantity).unit

@@ -1,13 +1,14 @@
 """A table of classifiers for a paper: rows and columns by classifier, quantity and facets."""
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
-from robustness.present.choice import Choice, headlines, heads
+from robustness.present.choice import Choice, headlines, headlines_of_quantity
 from robustness.present.notation import MINUS, Notation, value_text
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
@@ -15,12 +16,14 @@ from robustness.results import SINGLE, TASK, Results, Table
 CLASSIFIER, QUANTITY = 'classifier', 'quantity'
 CLEAN_ACCURACIES = 'top1_accuracy', CLEAN_ACCURACY.name
 CLEAN = *CLEAN_ACCURACIES, CLEAN_ERROR.name
+"""Names of the quantities that the column 'clean' may hold, the preferred one first."""
 MAX_COLUMNS = 7
-"""Most headlines that are columns; more are rows."""
+"""If there are more headlines than this, they are rows and the classifiers columns."""
 ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
+"""The mark after the name of a quantity, by its better end."""
 
 
-class Formatted(NamedTuple):
+class Entry(NamedTuple):
   """An estimate as text.
 
   Attributes:
@@ -28,14 +31,18 @@ class Formatted(NamedTuple):
     quantity: the quantity that is estimated.
     value: the estimate, NaN if it is undefined.
     text: the estimate, perhaps with its interval.
-    order: the values of facets that are numbers, by name.
+    numbers: the values of the facets that are numbers, by name.
   """
 
   labels: Mapping[str, str]
   quantity: Quantity
   value: float
   text: str
-  order: Mapping[str, float] = {}
+  numbers: Mapping[str, float]
+
+  def key(self, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the labels of these names: the head of the entry's row or column."""
+    return tuple(self.labels[name] for name in names)
 
 
 def arranged(
@@ -65,99 +72,101 @@ def arranged(
   """
   dimensions = [*rows, *columns]
   facets = [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
+  entries: list[Entry] = []
   if shown:
-    entries = [
-      entry for name in shown for entry in _formatted(_columns(tasks, name), (), intervals, False)
-    ]
+    for name in shown:
+      for head, choice in _columns(tasks, name):
+        entries += _entries(head, choice, (), intervals, by_task=False)
   else:
     _check_names(tasks, quantities, dimensions)
-    entries = list(_entries(tasks, quantities, facets, intervals, TASK in dimensions))
+    by_task = TASK in dimensions
+    for task, results in tasks.items():
+      for choice in _choices(task, results, quantities, facets):
+        head = choice.words if by_task else choice.name
+        entries += _entries(head, choice, facets, intervals, by_task)
   if not entries:
     names = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
     raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
   titles = dict.fromkeys(entry.labels[QUANTITY] for entry in entries)
-  rows = [*rows, *([] if CLASSIFIER in dimensions else [CLASSIFIER])]
-  is_single = len(titles) == 1 and bool(facets)
-  columns = [*columns, *([] if QUANTITY in dimensions or (is_single and columns) else [QUANTITY])]
-
-  def keys(names: Sequence[str]) -> list[tuple[str, ...]]:
-    return [tuple(entry.labels[name] for name in names) for entry in entries]
-
-  if not (dimensions or shown) and len(titles) > MAX_COLUMNS >= len(
-    {entry.labels[CLASSIFIER] for entry in entries}
-  ):
+  num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
+  if not (dimensions or shown) and len(titles) > MAX_COLUMNS >= num_classifiers:
     rows, columns = [QUANTITY], [CLASSIFIER]  # so that the table is no wider than a page
-  ranks = {name: _ranks(name, entries) for name in entries[0].labels}
-
-  def rank(names: Sequence[str]) -> Callable[[tuple[str, ...]], list[int]]:
-    return lambda key: [ranks[name][text] for name, text in zip(names, key, strict=True)]
-
-  down, across = (sorted(set(keys(names)), key=rank(names)) for names in (rows, columns))
-  cells = [[*key, *([''] * len(across))] for key in down]
-  rivals: dict[tuple[str, ...], list[tuple[Cell, Formatted]]] = collections.defaultdict(list)
-  for entry, row, column in zip(entries, keys(rows), keys(columns), strict=True):
-    place = down.index(row), len(rows) + across.index(column)
-    cells[place[0]][place[1]] = entry.text
-    rivals[tuple(text for name, text in entry.labels.items() if name != CLASSIFIER)].append(
-      (place, entry)
-    )
+  else:
+    if CLASSIFIER not in dimensions:
+      rows = [*rows, CLASSIFIER]
+    names_quantity = len(titles) == 1 and facets and columns  # in the corner of the table
+    if QUANTITY not in dimensions and not names_quantity:
+      columns = [*columns, QUANTITY]
+  row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
+  texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
+  compared: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
+  for entry in entries:
+    row = row_keys.index(entry.key(rows))
+    column = len(rows) + column_keys.index(entry.key(columns))
+    texts[row][column] = entry.text
+    condition = entry.key([name for name in entry.labels if name != CLASSIFIER])
+    compared[condition].append(((row, column), entry))
   corner = [entries[0].quantity.facet(name).words for name in rows]
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{next(iter(titles))}: {corner[0]}'
-  table = Table((*corner, *map(', '.join, across)), cells)
-  return table, frozenset(cell for entries in rivals.values() for cell in _best(entries))
+  table = Table((*corner, *map(', '.join, column_keys)), texts)
+  return table, frozenset(cell for rivals in compared.values() for cell in _best(rivals))
 
 
 def _check_names(
   tasks: Mapping[str, Results], quantities: Sequence[str], dimensions: Sequence[str]
 ) -> None:
+  """Raises InputError for a quantity or dimension that the results lack or that is repeated."""
   estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
   estimated &= {name for results in tasks.values() for name in results.table['quantity']}
-  estimated |= {ACCURACY.name} if estimated & {*CLEAN_ACCURACIES} else set()
-  facets = {name for results in tasks.values() for name in facets_of(results.table)}
-  facets |= set() if SINGLE in tasks else {TASK}
-  for kind, names, valid in (
-    ('quantity of these runs', quantities, estimated),
-    ('facet of these runs', dimensions, {CLASSIFIER, QUANTITY, *facets}),
-  ):
-    for name in names:
-      if name not in valid:
-        raise InputError(f'{name!r} is no {kind}; {nearest(name, valid)}.')
+  if estimated & {*CLEAN_ACCURACIES}:
+    estimated.add(ACCURACY.name)
+  valid = {name for results in tasks.values() for name in facets_of(results.table)}
+  valid |= {CLASSIFIER, QUANTITY}
+  if SINGLE not in tasks:
+    valid.add(TASK)
+  for name in quantities:
+    if name not in estimated:
+      raise InputError(f'{name!r} is no quantity of these runs; {nearest(name, estimated)}.')
+  for name in dimensions:
+    if name not in valid:
+      raise InputError(f'{name!r} is no facet of these runs; {nearest(name, valid)}.')
   if len(set(dimensions)) < len(dimensions):
     raise InputError(f'rows and columns are of {", ".join(dimensions)}: name each once.')
 
 
-def _entries(
-  tasks: Mapping[str, Results],
-  quantities: Sequence[str],
-  facets: Sequence[str],
-  intervals: bool,
-  by_task: bool,
-) -> Iterator[Formatted]:
-  for task, results in tasks.items():
-    declared = {quantity.name: quantity for quantity in results.quantities}
-    selected = [declared[name] for name in quantities if name in declared]
-    if facets:
-      by: dict[str, Any] = dict.fromkeys(facets, ...)
-      choices = [
-        Choice(quantity, select(results.table, quantity.name, '', **by), task=task)
-        for quantity in selected
-        or [quantity for quantity in results.quantities if quantity.headline]
-        or results.quantities
-      ]
-    elif quantities:
-      clean = _measured(results, CLEAN_ACCURACIES)[:1] if ACCURACY.name in quantities else []
-      choices = [
-        choice
-        for quantity in [*clean, *selected]
-        if not (quantity.name == ACCURACY.name and (clean or not quantity.headline))
-        for choice in heads(results.table, quantity, results.quantities, task)
-      ]
-    else:
-      choices = headlines({task: results})
-    titles = [choice.words if by_task else choice.name for choice in choices]
-    yield from _formatted(zip(titles, choices, strict=True), facets, intervals, by_task)
+def _choices(
+  task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
+) -> list[Choice]:
+  """Returns the rows of a task that the table has, as choices.
+
+  Args:
+    task: name of the task.
+    results: its results.
+    quantities: names of quantities; () takes the headlines. 'accuracy' is the accuracy on clean
+      images if it was measured, and is left out where it is no headline.
+    facets: names of the facets of the rows; () takes the overall values or the extremes.
+  """
+  declared = {quantity.name: quantity for quantity in results.quantities}
+  selected = [declared[name] for name in quantities if name in declared]
+  if facets:
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)
+    headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
+    return [
+      Choice(quantity, select(results.table, quantity.name, '', **any_value), task=task)
+      for quantity in selected or headline_quantities or results.quantities
+    ]
+  if not quantities:
+    return headlines({task: results})
+  if ACCURACY.name in quantities:
+    clean = _measured(results, CLEAN_ACCURACIES)[:1]
+    others = [q for q in selected if q.name != ACCURACY.name or (q.headline and not clean)]
+    selected = [*clean, *others]
+  choices: list[Choice] = []
+  for quantity in selected:
+    choices += headlines_of_quantity(results.table, quantity, results.quantities, task)
+  return choices
 
 
 def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
@@ -168,33 +177,45 @@ def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
 
 
 def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Choice]]:
-  """Yields a short head and the estimates of each column that a name stands for: a task's first
-  headline, a quantity, or `clean` for accuracy or error on clean images.
+  """Yields the short head and the choice of each column that a name given by --show stands for.
+
+  The name is a task, which stands for its first headline, a quantity, or 'clean' or 'accuracy' for
+  the accuracy or error on clean images. A quantity is taken from the first task that has it.
 
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
   """
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
   quantity = quantities.get(name.lower(), '')
-  names = CLEAN if name.lower() in ('clean', ACCURACY.name) else (quantity,)
   if name in tasks and name != SINGLE:
     choices = headlines({name: tasks[name]})
     choices = [choice for choice in choices if choice.quantity == choices[0].quantity]
   else:
-    choices = []
-    for task, results in tasks.items():
-      for measured in () if choices else _measured(results, names):
-        levels = heads(results.table, measured, results.quantities, task)
-        choices = choices or [c for c in levels if names != CLEAN or not c.facets]
+    choices = _first_measured(tasks, name.lower(), quantity)
   if not choices:
     valid = dict.fromkeys(['clean', *filter(None, tasks), *quantities.values()])
     raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
-  has_capitals = quantity != quantity.lower()  # as mCE
-  head = quantity if has_capitals else name.replace('_', ' ').capitalize()
-  head = 'Clean error' if choices[0].quantity.name == CLEAN_ERROR.name else head
+  if choices[0].quantity.name == CLEAN_ERROR.name:
+    head = 'Clean error'
+  elif quantity != quantity.lower():  # an abbreviation with capitals, such as mCE
+    head = quantity
+  else:
+    head = name.replace('_', ' ').capitalize()
   for choice in choices:
     place = f' {choice.place}' if len(choices) > 1 else ''
     yield choice.attack_words or f'{head}{place}', choice
+
+
+def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> list[Choice]:
+  """Returns the choices of a quantity, or of 'clean', from the first task that has any."""
+  is_clean = name in ('clean', ACCURACY.name)
+  for task, results in tasks.items():
+    for measured in _measured(results, CLEAN if is_clean else (quantity,)):
+      choices = headlines_of_quantity(results.table, measured, results.quantities, task)
+      choices = [choice for choice in choices if not (is_clean and choice.facets)]
+      if choices:
+        return choices
+  return []
 
 
 def notes_of(tasks: Mapping[str, Results], shown: Sequence[str]) -> list[str]:
@@ -208,40 +229,63 @@ def notes_of(tasks: Mapping[str, Results], shown: Sequence[str]) -> list[str]:
   return [*notes]
 
 
-def _formatted(
-  columns: Iterable[tuple[str, Choice]], facets: Sequence[str], intervals: bool, by_task: bool
-) -> Iterator[Formatted]:
-  """Yields the estimates of classifiers in each column, a pair of a head and a choice."""
-  for words, choice in columns:
-    notation = Notation(choice.quantity)
-    unit = f' ({notation.unit})' if notation.unit else ''
-    coverage = f', {choice.coverage}' if intervals and choice.extremes is not None else ''
-    head = f'{words}{coverage}{unit}{ARROWS[choice.quantity.better]}'
-    rows = choice.summary_rows[choice.summary_rows.versus == '']
-    digits = notation.plain_digits(float(rows['value'].abs().max()))
-    for _, row in rows.iterrows():
-      text = notation.bare(row) if intervals else notation.number(row.value, digits)
-      labels = {CLASSIFIER: row.classifier, QUANTITY: head}
-      for name in facets:
-        labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')
-      labels |= {TASK: choice.task.replace('_', ' ')} if by_task else {}
-      order = {name: row[name] for name in facets if not isinstance(row[name], str)}
-      yield Formatted(labels, choice.quantity, row.value, text, order)
+def _entries(
+  words: str, choice: Choice, facets: Sequence[str], intervals: bool, by_task: bool
+) -> Iterator[Entry]:
+  """Yields the estimate of each classifier in a choice.
+
+  Args:
+    words: the name of the quantity in the table; the unit and an arrow to the better end follow.
+    choice: the rows; only values of classifiers are taken, no differences.
+    facets: names of the facets that are labels of the entries.
+    intervals: whether intervals follow values.
+    by_task: whether the task is a label.
+  """
+  notation = Notation(choice.quantity)
+  unit = f' ({notation.unit})' if notation.unit else ''
+  coverage = f', {choice.coverage}' if intervals and choice.extremes is not None else ''
+  head = f'{words}{coverage}{unit}{ARROWS[choice.quantity.better]}'
+  rows = choice.summary_rows[choice.summary_rows.versus == '']
+  digits = notation.plain_digits(float(rows['value'].abs().max()))
+  for _, row in rows.iterrows():
+    text = notation.bare(row) if intervals else notation.number(row.value, digits)
+    labels = {CLASSIFIER: row.classifier, QUANTITY: head}
+    for name in facets:
+      labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')
+    if by_task:
+      labels[TASK] = choice.task.replace('_', ' ')
+    numbers = {name: row[name] for name in facets if not isinstance(row[name], str)}
+    yield Entry(labels, choice.quantity, row.value, text, numbers)
 
 
-def _ranks(name: str, entries: Sequence[Formatted]) -> dict[str, int]:
-  """Returns the rank of each text: numbers of a facet ascend, all else keeps its order."""
-  numbers = {entry.labels[name]: entry.order.get(name, 0) for entry in entries}
-  return {text: place for place, text in enumerate(sorted(numbers, key=lambda k: numbers[k]))}
+def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:
+  """Returns the distinct keys of entries by `names`, sorted by the first name, then the second, ….
+
+  Facets that are numbers ascend; other labels have the order in which they occur first.
+  """
+  ranks = {}
+  for name in names:
+    numbers = {entry.labels[name]: entry.numbers.get(name, 0) for entry in entries}
+    ordered = sorted(numbers, key=lambda label: numbers[label])
+    ranks[name] = {label: rank for rank, label in enumerate(ordered)}
+
+  def ranks_of(key: tuple[str, ...]) -> list[int]:
+    return [ranks[name][label] for name, label in zip(names, key, strict=True)]
+
+  return sorted({entry.key(names) for entry in entries}, key=ranks_of)
 
 
-def _best(entries: Sequence[tuple[Cell, Formatted]]) -> Iterator[Cell]:
-  """Yields the cells with the text of the best estimate, of estimates that differ in the classifier
-  alone; yields nothing if all texts are equal."""
+def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
+  """Returns the cells with the best value's text, of entries that differ only in the classifier.
+
+  Returns [] if neither end of the quantity is better or if all values have the same text.
+  """
   better = entries[0][1].quantity.better
-  defined = [(cell, entry) for cell, entry in entries if entry.value == entry.value]
-  if better and len({entry.text.partition(' ')[0] for _, entry in defined}) > 1:
-    choose = min if better == 'lower' else max
-    best = choose(entry.value for _, entry in defined)
-    texts = {entry.text.partition(' ')[0] for _, entry in defined if entry.value == best}
-    yield from (cell for cell, entry in defined if entry.text.partition(' ')[0] in texts)
+  defined = [(cell, entry) for cell, entry in entries if not math.isnan(entry.value)]
+  value_texts = {cell: entry.text.partition(' ')[0] for cell, entry in defined}
+  if not better or len({*value_texts.values()}) < 2:
+    return []
+  choose = min if better == 'lower' else max
+  best = choose(entry.value for _, entry in defined)
+  best_texts = {value_texts[cell] for cell, entry in defined if entry.value == best}
+  return [cell for cell, text in value_texts.items() if text in best_texts]

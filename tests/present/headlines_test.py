@@ -226,6 +226,6 @@ def test_a_single_class_is_no_task_in_which_a_classifier_errs_most():
   candidates = [
     head
     for name in tasks
-    for head in choice.heads(tasks[name].table, tasks[name].quantities[0], (), name)
+    for head in choice.headlines_of_quantity(tasks[name].table, tasks[name].quantities[0], (), name)
   ]
   assert [headline.task for headline, _ in choice.worst_tasks(candidates, 'a')] == ['y', 'z']

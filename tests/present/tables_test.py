@@ -11,7 +11,7 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, select
 from robustness.present import tables, text
-from robustness.present.choice import FEW
+from robustness.present.choice import MAX_OVERALL_VALUES
 from robustness.present.notation import Notation
 from robustness.present.text import lines, summary
 from robustness.results import Results, Table
@@ -120,9 +120,13 @@ def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once(
 def test_a_summary_without_a_headline_points_to_the_report():
   by_layer = Quantity('amplitude', 'amplitude', kind='amount')
   results = headlined({by_layer: {'a': (1,)}})
-  layers = [results.table.assign(layer=f'block{number}') for number in range(FEW + 1)]
+  layers = [
+    results.table.assign(layer=f'block{number}') for number in range(MAX_OVERALL_VALUES + 1)
+  ]
   results = dataclasses.replace(results, table=pd.concat(layers, ignore_index=True))
-  assert summary(results) == [f'{FEW + 1} estimates, too many to print: see the report.']
+  assert summary(results) == [
+    f'{MAX_OVERALL_VALUES + 1} estimates, too many to print: see the report.'
+  ]
 
 
 def test_the_first_sentences_are_wrapped_to_the_lines_of_a_terminal():

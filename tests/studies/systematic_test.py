@@ -117,7 +117,7 @@ def test_rho_of_networks_at_chance_has_a_note_and_is_no_headline(tmp_path):
   notes = {label: estimate(table, label, 'rho').note for label in ('chance', 'able')}
   assert 'says little: seen classes are not above chance, 1/4' in notes['chance']
   assert 'says little' not in notes['able']
-  heading = choice.without_little(table)
+  heading = choice.without_uninformative(table)
   assert [*heading[heading['quantity'] == 'rho'].classifier.unique()] == ['able']
   assert {*heading[heading['quantity'] == 'seen'].classifier} == {'chance', 'able'}
 
