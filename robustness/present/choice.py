@@ -358,7 +358,7 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
   The quantities of a task that are declared as headlines come first, then their references
   (`Quantity.reference`); all quantities do if no headline was estimated. A quantity without an
   overall value has its extreme by the fewest facets. A choice with the words and estimates of an
-  earlier task, such as the error on clean images, is left out.
+  earlier task, such as the error on clean images, is left out. Single classes come last.
   """
   distinct: dict[tuple[str, str], Choice] = {}
   for task, results in tasks.items():
@@ -371,7 +371,7 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
       for choice in headlines_of_quantity(table, quantity, results.quantities, task):
         estimates = choice.summary_rows[[*_ESTIMATE, 'n']].to_csv(index=False)
         distinct.setdefault((choice.words, estimates), choice)
-  return [*distinct.values()]
+  return sorted(distinct.values(), key=lambda choice: CLASS in choice.facets)
 
 
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
@@ -443,8 +443,10 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
 
 
 def labels_of(tasks: Mapping[str, Results]) -> list[str]:
-  """Returns the classifiers of all tasks in order; a task may lack classifiers."""
-  return list(dict.fromkeys(label for task in tasks.values() for label in task.table.classifier))
+  """Returns the classifiers of all tasks in the order of the config; a task may lack some."""
+  measured = dict.fromkeys(label for task in tasks.values() for label in task.table.classifier)
+  listed = (entry.get('label') for task in tasks.values() for entry in task.classifiers)
+  return list(dict.fromkeys([*(label for label in listed if label in measured), *measured]))
 
 
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:

@@ -10,21 +10,34 @@ import pandas as pd
 
 from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
 FREQUENCIES = ('frequency_y', 'frequency_x')
 """The facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
-ATTACKS = {
-  'auto_attack': 'AutoAttack',
-  'auto_pgd': 'Auto-PGD',
-  'fab': 'FAB',
-  'fgsm': 'FGSM',
-  'pgd': 'PGD',
-  'square': 'Square',
+PAPER_NAMES: dict[str, dict[str, str]] = {
+  'attack': {
+    'auto_attack': 'AutoAttack',
+    'auto_pgd': 'Auto-PGD',
+    'fab': 'FAB',
+    'fgsm': 'FGSM',
+    'pgd': 'PGD',
+    'square': 'Square',
+  },
+  'corruption_set': {
+    'all': '19 common',
+    'extra': 'four extra',
+    'c_bar_cifar': 'CIFAR-10-C-bar',
+    'c_bar_imagenet': 'ImageNet-C-bar',
+    'fourier_cifar': 'Yin et al. (2019) CIFAR-10-C',
+    'fourier_imagenet': 'Yin et al. (2019) ImageNet-C',
+    'imagenet_3dcc': 'ImageNet-3DCC',
+    'laion_c': 'LAION-C',
+  },
 }
-"""The names of attacks in papers."""
+"""{facet: {value: its name in papers}}."""
 MAX_NAMED = 3
 """Most places that are named one by one."""
 
@@ -102,8 +115,11 @@ class Notation:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
 
     If too few clusters are the reason for a missing interval, the note says so. The interval of a
-    difference that excludes 0 has enough decimals to show this.
+    difference that excludes 0 has enough decimals to show this. The ratio of a classifier to itself
+    is 1 without an interval.
     """
+    if ITSELF in row.note:
+      return f'{row.value:g}'
     width = row.high - row.low
     has_width = width > 1e-12 * abs(row.value)  # more than floating-point rounding
     digits = self.digits(width) if has_width else self.plain_digits(abs(row.value))
@@ -154,7 +170,7 @@ def value_text(facet: Facet, value: Any) -> str:
   """Returns the value of a facet as authors write it: 'AutoAttack', '8/255', 'gaussian noise'."""
   if not isinstance(value, str):
     return rounded(facet, value)
-  return ATTACKS.get(value if facet.name == 'attack' else '', value.replace('_', ' '))
+  return PAPER_NAMES.get(facet.name, {}).get(value, value.replace('_', ' '))
 
 
 def _place_form(facet: Facet, value: Any) -> str:

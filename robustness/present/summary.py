@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
-from robustness.present.choice import Choice, labels_of, worst_tasks
+from robustness.present.choice import CLASS, Choice, labels_of, worst_tasks
 from robustness.present.choice import headlines as headline_choices
 from robustness.present.notation import Notation, place_of
 from robustness.present.publish import Presentation, Presented
@@ -42,7 +42,8 @@ def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
 
 
 def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
-  """Returns the tasks in which each classifier errs most, then the findings of each task.
+  """Returns the tasks in which each classifier errs most, then the findings of each task, those of
+  single classes last.
 
   The intervals of the former are simultaneous over the errors of all tasks.
   """
@@ -61,11 +62,12 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
       coverage = f'Intervals are simultaneous over {worst[0][1].family} errors of the tasks.'
       text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {coverage}'
       joint.append(Finding(text, pd.DataFrame([row for _, row in worst])))
-  return joint + [
+  single = [
     finding._replace(text=f'{task}: {finding.text}', task=task)
     for task, results in tasks.items()
     for finding in findings(results)
   ]
+  return joint + sorted(single, key=lambda finding: CLASS in finding.facets)
 
 
 def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robustness.present import headlines
+from robustness.present.choice import labels_of
 from robustness.results import Results, Table
 
 MAX_SENTENCES, WIDTH = 4, 100
@@ -17,7 +18,8 @@ def summary(results: Results) -> list[str]:
 
   Without headlines, a line refers to the report.
   """
-  rows = headlines.cells(results.over_seeds.by_task)
+  tasks = results.over_seeds.by_task
+  rows, labels = headlines.cells(tasks), labels_of(tasks)
   if not rows:
     count = len(results.table)
     return [f'{count} estimates, too many to print: see the report.'] if count else []
@@ -30,9 +32,11 @@ def summary(results: Results) -> list[str]:
       *(_marked(row, (label, versus), notes) for versus in ('', *baselines)),
     ]
     for row in rows
-    for place, label in enumerate(dict.fromkeys(label for label, _ in row.values))
+    for place, label in enumerate(sorted({label for label, _ in row.values}, key=labels.index))
   ]
-  heads = ('', '', 'value', *(f'minus {label}' for label in baselines))
+  heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
+  if len(labels) == 1:
+    heads, table = ['', *labels], [[name, value] for name, _, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
   return [*lines(Table(heads, table)), *footnotes]
 

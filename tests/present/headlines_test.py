@@ -12,7 +12,7 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import choice, headlines
+from robustness.present import choice, headlines, text
 from robustness.present.summary import battery_findings
 from robustness.results import Results, joined
 
@@ -98,6 +98,10 @@ def test_a_value_over_all_comes_before_values_by_a_facet_or_by_class():
   ):
     results.table = assemble([results.table, by_class])
     assert [headline.name for headline in choice.headlines({'': results})] == names
+  battery = {'clean': dataclasses.replace(results, table=assemble([by_class])), 'noisy': single}
+  tasks = [finding.task for finding in battery_findings(battery)]
+  assert tasks[0] == 'noisy' and 'clean' in tasks, 'classes come after the next tasks'
+  assert [headline.task for headline in choice.headlines(battery)] == ['noisy', 'clean', 'clean']
   results.table = assemble([by_class])
   words = [headline.words for headline in choice.headlines({'': results})]
   assert words == ['top-1 error in class ant', 'top-1 error in class bee']
@@ -157,6 +161,15 @@ def test_the_overview_says_where_a_classifier_is_worst_and_draws_each_unit_and_d
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
+
+
+def test_the_terminal_lists_classifiers_as_the_config_does_and_heads_a_single_one():
+  results = made({ERROR: {'b': (0.2,), 'a': (0.4,)}})
+  config = [{'label': label} for label in ('a', 'b')]
+  _, first, second = text.summary(dataclasses.replace(results, classifiers=config))
+  assert first.startswith('top-1 error (%)  a  40 (') and second.strip().startswith('b  20 (')
+  first, second = text.summary(made({ERROR: {'alone': (0.2,)}}))
+  assert first.strip() == 'alone' and second.startswith('top-1 error (%)  20 (')
 
 
 def test_a_headline_that_two_parts_share_is_listed_once():

@@ -7,6 +7,7 @@ import pandas as pd
 
 from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import too_few
+from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.present.notation import (
   MINUS,
@@ -59,6 +60,11 @@ def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
   assert text == '0.500 (no interval: too few clusters, effectively 2.0)'
 
 
+def test_the_ratio_of_a_classifier_to_itself_is_1_without_an_interval():
+  row = pd.Series({'value': 1.0, 'low': 1.0, 'high': 1.0, 'note': f'{ITSELF}; for mCE give two'})
+  assert Notation(MCE).full(row) == '1'
+
+
 def test_places_are_in_words():
   facets = [
     ('corruption', 'motion_blur'),
@@ -70,6 +76,12 @@ def test_places_are_in_words():
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
   assert [value_words(ERROR.facet(name), value) for name, value in facets] == words
   assert place_words(ERROR, ['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
+  sets = ('official', 'extra', 'c_bar_cifar', 'fourier_cifar')
+  assert [value_words(ERROR.facet('corruption_set'), name) for name in sets] == [
+    *('over the official corruptions', 'over the four extra corruptions'),
+    'over the CIFAR-10-C-bar corruptions',
+    'over the Yin et al. (2019) CIFAR-10-C corruptions',
+  ]
 
 
 @cases(
