@@ -61,11 +61,3 @@ def test_events_that_cannot_be_flushed_are_a_full_disk(mount):
       writer.write_scalars(step, {'loss': 1.0})
   advice = disk.advice(raised.value, folder)
   assert advice is not None and 'no space left on disk' in advice
-
-
-@pytest.mark.slow
-def test_a_read_only_workdir_is_refused(start, mount):
-  workdir = mount('size=64k') / 'run'
-  workdir.mkdir()
-  mount('ro,size=64k')
-  refused(start(workdir, 'train.py'), 'cannot be written to (Read-only file system)')

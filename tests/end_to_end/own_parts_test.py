@@ -3,8 +3,6 @@
 import json
 import pathlib
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from robustness import launch
@@ -27,34 +25,6 @@ def config(tmp_path):
   changed = runs.shrunk('fourier_heatmap')
   runs.wrap_second(changed, tmp_path)
   return changed
-
-
-@pytest.mark.slow
-def test_results_are_those_of_the_native_network(config, tmp_path):
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  rates = results.table[results.table['quantity'].isin(['error', 'clean_error', 'accuracy'])]
-  rates = rates[rates.versus == ''].set_index('classifier')[['value', 'low', 'high']]
-  assert len(rates) > 26
-  np.testing.assert_array_equal(rates.loc['natural'], rates.loc['gaussian'])
-  described = runs.document(tmp_path / 'run')['classifiers'][1]
-  assert described['kind'] == 'callable' and len(described['file_sha256']) == 64
-
-
-@pytest.mark.slow
-def test_records_of_other_weights_of_the_same_file_are_refused(config, tmp_path):
-  """The file reads its weights from another file, which its digest does not cover."""
-  del config.classifiers['natural']
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  (tmp_path / 'run/results.json').unlink()
-  shards = sorted((tmp_path / 'run/records').glob('*/*.npz'))
-  shards[0].unlink()
-  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=1)
-  message = r'(?s)classifier\.outputs_on_fixed_images: \[.*Use another'
-  refused(message, runs.run, config, tmp_path / 'run')
-  assert not shards[0].exists()
-  runs.save_weights(tmp_path / 'digits.safetensors', 'small_cnn', seed=0)
-  again = runs.run(config, tmp_path / 'run', drawn=False)
-  pd.testing.assert_frame_equal(again.table, results.table)
 
 
 @cases(

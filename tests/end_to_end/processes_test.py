@@ -100,28 +100,6 @@ def test_processes_of_other_configs_are_refused(start, tmp_path):
     assert '\n  config.seed: 0 → 7\n' in output
 
 
-def test_a_killed_run_goes_on_with_pmap_two_processes_and_eight_devices(start, finished, tmp_path):
-  changes = {**DEFAULT_CHANGES, **runs.trained(finished)}
-
-  def shards():
-    return len(runs.shard_times(tmp_path))
-
-  for number, parallel in ((2, 'jit'), (5, 'pmap')):
-    process = start(tmp_path, DEFAULT, {**changes, 'parallel': parallel})
-    runs.wait_for(process, lambda number=number: shards() >= number)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-  assert shards() < len(runs.shard_times(finished))
-  for process in _begin(start, (tmp_path, changes), (tmp_path, changes)):
-    runs.finish(process)
-  _assert_same_records(tmp_path, finished)
-  for path in sorted(tmp_path.glob('records/*/*.npz'))[::2]:
-    path.unlink()
-  config = runs.shrunk('fourier_heatmap', '', changes)  # on this process's devices
-  runs.run(config, tmp_path, drawn=False, devices=8)
-  _assert_same_records(tmp_path, finished)
-
-
 def test_a_coordinator_that_does_not_answer_is_named(start, tmp_path):
   flags = ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=1', '--join_timeout=3')
   output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)

@@ -69,16 +69,6 @@ def test_drawn_objects_by_size(tmp_path):
 
 
 @pytest.mark.slow
-def test_folders_by_angle(folders, tmp_path):
-  angles = {'study.areas': (0.2, 0.5), 'study.angles': (1.0, 121.0, 241.0)}
-  config = shrunk('folder', tmp_path, **folders, **angles, **{'study.factor': 'cross'})
-  table = runs.run(config, tmp_path / 'run', drawn=False).table
-  levels = select(table, 'accuracy', area=..., angle=...)
-  assert len(levels) == levels.n.max() == 6
-  assert sorted(select(table, 'accuracy', angle=...).angle) == [-119, 1, 121]
-
-
-@pytest.mark.slow
 def test_a_grid_of_places_for_two_networks(folders, tmp_path):
   config = shrunk('folder', tmp_path, **folders, **{'study.factor': 'grid', 'study.cells': 3})
   section = config.classifier.to_dict()

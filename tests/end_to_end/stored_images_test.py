@@ -15,7 +15,6 @@ from robustness.models import catalog, hub, weights
 from robustness.models.imagenet_names import WNIDS
 from robustness.results import WHICH_NUMBERS, Results
 from tests.end_to_end import runs
-from tests.input_pipeline.domains import write_domain
 from tests.refusals import refused
 from tests.table_rows import estimate
 
@@ -237,27 +236,3 @@ def check_near_duplicates(results: Results) -> None:
   assert [row[4:] for row in copies] == [['cat', 'cat', 'sketch', 'sketch']] * 4
   assert estimate(results.table, 'clean', 'near_duplicates').n == 18
   assert estimate(results.table, 'erm', 'near_duplicates').note.endswith('at most 4 of 64 bits')
-
-
-def test_domains_of_tfds(tmp_path):
-  """A picture of training is in the test of `sketch` too, and `sketch` has no pig."""
-  for number, style in enumerate(STYLES):
-    pictures_by_split = {
-      split: [
-        (name, 80 * number + 20 * c + first + k) for c, name in enumerate(CLASSES) for k in range(n)
-      ]
-      for split, first, n in (('train', 0, 3), ('test', 10, 2))
-    }
-    if style == 'sketch':
-      for split, pictures in pictures_by_split.items():
-        pictures_by_split[split] = [p for p in pictures if p[0] != 'pig']
-      pictures_by_split['test'].append(pictures_by_split['train'][0])
-    write_domain(tmp_path / 'tfds', 'made_domains', style, pictures_by_split, CLASSES, side=8)
-  groups = (('cat',), ('dog',))
-  config = of_renditions('domainnet', 'tfds:made_domains', groups, str(tmp_path / 'tfds'))
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  assert results.data['missing_cells'] == ['sketch/pig']
-  assert results.data['duplicates_left_out'] == [0, 0, 1]
-  assert estimate(results.table, 'erm', 'accuracy', environment='sketch').n == 4
-  pigs = estimate(results.table, 'erm', 'accuracy', environment='sketch', **{'class': 'pig'})
-  assert np.isnan(pigs.value) and pigs.n == 0

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,11 +11,9 @@ from configs import finetune_video, video_pm_k
 from robustness.cli.neighbor_sets import main
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
-from robustness.models import catalog, label_space, weights
+from robustness.models import label_space
 from robustness.results import Results
-from robustness.training.checkpoint import load_variables
 from robustness.video import metadata
-from robustness.video.building import build
 from tests.end_to_end import runs
 from tests.end_to_end.configs_test import check_repeats
 from tests.refusals import refused
@@ -116,32 +113,6 @@ def real_clips(shared_dir):
   return shared_dir / 'data/video_frames'
 
 
-def test_published_weights_on_real_clips(real_clips, tmp_path):
-  """A dog that is right throughout, a horse that is lost four frames on, a missed airplane."""
-  anchors = {'dog': ('dog', 47), 'horsejump-high': ('horse', 19)}
-  anchors['ILSVRC2015_val_00007010'] = 'airplane', 55
-  vid = label_space.get('imagenet_vid').class_names
-  sets, labels = {}, {}
-  for clip, (name, anchor) in anchors.items():
-    paths = (f'{clip}/{file.name}' for file in (real_clips / clip).glob('*.jpg'))
-    files = {metadata.frame_number(path): path for path in paths}
-    near = {n: path for n, path in files.items() if 0 < abs(n - anchor) <= 4}
-    sets[files[anchor]] = list(near.values())
-    labels.update(dict.fromkeys([files[anchor], *near.values()], [vid.index(name)]))
-  metadata.write(metadata.from_mappings(sets, labels, vid), tmp_path / 'sets')
-  config = video_pm_k.get_config('frames')
-  folders = {'metadata': str(tmp_path / 'sets'), 'frames': str(real_clips)}
-  config.data.video_neighbors.update(folders)
-  results = runs.run(config, tmp_path / 'run')
-  assert [row.value for row in accuracies(results, 'efficientnet_lite0', 4)] == [2 / 3, 1 / 3]
-  failures = results.tables['failures']
-  (failure,) = (dict(zip(failures.columns, row, strict=True)) for row in failures.rows)
-  pair = [failure[name] for name in ('anchor', 'neighbor', 'offset')]
-  assert pair == ['horsejump-high/00019.jpg', 'horsejump-high/00023.jpg', 4]
-  assert (failure['anchor predicted'], failure['neighbor predicted']) == ('horse', 'dog')
-  assert results.arrays['failure_images'].shape == (1, 2, 224, 224, 3)
-
-
 RIGHT = {'ILSVRC2015_val_00007010': (0, 41), 'blackswan': (41, 41)}
 RIGHT |= {'car-shadow': (39, 40), 'horsejump-high': (33, 41)}
 """Frames that the PyTorch package gets right with the same resize, and all frames, by clip."""
@@ -183,50 +154,6 @@ def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
   anchor, worst = accuracies(results, 'efficientnet_lite0')
   assert anchor.value == right[sets.anchors].mean() == 3 / 4
   assert worst.value == np.mean(is_set_right) == 2 / 4 and worst.n == 4
-
-
-def test_imported_weights_learn_new_classes_split_by_clip(tmp_path):
-  """Six clips of 8 frames, three reddish and three bluish, and sets for training and testing."""
-  generator, side = np.random.default_rng(0), 28
-  for clip in range(6):
-    for number in range(8):
-      pixels = generator.integers(0, 80, (side, side, 3)).astype(np.uint8)
-      pixels[..., 2 * (clip % 2)] += 120
-      runs.save_image(tmp_path / f'frames/clip{clip}/{number}.png', pixels)
-  for split, members in (('train', range(4)), ('test', range(4, 6))):
-    labels = {f'clip{clip}': [clip % 2] for clip in members}
-    built = build(tmp_path / 'frames', labels, tmp_path / 'frames', ('red', 'blue'), k=8)
-    metadata.write(built.sets, tmp_path / 'sets' / split)
-  network = catalog.get('small_cnn').build(10)
-  drawn = jax.jit(network.init)(jax.random.key(0), np.zeros((1, side, side, 3), np.float32))
-  weights.save_variables(tmp_path / 'start.safetensors', jax.tree.map(np.asarray, drawn), {})
-  start = str(tmp_path / 'start.safetensors')
-  changes = {
-    'classifier': {'name': 'small_cnn', 'initial_weights': start},
-    'study.top_k': 1,
-    'training': {'steps': 12, 'checkpoint_every_steps': 6, 'learning_rate': 0.02},
-  }
-  folders = tmp_path / 'frames', tmp_path / 'sets'
-  config = of_frames(*folders, changes, 'finetune_video')
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  row = estimate(results.table, *results.labels, 'top1_accuracy')
-  assert (row.value, row.n) == (1.0, 16), 'two clips of eight frames'
-  assert results.classifiers[0]['initial_weights'] == 'start.safetensors'
-  assert results.data['class_names'] == ['red', 'blue']
-  rates = [
-    line['train/learning_rate'] for line in runs.log(tmp_path / 'run', 'train/learning_rate')
-  ]
-  assert len(rates) == 12 and rates[0] == pytest.approx(0.02)
-  folder = tmp_path / 'run/checkpoints/small_cnn'
-  trained, facts = load_variables(folder)
-  assert facts['training']['schedule'] == 'plateau'
-  assert trained['params']['head']['dense']['kernel'].shape[-1] == 2
-  named = {'name': 'small_cnn', 'weights': str(folder), 'label_space': ''}
-  config = of_frames(*folders, {'classifier': named})
-  again = runs.run(config, tmp_path / 'again', drawn=False)
-  worst = select(again.table, 'accuracy_pm_k', k=...)
-  assert 4 <= worst.k.max() <= 7, 'the farthest of eight frames'
-  assert (worst.value == 1).all() and (worst.n == 2).all(), 'anchors'
 
 
 @pytest.mark.parametrize('variant', finetune_video.STARTS)

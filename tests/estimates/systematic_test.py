@@ -173,21 +173,6 @@ def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, 
   assert min(held.values()) / runs >= 0.9, held  # of 120 runs: .95 − 2.5 standard errors
 
 
-@pytest.mark.slow
-def test_with_many_images_intervals_are_those_of_a_bootstrap_within_classes():
-  rng = np.random.default_rng(0)
-  cells = _few(rng, 100, 0.9, 0.6)
-  number = cells.rho(range(1, 5))
-  drawn = []
-  for _ in range(400):
-    place = np.concatenate([rng.choice(np.flatnonzero(cells.label == c), 100) for c in range(10)])
-    again = dataclasses.replace(cells, share=cells.share[place])
-    of_part = [[again.accuracy([e], part).value for e in range(1, 5)] for part in (UNSEEN, SEEN)]
-    drawn.append(np.mean(np.divide(*of_part)))
-  low, high = np.quantile(drawn, [0.025, 0.975])
-  assert number.high - number.low == pytest.approx(high - low, rel=0.12)
-
-
 @pytest.mark.parametrize(('seen', 'unseen'), [(1, 1), (1, 0)])
 def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
   label = np.arange(8) % 4

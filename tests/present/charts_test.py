@@ -10,7 +10,6 @@ from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
-from robustness.fourier.basis import distinct_frequencies
 from robustness.present import charts, sentences, style, tables
 from robustness.results import NO_SPREAD, Results
 from tests import said
@@ -117,15 +116,6 @@ def test_a_fourier_map_has_each_frequency_and_its_mirror(side):
   results = made(views, quantity=CHANGE, values=np.stack([values] * 2))
   figure, _ = charts.draw(results)['change_frequency_y_frequency_x']
   np.testing.assert_allclose(figure.axes[0].images[0].get_array(), expected)
-
-
-def test_a_map_of_even_side_shows_every_cell():
-  f = distinct_frequencies(8, 8, 4)
-  values = np.arange(len(f)) * 1.0
-  views = {'frequency_y': f.fy, 'frequency_x': f.fx}
-  results = made(views, quantity=CHANGE, values=np.stack([values] * 2))
-  figure, _ = charts.draw(results)['change_frequency_y_frequency_x']
-  np.testing.assert_allclose(figure.axes[0].images[0].get_array(), values[f.cell])
 
 
 def test_a_name_and_two_axes_are_maps_of_each_classifier_of_the_first_names():

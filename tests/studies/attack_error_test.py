@@ -1,6 +1,5 @@
 """The study `attack_error`: counts and spectra against plain NumPy on attacks made by hand."""
 
-import dataclasses
 import json
 from typing import Any
 
@@ -125,15 +124,6 @@ def test_ids_of_views_do_not_depend_on_other_attacks_of_the_run():
   labelled = {'attacks': ('pgd', 'pgd_dlr=pgd'), 'attack': {'pgd_dlr': {'loss': 'dlr'}}}
   other = AttackError(**labelled, **ball, epsilons=SMALL.epsilons).views(SHAPE)
   assert len(set(other.ids.tolist())) == 5 and other.ids[1] == views.ids[1]
-
-
-@pytest.mark.slow
-def test_more_restarts_never_make_an_attack_weaker(evaluate):
-  once = AttackError(epsilon=0.03, attack={'pgd': {'steps': 2, 'step_size': 0.005}})
-  studies = {'once': once, 'more': dataclasses.replace(once, restarts=4)}
-  records = [evaluate(study, ('first',), name)[0].records for name, study in studies.items()]
-  wrong = [of_study.table('rank')[:, 1] > 0 for of_study in records]
-  assert (wrong[1] >= wrong[0]).all()
 
 
 def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp_path):

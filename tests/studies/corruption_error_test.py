@@ -20,8 +20,6 @@ from robustness.estimates.of_means import Units
 from robustness.estimates.published import BASELINES
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
-from robustness.present import sentences
-from robustness.results import Results
 from robustness.studies.corruption_error import CorruptionError
 from tests.end_to_end import runs
 from tests.made_records import made
@@ -206,31 +204,6 @@ def test_mce_of_a_single_classifier_has_a_note_about_the_setting(tmp_path):
     note = estimate(table, 'a', 'mCE', corruption_set='official').note
     fix = f'set config.study.baseline {valid}' if valid else 'give two classifiers'
     assert note == f'the baseline itself; for mCE {fix}'
-
-
-def test_an_added_corruption_is_in_figures_and_sentences(tmp_path):
-  table = table_of(SMALL, [made_records(tmp_path, SMALL, 'only', 1)])
-  errors = select(table, 'error', corruption=...).set_index('corruption').value
-  table['corruption'] = table.corruption.replace({errors.idxmax(): 'my_own_blur'})
-  results = Results('made', [{'label': 'only'}], {}, {}, table=table, quantities=SMALL.quantities)
-  figure, _ = SMALL.figures(results)['error_corruption']
-  assert 'my own blur' in [text.get_text() for text in figure.axes[0].get_yticklabels()]
-  assert any('under my own blur' in text for text in sentences.sentences(results))
-
-
-def test_twenty_images_all_right_have_no_interval_of_a_point(tmp_path):
-  wrong = np.zeros((20, 7), bool)
-  first = wrong.copy()
-  first[:8, 1:] = True
-  evaluations = made_of(tmp_path, first=first, second=wrong, third=wrong)
-  table = table_of(SMALL, evaluations)
-  for quantity, facets in (('error', {'corruption': 'contrast'}), ('error', SHOWN), ('mCE', SHOWN)):
-    row = estimate(table, 'second', quantity, **facets)
-    assert row.value == row.low == 0
-    assert row.high > 0.1, quantity
-  assert estimate(table, 'second', 'error', 'first', **SHOWN).low > -0.7
-  of_equals = estimate(table_of(SMALL, evaluations[1:]), 'third', 'error', 'second', **SHOWN)
-  assert of_equals.low < -0.05 and of_equals.high > 0.05
 
 
 def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path):
