@@ -1,6 +1,7 @@
 """Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -14,6 +15,12 @@ LINE_SECONDS = 20.0
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until a phase is shown, between two reports of waiting, and between reports after as long
 a time."""
+
+
+def draws_bars() -> bool:
+  """Returns whether stderr is a terminal that redraws a line; a `!command` of a notebook keeps all
+  its states, each behind an empty line."""
+  return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
 
 
 class Heartbeat:
@@ -48,7 +55,7 @@ def phase(label: str) -> Iterator[None]:
   A terminal shows a bar with the time; other outputs get lines with the seconds, and the duration.
   """
   bars: list[tqdm] = []
-  start, is_terminal = time.monotonic(), sys.stderr.isatty()
+  start, is_terminal = time.monotonic(), draws_bars()
 
   def show(seconds: float) -> None:
     if not is_terminal:
@@ -92,9 +99,9 @@ class Progress:
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
     self._first: tuple[float, int] | None = None
-    self._shown = ''
+    self._shown = self._other_work = ''
     self._bar: tqdm | None = None
-    if sys.stderr.isatty():
+    if draws_bars():
       size = {'total': total, 'initial': initial}
       self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **size)
       self._bar.set_postfix_str('compiling …' if initial < total else '')
@@ -121,11 +128,25 @@ class Progress:
     if self._first is None:
       self._first = time.monotonic(), self._done
 
+  @contextlib.contextmanager
+  def other_work(self, name: str) -> Iterator[None]:
+    """A context that shows work between steps by name, such as an evaluation, until it ends."""
+    self._other_work = name
+    with phase(f'{self._label}: {name}') if self._bar is None else contextlib.nullcontext():
+      if self._bar is not None:
+        self._bar.set_postfix_str(f'{name} …')
+      yield
+    self._other_work = ''
+    if self._bar is not None:
+      self._bar.set_postfix_str(self._shown.removeprefix('; '), refresh=False)
+
   def _show_waiting(self, seconds: float) -> None:
     """Shows the time if no step has ended for long."""
     if self._bar is not None:
-      if self._first is None:
+      if self._first is None or self._other_work:
         self._bar.refresh()
+    elif self._other_work:
+      return
     elif self._first is None:
       logging.info('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
     elif time.monotonic() - self._last_line >= SLOW_BEAT_SECONDS:

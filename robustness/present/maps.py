@@ -113,11 +113,12 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _in_lines(text: str, inches: float) -> str:
-  """Returns text in lines of at most `inches`; a unit in brackets that does not fit has a line."""
+  """Returns text in lines of at most `inches`; a unit in brackets has a line unless it fits."""
   letters = max(MIN_LETTERS, int(inches / style.LETTER))
   words, bracket, unit = text.partition(' (')
-  parts = [words, f'({unit}'] if bracket and len(text) > letters else [text]
-  return '\n'.join(style.wrapped(part, letters) for part in parts)
+  lines = style.wrapped(words, letters)
+  is_short = len(f'{lines.splitlines()[-1]}{bracket}{unit}') <= letters
+  return f'{lines}{bracket}{unit}' if is_short else f'{lines}\n{style.wrapped(f"({unit}", letters)}'
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:

@@ -211,7 +211,7 @@ class _Run:
         self.meter.add(step, metrics)
         progress.advance(size)
         self._log(step)
-        state = self._evaluate_if_due(step, state)
+        state = self._evaluate_if_due(step, state, progress)
         progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
       self.checkpoints.wait()  # before SIGTERM ends the process again
@@ -226,7 +226,7 @@ class _Run:
       self.writer.write_scalars(step, {f'train/{name}': value for name, value in values.items()})
       self.newest['loss'] = values['loss']
 
-  def _evaluate_if_due(self, step: int, state: TrainState) -> TrainState:
+  def _evaluate_if_due(self, step: int, state: TrainState, progress: Progress) -> TrainState:
     """Evaluates the weights if it is time to; returns the state, with them if they are the best."""
     is_due = step == self.training.total_steps or schedule.is_due(
       step, self.settings, self.training.rows.num_examples
@@ -235,10 +235,11 @@ class _Run:
       return state
     self.meter.flush()
     single = self.parallel.unreplicate(state)
-    numbers = dict(self.evaluate(single.variables))
-    if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
-      raw = self.evaluate(single.raw_variables)
-      numbers |= {f'raw_{name}': value for name, value in raw.items()}
+    with progress.other_work('evaluation'):
+      numbers = dict(self.evaluate(single.variables))
+      if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
+        raw = self.evaluate(single.raw_variables)
+        numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
     self.newest.update(numbers)
     self.meter.pause()

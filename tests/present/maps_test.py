@@ -106,11 +106,13 @@ def test_numbers_of_many_grids_are_legible_or_left_out(count, down, across, numb
   assert not numbers or min(text.get_fontsize() for text in texts) >= maps.MIN_FONT_SIZE
 
 
-def test_a_unit_that_is_too_long_for_the_axis_has_a_separate_line():
+def test_a_unit_has_a_separate_line_only_where_it_does_not_fit():
   y, x = np.meshgrid(np.arange(0.0, 4), np.arange(-3.0, 4), indexing='ij')
   rows = pd.DataFrame({'frequency_y': y.ravel(), 'frequency_x': x.ravel(), 'marked': False})
-  panel = maps.Panel('', rows.assign(value=x.ravel() / 10), Notation(Quantity('q', 'q')))
-  axes = maps.maps([panel], 'frequency_y', 'frequency_x').axes[0]
+  quantity = Quantity('q', 'top-1 error under waves of norm 4')
+  panel = maps.Panel('', rows.assign(value=x.ravel() / 10), Notation(quantity))
+  axes, bar = maps.maps([panel], 'frequency_y', 'frequency_x').axes
+  assert bar.get_ylabel().endswith('norm 4 (%)'), bar.get_ylabel()
   assert axes.get_xlabel() == 'horizontal frequency\n(cycles per image)'
   assert axes.get_ylabel() == 'vertical frequency\n(cycles per image)'
 
