@@ -14,14 +14,20 @@ python main.py --config=configs/ood_scores.py:unknown --workdir=/tmp/unknown \
 python main.py --config=configs/ood_scores.py:workdirs --workdir=/tmp/ood \
     --config.predictions=/tmp/known --config.out_of_distribution=/tmp/unknown
 
-  How well each score separates the two sets. For 'knn' run the first command with
-  --config.data.split=train, and add --config.bank=WORKDIR
-  --config.study.scores=msp,knn; workdirs of corrupted images of the known classes in
+  How well each score separates the two sets; workdirs of corrupted images of the known classes in
   --config.shifted are counted as known (full-spectrum).
+
+python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
+    --config.predictions=/tmp/known --config.bank=/tmp/training \
+    --config.near=WORKDIR,WORKDIR --config.far=WORKDIR,WORKDIR
+
+  All scores, as OpenOOD 1.5 has them, with means over near and over far sets. The bank is the first
+  command with --config.data.split=train.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, nested, variants
 from robustness.config.trainings import read_cifar10
+from robustness.estimates.out_of_distribution import SCORES
 from robustness.evaluation import study
 
 
@@ -51,12 +57,22 @@ def workdirs() -> ConfigDict:
       'study': study.default_section('ood_scores'),
       'predictions': '',
       'out_of_distribution': (),
+      'near': (),
+      'far': (),
       'shifted': (),
       'bank': '',
+      'held_out': '',
       'task': '',
       'seed': 0,
     }
   )
 
 
-get_config = variants(cifar10, unknown, workdirs)
+def openood() -> ConfigDict:
+  """Finished workdirs under the protocol of OpenOOD 1.5, whose settings are the defaults."""
+  config = workdirs()
+  config.study.scores = SCORES
+  return config
+
+
+get_config = variants(cifar10, unknown, workdirs, openood)

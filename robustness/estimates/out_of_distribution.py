@@ -1,13 +1,21 @@
 r"""Scores that separate images of known classes from other images, and measures of separation.
 
-A score is large for images in distribution (ID). With logits z, their softmax p and features f of
-length 1:
+A score is large for images in distribution (ID). With features f, logits z = Wf + b and softmax p:
 
-  'msp'        max p                                  (Hendrycks & Gimpel 2017)
-  'max_logit'  max z                                  (Hendrycks et al. 2022)
-  'energy'     log Σ exp z, temperature 1             (Liu et al. 2020)
-  'knn'        minus the distance of f to the K-th nearest feature of training images
-                                                      (Sun et al. 2022)
+  'msp'        max p                                               (Hendrycks & Gimpel 2017)
+  'max_logit'  max z                                               (Hendrycks et al. 2022)
+  'energy'     E(z) = log Σ exp z, temperature 1                   (Liu et al. 2020)
+  'gen'        −Σ (p (1 − p))^γ over the M largest p               (Liu et al. 2023)
+  'knn'        minus the distance of f/‖f‖ to the K-th nearest of training images
+                                                                   (Sun et al. 2022)
+  'mds'        max_c −(f − μ_c)ᵀ Σ⁻¹ (f − μ_c), μ_c class means    (Lee et al. 2018)
+  'rmds'       'mds' + (f − μ)ᵀ Σ₀⁻¹ (f − μ), over all classes     (Ren et al. 2021)
+  'vim'        E(z) − α ‖P(f + W⁺b)‖, P without D directions, α = mean max z / mean ‖P(f + W⁺b)‖
+                                                                   (Wang et al. 2022)
+  'react'      E of the logits of min(f, t), t a percentile of f   (Sun et al. 2021)
+  'ash'        E of the logits of f, its largest entries set to Σ f / their number, the others to 0
+                                                                   (Djurisic et al. 2023, ASH-B)
+  'klm'        −min_c KL(p ‖ mean p of images predicted as c)      (Hendrycks et al. 2022)
 
 AUROC is the probability that an ID image scores higher than one out of distribution (OOD), ties
 counting ½. AUPR and FPR95 depend on which are the positives. AUPR is the average precision: the sum
@@ -20,7 +28,7 @@ papers before).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import special
@@ -31,8 +39,10 @@ from robustness.estimates.intervals import BAYESIAN, percentile_interval
 from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import Estimate
 
-MSP, MAX_LOGIT, ENERGY, KNN = 'msp', 'max_logit', 'energy', 'knn'
-SCORES = (MSP, MAX_LOGIT, ENERGY, KNN)
+MSP, MAX_LOGIT, ENERGY, GEN, KNN = 'msp', 'max_logit', 'energy', 'gen', 'knn'
+MDS, RMDS, VIM, REACT, ASH, KLM = 'mds', 'rmds', 'vim', 'react', 'ash', 'klm'
+FITTED = (KNN, MDS, RMDS, VIM, REACT, ASH, KLM)
+SCORES = (MSP, MAX_LOGIT, ENERGY, GEN, *FITTED)
 POSITIVES = ('ood', 'id')
 RECALL = 0.95
 _AT_ONCE = 2**24  # distances
@@ -47,6 +57,12 @@ def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
     return np.asarray(z.max(1))
   total = special.logsumexp(z, 1)
   return np.asarray(total if name == ENERGY else np.exp(z.max(1) - total))
+
+
+def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np.ndarray:
+  """Returns 'gen' of logits [N, K], [N], with γ, over the M largest probabilities."""
+  p = np.sort(special.softmax(np.asarray(logits, float), 1), 1)[:, -largest:]
+  return np.asarray(-((p * (1 - p)) ** exponent).sum(1))
 
 
 def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) -> np.ndarray:
@@ -121,53 +137,69 @@ class Separation:
     return np.asarray(np.clip(values, 0, 1).T)  # sums of weights round
 
 
-def separation(
+def separations(
   of_id: np.ndarray,
-  of_ood: np.ndarray,
   units: np.ndarray,
-  ood_units: np.ndarray,
+  sets: Mapping[str, tuple[np.ndarray, np.ndarray]],
+  groups: Mapping[str, Sequence[str]] | None = None,
   positives: str = 'ood',
   confidence: float = 0.95,
   seed: int = 0,
-) -> tuple[Estimate, ...]:
-  """Returns AUROC, AUPR and FPR95 with percentiles of the Bayesian bootstrap of both image sets.
+) -> dict[str, tuple[Estimate, ...]]:
+  """Returns AUROC, AUPR and FPR95 of ID images against each OOD set, and means over `groups`.
 
-  In each set two further images, of weight ¼, have the lowest and the highest score, so that the
-  interval has a width where the sets are completely separated. ID images with the same entry in
-  `units` [N], and OOD images with the same entry in `ood_units` [M], are resampled together, such
-  as versions of one image. Fewer than `FEWEST` effective units of several images have no interval.
-  docs/studies/ood_scores.md has the coverage.
+  Intervals are percentiles of the Bayesian bootstrap of all sets; each OOD set is separated from
+  the same resampled ID images. In each set two further units, of weight ¼, have the lowest and the
+  highest score, so that the interval has a width where the sets are completely separated. Fewer
+  than `FEWEST` effective units of several images have no interval. docs/studies/ood_scores.md has
+  the coverage.
+
+  Args:
+    of_id: scores [N] of ID images.
+    units: ID images with the same entry [N] are resampled together, such as versions of one image.
+    sets: scores and units of the images of each OOD set by its name.
+    groups: names of sets by the name of the mean over them.
+    positives: see `Separation`.
+    confidence: of each interval.
+    seed: of resampling.
   """
-  value = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
-  _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
-  _, ood_unit, ood_sizes = np.unique(ood_units, return_inverse=True, return_counts=True)
-  count, num_units = len(sizes), len(sizes) + len(ood_sizes)
-  n = len(of_id) + len(of_ood)
-  effective = min(float(effective_units(x)) for x in (sizes, ood_sizes))
-  if n > num_units and effective < FEWEST:
-    note = too_few(effective)
-    return tuple(
-      Estimate(v, np.nan, np.nan, n, num_units, BAYESIAN, note=note) for v in value.tolist()
+  values, drawn, extremes = {}, {}, [-np.inf, np.inf]
+  for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
+    ones = np.ones((1, len(of_id) + len(of_ood)))
+    values[name] = Separation(of_id, of_ood, positives)(ones)[0]
+    with_extremes = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
+    samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
+    drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
+  estimates = {}
+  for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
+    sizes = [
+      np.unique(entries, return_counts=True)[1]
+      for entries in (units, *(sets[member][1] for member in members))
+    ]
+    n, num_units = int(sum(map(np.sum, sizes))), sum(map(len, sizes))
+    effective = min(float(effective_units(size)) for size in sizes)
+    value = np.mean([values[member] for member in members], 0)
+    samples_of_mean = np.mean([drawn[member] for member in members], 0)
+    low, high = percentile_interval(samples_of_mean, effective, confidence)
+    ends, note = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1), ''
+    if n > num_units and effective < FEWEST:
+      ends[:, 1:], note = np.nan, too_few(effective)
+    estimates[name] = tuple(
+      Estimate(v, lower, upper, n, num_units, BAYESIAN, note=note)
+      for v, lower, upper in ends.tolist()
     )
-  extremes = [-np.inf, np.inf]
-  separated = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
-  place = np.concatenate(
-    [unit, [num_units, num_units + 1], count + ood_unit, [num_units + 2, num_units + 3]]
-  )
-  drawn = np.concatenate(
-    [separated(weights[:, place]) for weights in _dirichlet(num_units, 4, seed)]
-  )
-  low, high = percentile_interval(drawn, effective, confidence)
-  rows = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1).tolist()
-  return tuple(Estimate(v, lower, upper, n, num_units, BAYESIAN) for v, lower, upper in rows)
+  return estimates
 
 
-def _dirichlet(count: int, num_added: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields weights [b, count + num_added] of Bayesian bootstrap samples, up to a factor.
+def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
+  """Yields weights [b, N + 2] of N images in Bayesian bootstrap samples, up to a factor.
 
-  They have a Dirichlet distribution with parameters 1, and ¼ for `num_added` added images, which
-  keep events possible that never happened.
+  Those of units have a Dirichlet distribution with parameters 1, and ¼ for two added units of the
+  mean size, which keep events possible that never happened.
   """
-  shape, generator = np.repeat([1, 0.25], [count, num_added]), np.random.default_rng(seed)
+  _, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
+  count, generator = len(sizes), np.random.default_rng((seed, stream))
+  shape, places = np.repeat([1, 0.25], [count, 2]), np.append(place, [count, count + 1])
+  scale = np.repeat([1, sizes.mean()], [count, 2])
   for _ in range(0, _RESAMPLES, _RESAMPLES_AT_ONCE):
-    yield generator.gamma(shape, size=(_RESAMPLES_AT_ONCE, len(shape)))
+    yield generator.gamma(shape, scale, (_RESAMPLES_AT_ONCE, len(shape)))[:, places]

@@ -24,6 +24,7 @@ from robustness.models.layers import FEATURES
 
 Arrays = dict[str, np.ndarray]
 _SMALL = 1e-6
+_ROWS_AT_ONCE = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,26 +149,28 @@ class Neighbors(Probe):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # k is the length of an array, so that it is a constant of the compiled step
-    ranks = np.zeros(int(option))
-    return {**_float32(rows=_unit(features), ranks=ranks), 'votes': _one_hot(labels, classes)}
+    # k and the classes are lengths of arrays, so that they are constants of the compiled step
+    arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
+    return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`; a share is at least 1e-6."""
-    similarities = _unit_on_device(features) @ arrays['rows'].T
-    cosines, places = jax.lax.top_k(similarities, len(arrays['ranks']))
+    cosines, places = _nearest_rows(_unit_on_device(features), arrays['rows'], len(arrays['ranks']))
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
     else:
       weights = _no_gradient(1 + 0 * cosines)
-    shares = (weights[..., None] * arrays['votes'][places]).sum(-2)
-    shares = shares / weights.sum(-1, keepdims=True)
+    votes = jax.nn.one_hot(arrays['labels'][places], len(arrays['classes']))
+    shares = (weights[..., None] * votes).sum(-2) / weights.sum(-1, keepdims=True)
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """See `Probe`."""
-    ranks = np.zeros(min(max(self.neighbors), rows))
-    return _float32(rows=np.zeros((rows, features)), ranks=ranks, votes=np.zeros((rows, classes)))
+    lengths = {'ranks': min(max(self.neighbors), rows), 'classes': classes}
+    arrays = _float32(
+      rows=np.zeros((rows, features)), **{k: np.zeros(n) for k, n in lengths.items()}
+    )
+    return {**arrays, 'labels': np.zeros(rows, np.int32)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,6 +396,29 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
   raise InputError(
     f"{KEYS.classifier.probe.knn.votes} is 'uniform', which has no gradient: set it to 'softmax'."
   )
+
+
+def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+  """Returns the k largest products of features [B, F] with rows [N, F], and their places, [B, k].
+
+  Rows are searched in blocks, so that [B, N] is never held; of equal products the first row counts.
+  """
+  size = min(len(rows), _ROWS_AT_ONCE)
+
+  @jax.checkpoint
+  def search(
+    best: tuple[jax.Array, jax.Array], start: jax.Array
+  ) -> tuple[tuple[jax.Array, jax.Array], None]:
+    first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
+    places = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
+    products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
+    products = jnp.where(places < start, -jnp.inf, products)
+    values, ranks = jax.lax.top_k(jnp.concatenate([best[0], products], 1), k)
+    places = jnp.concatenate([best[1], places], 1)
+    return (values, jnp.take_along_axis(places, ranks, 1)), None
+
+  no_rows = jnp.full((len(unit), k), -jnp.inf), jnp.zeros((len(unit), k), jnp.int32)
+  return jax.lax.scan(search, no_rows, jnp.arange(0, len(rows), size))[0]
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

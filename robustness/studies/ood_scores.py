@@ -21,10 +21,12 @@ from robustness.core.paths import expanded
 from robustness.core.registry import setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
+from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
+from robustness.estimates.fitted_scores import Recording, Score
 from robustness.estimates.means import part, row
-from robustness.estimates.out_of_distribution import KNN, MSP, POSITIVES, SCORES
+from robustness.estimates.out_of_distribution import FITTED, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
 from robustness.evaluation.provenance import IMAGE_DIGEST
@@ -47,6 +49,13 @@ OOD_SET = Facet('ood_set', 'images of no known class', '', False, 'against {}', 
 ID_SET = Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images')
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
+USED_BY = {
+  'neighbours': ('knn',),
+  'directions': ('vim',),
+  'percentile': ('react', 'ash'),
+  'exponent': ('gen',),
+  'largest': ('gen',),
+}
 MOST_ALIKE = 0.02  # of images: data sets have some twice, and a few digests are equal by chance
 APART = 'versions of one image in two data sets count as two: their order may differ'
 
@@ -59,14 +68,26 @@ class Workdirs(WorkdirPredictions):
     predictions: the workdir of the test images; `task` is one of all workdirs, where they hold
       batteries.
     out_of_distribution: workdirs of images of no known class.
+    near, far: further such workdirs, of sets that resemble the known classes and of others, as
+      OpenOOD 1.5 groups them; each group of several sets has a mean.
     shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
       estimates are estimated for test images and for both together (full-spectrum).
-    bank: the workdir of training images with the features that 'knn' needs.
+    bank: the workdir of training images that scores are fitted to.
+    held_out: the workdir of other images of the known classes, which OpenOOD 1.5 fits 'react' and
+      'klm' to; '' takes the bank.
   """
 
   out_of_distribution: tuple[str, ...] = ()
+  near: tuple[str, ...] = ()
+  far: tuple[str, ...] = ()
   shifted: tuple[str, ...] = ()
   bank: str = ''
+  held_out: str = ''
+
+  @property
+  def unknown(self) -> tuple[str, ...]:
+    """All workdirs of images of no known class."""
+    return (*self.out_of_distribution, *self.near, *self.far)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +95,13 @@ class OodScores(ScoresPredictions):
   """Settings.
 
   Attributes:
-    scores: of 'msp', 'max_logit', 'energy' and 'knn'.
-    positives: 'ood' or 'id', see `robustness.estimates.out_of_distribution`.
+    scores: names of scores, see `robustness.estimates.out_of_distribution`.
+    positives: 'ood' as in OpenOOD 1.5, or 'id'.
     neighbours: K of 'knn'.
+    directions: D of 'vim', below the number of features.
+    percentile: of 'react', over all features of the held-out images, and of 'ash', over the
+      features of each image.
+    exponent, largest: γ and M of 'gen'.
   """
 
   title: ClassVar[str] = 'Images of no known class'
@@ -91,13 +116,19 @@ class OodScores(ScoresPredictions):
   scores: tuple[str, ...] = setting((MSP, 'max_logit', 'energy'), 'not empty', bool)
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
+  directions: int = setting(256, 'at least 1', lambda x: x >= 1)
+  percentile: float = setting(90.0, 'above 0 and below 100', lambda x: 0 < x < 100)
+  exponent: float = setting(0.1, 'above 0', lambda x: x > 0)
+  largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    is_used = KNN in self.scores or self.neighbours == type(self).neighbours
-    self.require(is_used, 'neighbours', f"left out without 'knn' in {self.key('scores')}")
+    for key, scores in USED_BY.items():
+      is_used = {*scores} & {*self.scores} or getattr(self, key) == getattr(type(self), key)
+      words = ' and '.join(map(repr, scores))
+      self.require(bool(is_used), key, f'left out without {words} in {self.key("scores")}')
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -113,25 +144,33 @@ class OodScores(ScoresPredictions):
 
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
     """See `ScoresPredictions`; the predictions are records already."""
-    if not workdirs.out_of_distribution:
+    if not workdirs.unknown:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
-        'class, as in --config.out_of_distribution=WORKDIR,WORKDIR.'
+        'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
-    if (KNN in self.scores) != bool(workdirs.bank):
+    fitted = [name for name in self.scores if name in FITTED]
+    if bool(fitted) != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
       raise InputError(
-        f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: the score '
-        "'knn' needs the workdir of a run on training images, and nothing else does."
+        f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
+        f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
+        'else does.'
       )
     first = _read(workdirs.predictions, workdirs.task)
-    paths = (*workdirs.out_of_distribution, *workdirs.shifted)
+    paths = (*workdirs.unknown, *workdirs.shifted)
     tasks_of = {path: _read(path, workdirs.task, first) for path in paths}
-    bank = _read(workdirs.bank, workdirs.task, first) if workdirs.bank else None
+    bank_paths = filter(None, [workdirs.bank, workdirs.held_out])
+    banks = {path: _read(path, workdirs.task, first) for path in bank_paths}
     scored = {workdirs.predictions: first, **tasks_of}
-    _check_known(workdirs, scored | ({workdirs.bank: bank} if bank else {}))
-    if bank:
-      _refuse_shared(workdirs.bank, bank, scored)
-    names = _names(workdirs.out_of_distribution)
+    _check_known(workdirs, scored | banks)
+    for path, bank in banks.items():
+      _refuse_shared(path, bank, scored)
+    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))
+    groups = {
+      f'mean of {len(members)} {group} sets': [names[path] for path in members]
+      for group, members in (('near', workdirs.near), ('far', workdirs.far))
+      if len(members) > 1
+    }
     sets = {_set(first): 0}
     for path in workdirs.shifted:
       sets.setdefault(_set(tasks_of[path]), len(sets))
@@ -139,48 +178,70 @@ class OodScores(ScoresPredictions):
     rows = []
     for evaluation in first.evaluations:
       label = evaluation.label
-      near = _evaluation(bank, label).records.column(f'output/{FEATURES}') if bank else None
-      test = self._scored(first, label, near)
-      shifted = [self._scored(tasks_of[path], label, near) for path in workdirs.shifted]
-      for path, scores in zip(workdirs.shifted, shifted, strict=True):
-        scores[ID] = scores[ID].astype(np.int64) + (sets[_set(tasks_of[path])] << 40)
+      fitted_to = [_recording(bank, label) for bank in banks.values()] or [_recording(first, label)]
+      scores = {name: self._score(name, fitted_to[0], fitted_to[-1]) for name in self.scores}
+      test = _scored(first, label, scores)
+      shifted = [_scored(tasks_of[path], label, scores) for path in workdirs.shifted]
+      for path, values in zip(workdirs.shifted, shifted, strict=True):
+        values[ID] = values[ID].astype(np.int64) + (sets[_set(tasks_of[path])] << 40)
+      outside = {name: _scored(tasks_of[path], label, scores) for path, name in names.items()}
       kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
-      for path, name in zip(workdirs.out_of_distribution, names, strict=True):
-        out = self._scored(tasks_of[path], label, near)
-        for kind, parts in kinds.items():
-          for score in self.scores:
-            inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
-            separation = ood.separation(
-              inside, out[score], ids, out[ID], self.positives, self.confidence, workdirs.seed
-            )
+      for kind, parts in kinds.items():
+        for score in self.scores:
+          inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
+          unknown = {name: (values[score], values[ID]) for name, values in outside.items()}
+          separations = ood.separations(
+            inside, ids, unknown, groups, self.positives, self.confidence, workdirs.seed
+          )
+          for name, estimates in separations.items():
             facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
             rows += [
               row(label, '', quantity, facets, estimate, self.confidence)
               | (note if kind == SHIFTED else {})
-              for quantity, estimate in zip((AUROC, AUPR, FPR95), separation, strict=True)
+              for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True)
             ]
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
     tasks = {
       TEST: first,
       **{f'{path}, shifted': tasks_of[path] for path in workdirs.shifted},
-      **{f'{path}, no known class': tasks_of[path] for path in workdirs.out_of_distribution},
-      **({'bank of features': bank} if bank else {}),
+      **{f'{path}, no known class': tasks_of[path] for path in workdirs.unknown},
+      **dict(zip(('bank of features', 'held-out images'), banks.values(), strict=False)),
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
     return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings, data)
 
-  def _scored(
-    self, task: FinishedStudy, label: str, bank: np.ndarray | None
-  ) -> dict[str, np.ndarray]:
-    """Returns the scores of a classifier on the images of a run, and which images these are."""
-    records = _evaluation(task, label).records
-    logits, images = records.column('output/logits'), versions(records)
-    scored = {name: ood.of_logits(name, logits) for name in self.scores if name != KNN}
-    scored[ID] = records.column(ID) if images is None else images
-    if bank is not None:
-      features = records.column(f'output/{FEATURES}')
-      scored[KNN] = ood.nearest_neighbours(features, bank, self.neighbours)
-    return scored
+  def _score(self, name: str, bank: Recording, held_out: Recording) -> Score:
+    """Returns a score by its name, fitted to training and held-out images if it is of `FITTED`."""
+    match name:
+      case 'gen':
+        return lambda x: ood.generalised_entropy(x.logits, self.exponent, self.largest)
+      case 'knn':
+        return lambda x: ood.nearest_neighbours(x.features, bank.features, self.neighbours)
+      case 'mds' | 'rmds':
+        return fitted_scores.mahalanobis(bank, is_relative=name == 'rmds')
+      case 'vim':
+        return fitted_scores.virtual_logit(bank, self.directions)
+      case 'react':
+        return fitted_scores.rectified(bank, held_out, self.percentile)
+      case 'ash':
+        return fitted_scores.shaped(bank, self.percentile)
+      case 'klm':
+        return fitted_scores.kl_matching(held_out)
+    return lambda x: ood.of_logits(name, x.logits)
+
+
+def _recording(task: FinishedStudy, label: str) -> Recording:
+  """Returns what a run recorded of a classifier."""
+  records = _evaluation(task, label).records
+  return Recording(*map(records.column, ('output/logits', f'output/{FEATURES}', 'label')))
+
+
+def _scored(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
+  """Returns the scores of a classifier on the images of a run, and which images these are."""
+  records, recording = _evaluation(task, label).records, _recording(task, label)
+  images = versions(records)
+  ids = records.column(ID) if images is None else images
+  return {ID: ids, **{name: score(recording) for name, score in scores.items()}}
 
 
 def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedStudy:
@@ -211,15 +272,15 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
   paths = [
     workdirs.predictions,
     *workdirs.shifted,
-    *workdirs.out_of_distribution,
-    *filter(None, [workdirs.bank]),
+    *workdirs.unknown,
+    *filter(None, [workdirs.bank, workdirs.held_out]),
   ]
   places = [expanded(path).resolve() for path in paths]
   for path, place in zip(paths, places, strict=True):
     if places.count(place) > 1:
       raise InputError(f'{path} is given twice: each workdir is of other images.')
     unknown = tasks[path].evaluations[0].records.identity['data'].get('labels') == UNKNOWN_CLASSES
-    if unknown != (path in workdirs.out_of_distribution):
+    if unknown != (path in workdirs.unknown):
       kind, fix = ('no known', 'False') if not unknown else ('known', 'True')
       raise InputError(
         f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '

@@ -7,6 +7,11 @@ from scipy import special
 from robustness.estimates import out_of_distribution as ood
 from tests.refusals import bad_setting, refused
 
+
+def separation(of_id, of_ood, units, ood_units):
+  return ood.separations(of_id, units, {'set': (of_ood, ood_units)})['set']
+
+
 GENERATOR = np.random.default_rng(0)
 KNOWN, OTHER = np.round(GENERATOR.normal(1, 1, 60), 1), np.round(GENERATOR.normal(0, 1, 40), 1)
 
@@ -60,12 +65,12 @@ def test_separation_is_that_of_counting(positives):
 
 def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
   twenty = np.arange(20)
-  area, precision, rate = ood.separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
+  area, precision, rate = separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
   assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
   assert precision.value == precision.high == 1 and precision.low < 0.97
   assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
   once, known_twice, other_often = (
-    ood.separation(
+    separation(
       np.repeat(KNOWN, n), np.repeat(OTHER, m), np.repeat(np.arange(60), n), np.arange(40 * m) // m
     )[0]
     for n, m in ((1, 1), (2, 1), (1, 20))
@@ -78,14 +83,14 @@ def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
 
 def test_few_units_of_several_images_have_no_interval():
   units, alone = np.repeat([0, 1], 30), np.arange(40)
-  for estimate in ood.separation(KNOWN, OTHER, units, alone):
+  for estimate in separation(KNOWN, OTHER, units, alone):
     assert estimate.value > 0 and np.isnan([estimate.low, estimate.high]).all()
     assert estimate.note == 'no interval: too few clusters, effectively 2.0'
   uneven = np.minimum(np.arange(60) // 2, 5)
-  assert np.isnan(ood.separation(KNOWN, OTHER, uneven, alone)[0].low), '50 of 60 images are in one'
+  assert np.isnan(separation(KNOWN, OTHER, uneven, alone)[0].low), '50 of 60 images are in one'
   images = np.arange(60)
   areas = [
-    ood.separation(KNOWN, OTHER, image_units, alone)[0] for image_units in (images, images // 10)
+    separation(KNOWN, OTHER, image_units, alone)[0] for image_units in (images, images // 10)
   ]
   single, even = (area.high - area.low for area in areas)
   assert single < even

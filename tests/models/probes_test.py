@@ -61,6 +61,23 @@ def test_nearest_neighbors_match_scikit_learn(k):
   assert abs(right(probe, arrays).mean() - theirs.mean()) <= 0.002
 
 
+@cases('rows_at_once', 64, 500)
+def test_neighbors_are_searched_in_blocks_and_labels_are_integers(monkeypatch, rows_at_once):
+  monkeypatch.setattr(probes, '_ROWS_AT_ONCE', rows_at_once)
+  probe = Neighbors(neighbors=(7,))
+  arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)
+  assert arrays['labels'].shape == (500,) and arrays['labels'].dtype == np.int32
+  unit = TEST[0][:50] / np.linalg.norm(TEST[0][:50], axis=1, keepdims=True)
+  cosines = unit @ arrays['rows'].T
+  places = np.argsort(-cosines, 1)[:, :7]
+  weights = special.softmax(np.take_along_axis(cosines, places, 1) / probe.temperature, 1)
+  shares = np.stack([(weights * (TRAINING[1][places] == c)).sum(1) for c in range(5)], 1)
+  logits = np.asarray(probe(arrays, jnp.asarray(TEST[0][:50])))
+  np.testing.assert_allclose(np.exp(logits), np.maximum(shares, 1e-6), atol=1e-5)
+  gradient = jax.grad(lambda x: probe(arrays, x)[:, 0].sum())(jnp.asarray(TEST[0][:50]))
+  assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+
+
 def test_prototypes_are_the_nearest_class_means():
   probe = Prototype()
   arrays, _ = probes.fit(probe, *TRAINING, NAMES, 0)

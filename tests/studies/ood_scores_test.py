@@ -3,8 +3,10 @@
 import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from robustness.estimates.out_of_distribution import SCORES
 from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.studies import ood_scores
@@ -57,10 +59,27 @@ def test_each_score_separates_workdirs(folders, tmp_path):
   assert len(select(Results.read(folders / 'known').table, 'accuracy'))
 
 
+@pytest.mark.slow
+def test_all_scores_have_means_over_near_and_far_sets(folders, tmp_path):
+  copies = (shutil.copytree(folders / 'unknown', tmp_path / name) for name in ('one', 'two'))
+  settings = {'predictions': str(folders / 'known'), 'bank': str(folders / 'training')}
+  settings |= {'near': (str(folders / 'unknown'),), 'far': tuple(map(str, copies))}
+  settings |= {'study.directions': 5, 'study.neighbours': 3}
+  config = runs.shrunk('ood_scores', 'openood', settings)
+  table = runs.run(config, tmp_path / 'openood', drawn=False).table
+  rows = select(table, 'auroc', score=..., ood_set=...).pivot(
+    index='score', columns='ood_set', values='value'
+  )
+  assert set(rows.index) == set(SCORES)
+  assert {*rows} == {'unknown', 'one', 'two', 'mean of 2 far sets'}
+  np.testing.assert_allclose(rows, 0.5, err_msg='the same digits under another name')
+
+
 @cases(
   'changes, message',
   ({'out_of_distribution': ()}, 'config.out_of_distribution is empty'),
-  ({'study.scores': ('knn',)}, "'knn' needs the workdir of a run on training images"),
+  ({'study.scores': ('knn',)}, "'klm' need the workdir of a run on training images"),
+  ({'bank': 'known_copy'}, "'klm' need the workdir of a run on training images"),
   ({'out_of_distribution': ('other',)}, "other classifiers under '.*sha256"),
   ({'predictions': 'none'}, 'is no workdir'),
   ({'predictions': 'unknown', 'out_of_distribution': ('known',)}, 'must be of images of known'),
@@ -68,6 +87,9 @@ def test_each_score_separates_workdirs(folders, tmp_path):
   ({'out_of_distribution': ('unknown', 'unknown')}, 'is given twice'),
   ({'study.scores': ()}, bad_setting('config.study.scores', ())),
   ({'study.neighbours': 7}, bad_setting('config.study.neighbours', 7)),
+  ({'study.percentile': 70.0}, "left out without 'react' and 'ash'"),
+  ({'study.exponent': 0.0}, bad_setting('config.study.exponent', 0.0)),
+  ({'far': ('unknown',)}, 'is given twice'),
   (
     {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
     r'known are in config\.bank, .*known_copy: give a run on training images',
@@ -77,9 +99,8 @@ def test_workdirs_and_settings_that_do_not_fit_are_refused(folders, tmp_path, ch
   changes = dict(changes)
   if 'predictions' in changes:
     changes['predictions'] = str(folders / changes['predictions'])
-  if 'out_of_distribution' in changes:
-    names = changes['out_of_distribution']
-    changes['out_of_distribution'] = tuple(str(folders / name) for name in names)
+  for key in {'out_of_distribution', 'far'} & {*changes}:
+    changes[key] = tuple(str(folders / name) for name in changes[key])
   if 'bank' in changes:
     changes['bank'] = str(shutil.copytree(folders / 'known', tmp_path / changes['bank']))
   refused(message, scored, folders, tmp_path / 'ood', **changes)

@@ -1,0 +1,159 @@
+"""Scores of images in distribution that are fitted to recorded features and logits.
+
+`robustness.estimates.out_of_distribution` has the formulas. The last layer, z = Wf + b, is solved
+for from features and logits, so that records are enough.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy import linalg, special
+
+from robustness.core.errors import InputError
+from robustness.estimates.out_of_distribution import ENERGY, of_logits
+
+_ROWS_PER_UNKNOWN = 8  # the last layer is exact but for rounding
+_ROUNDING = 0.01  # of the standard deviation of logits, enough for TensorFloat-32
+
+
+class Recording(NamedTuple):
+  """Records of N images: logits [N, K], features [N, D] and labels [N]."""
+
+  logits: np.ndarray
+  features: np.ndarray
+  labels: np.ndarray
+
+
+Score = Callable[[Recording], np.ndarray]
+
+
+def mahalanobis(bank: Recording, is_relative: bool) -> Score:
+  """Returns 'mds', or 'rmds' if it is relative, fitted to training images.
+
+  Raises:
+    InputError: the images have several labels each.
+  """
+  if bank.labels.ndim > 1:
+    raise InputError("'mds' and 'rmds' are fitted to classes, but images have several labels each.")
+  features = np.asarray(bank.features, float)
+  classes, label = np.unique(bank.labels, return_inverse=True)
+  means = np.stack([features[label == c].mean(0) for c in range(len(classes))])
+  centre = features.mean(0)
+  within, overall = _whitening(features - means[label]), _whitening(features - centre)
+  white = (means - centre) @ within
+
+  def score(images: Recording) -> np.ndarray:
+    deviations = np.asarray(images.features, float) - centre
+    x = deviations @ within
+    distance = (x**2).sum(1) - (2 * x @ white.T - (white**2).sum(1)).max(1)
+    return np.asarray(is_relative * ((deviations @ overall) ** 2).sum(1) - distance)
+
+  return score
+
+
+def _whitening(deviations: np.ndarray) -> np.ndarray:
+  """Returns A [D, r] with AAᵀ the pseudo-inverse of the covariance of deviations [N, D]."""
+  values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))
+  is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]
+  return np.asarray(vectors[:, is_used] / np.sqrt(values[is_used]))
+
+
+@dataclasses.dataclass(frozen=True)
+class LastLayer:
+  """The last linear map of a network: logits are features @ kernel [D, K] + bias [K]."""
+
+  kernel: np.ndarray
+  bias: np.ndarray
+
+  @classmethod
+  def solved(cls, bank: Recording) -> Self:
+    """Returns the map from recorded features to recorded logits.
+
+    Raises:
+      InputError: there are not more images than features, or see `energy`.
+    """
+    count, size = bank.features.shape
+    if count <= size:
+      raise InputError(
+        f'the last layer has {size} features and is solved for from {count} images of config.bank: '
+        'record more images than features.'
+      )
+    subset = slice(None, None, max(1, count // (_ROWS_PER_UNKNOWN * size)))
+    x = np.pad(np.asarray(bank.features[subset], float), ((0, 0), (0, 1)), constant_values=1)
+    solution = linalg.lstsq(x, bank.logits[subset])[0]
+    return cls(solution[:-1], solution[-1])
+
+  def __call__(self, features: np.ndarray) -> np.ndarray:
+    """Returns logits [N, K] of features [N, D]."""
+    return np.asarray(features @ self.kernel + self.bias)
+
+  def energy(self, images: Recording, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Returns the energy [N] of the logits of changed features.
+
+    Raises:
+      InputError: the recorded logits are not those of the recorded features.
+    """
+    features = np.asarray(images.features, float)
+    difference = np.abs(self(features) - images.logits).max()
+    if difference > _ROUNDING * images.logits.std():
+      raise InputError(
+        f'recorded logits differ by up to {difference:.3g} from a linear map of the features: '
+        "'vim', 'react' and 'ash' need a network with a linear last layer."
+      )
+    return of_logits(ENERGY, self(change(features)))
+
+
+def virtual_logit(bank: Recording, directions: int) -> Score:
+  """Returns 'vim', fitted to training images, without their first D principal directions.
+
+  Raises:
+    InputError: D is not below the number of features, or see `LastLayer.solved`.
+  """
+  size = bank.features.shape[1]
+  if directions >= size:
+    raise InputError(f"D = {directions} of 'vim' for {size} features: give 1 to {size - 1}.")
+  layer = LastLayer.solved(bank)
+  origin = -linalg.pinv(layer.kernel.T) @ layer.bias
+  centred = bank.features - origin
+  residual = linalg.eigh(centred.T @ centred)[1][:, : size - directions]  # of the smallest values
+  scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual, axis=1).mean()
+  return lambda images: (
+    layer.energy(images, lambda features: features)
+    - scale * linalg.norm((images.features - origin) @ residual, axis=1)
+  )
+
+
+def rectified(bank: Recording, held_out: Recording, percentile: float) -> Score:
+  """Returns 'react', with features cut at a percentile of those of held-out images."""
+  layer, limit = LastLayer.solved(bank), np.percentile(held_out.features, percentile)
+  return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))
+
+
+def shaped(bank: Recording, percentile: float) -> Score:
+  """Returns 'ash', which keeps the features of an image above a percentile of them."""
+  layer, size = LastLayer.solved(bank), bank.features.shape[1]
+  count = size - round(size * percentile / 100)
+
+  def shape(features: np.ndarray) -> np.ndarray:
+    changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :count]
+    np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / count, 1)
+    return changed
+
+  return lambda images: layer.energy(images, shape)
+
+
+def kl_matching(held_out: Recording) -> Score:
+  """Returns 'klm'; a class that is predicted for no held-out image is left out."""
+  logits = np.asarray(held_out.logits, float)
+  classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
+  p = special.softmax(logits, 1)
+  log_means = np.log([p[predicted == c].mean(0) for c in range(len(classes))])
+
+  def score(images: Recording) -> np.ndarray:
+    log_p = special.log_softmax(np.asarray(images.logits, float), 1)
+    p = np.exp(log_p)
+    return np.asarray((p @ log_means.T).max(1) - (p * log_p).sum(1))
+
+  return score

@@ -1,0 +1,106 @@
+"""Scores fitted to training images: values of their authors' code, and what cannot be fitted."""
+
+import numpy as np
+import pytest
+
+from robustness.estimates import fitted_scores
+from robustness.estimates import out_of_distribution as ood
+from robustness.estimates.fitted_scores import LastLayer, Recording
+from tests.cases import cases
+from tests.refusals import refused
+
+
+def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
+  """Returns a last layer, and what it makes of 400 training images and of 3 others."""
+  generator = np.random.default_rng(0)
+  kernel, bias = generator.normal(size=(12, 5)), generator.normal(size=5)
+
+  def recording(count: int, shift: float) -> Recording:
+    labels = np.arange(count) % 5
+    features = np.maximum(generator.normal(size=(count, 12)) + shift * kernel.T[labels], 0)
+    features = features.astype(np.float32)
+    return Recording((features @ kernel + bias).astype(np.float32), features, labels)
+
+  return kernel, bias, recording(400, 0.5), recording(3, 0.2)
+
+
+KERNEL, BIAS, BANK, IMAGES = made()
+SCORES = {
+  'mds': lambda: fitted_scores.mahalanobis(BANK, is_relative=False),
+  'rmds': lambda: fitted_scores.mahalanobis(BANK, is_relative=True),
+  'vim': lambda: fitted_scores.virtual_logit(BANK, 4),
+  'react': lambda: fitted_scores.rectified(BANK, BANK, 90),
+  'ash': lambda: fitted_scores.shaped(BANK, 90),
+  'klm': lambda: fitted_scores.kl_matching(BANK),
+  'gen': lambda: lambda images: ood.generalised_entropy(images.logits, 0.1, 100),
+}
+
+
+@cases(
+  'name, expected',
+  ('mds', (-11.779855728, -5.893851280, -5.980217457)),
+  ('rmds', (0.038208008, 0.798633099, -0.798872471)),
+  ('vim', (-3.411029339, -0.592951298, 2.559167862)),
+  ('react', (1.403971910, 3.003371239, 4.783485413)),
+  ('ash', (4.634675026, 3.146446228, 5.251169205)),
+  ('gen', (-4.132960796, -3.529912710, -3.597203493)),
+  ('klm', (-0.474411811, -0.099179114, -0.021348854)),
+)
+def test_scores_are_those_of_openood(name, expected):
+  """The values are of OpenOOD 3c35632, which computes in float32, on the same arrays."""
+  np.testing.assert_allclose(SCORES[name]()(IMAGES), expected, atol=2e-5)
+
+
+def test_the_last_layer_is_solved_for_without_an_unused_feature():
+  unused = BANK._replace(features=np.pad(BANK.features, ((0, 0), (0, 1))))
+  layer = LastLayer.solved(unused)
+  np.testing.assert_allclose(layer.kernel[:12], KERNEL, atol=1e-5)
+  np.testing.assert_allclose(layer.bias, BIAS, atol=1e-5)
+  assert np.abs(layer.kernel[12]).max() < 1e-9
+
+
+def test_the_generalised_entropy_takes_the_largest_probabilities():
+  p = np.sort(np.exp(IMAGES.logits) / np.exp(IMAGES.logits).sum(1, keepdims=True), 1)[:, 3:]
+  measured = ood.generalised_entropy(IMAGES.logits, 0.5, 2)
+  np.testing.assert_allclose(measured, -np.sqrt(p * (1 - p)).sum(1), rtol=1e-5)
+
+
+def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
+  four = Recording(*(x[BANK.labels < 4] for x in BANK))
+  assert np.isfinite(fitted_scores.mahalanobis(four, is_relative=True)(IMAGES)).all()
+  few = Recording(*(x[BANK.logits.argmax(1) < 2] for x in BANK))
+  assert np.isfinite(fitted_scores.kl_matching(few)(IMAGES)).all()
+
+
+@cases(
+  'fit, message',
+  (lambda: fitted_scores.virtual_logit(BANK, 12), "D = 12 of 'vim' for 12 features: give 1 to 11"),
+  (
+    lambda: fitted_scores.shaped(Recording(*(x[:12] for x in BANK)), 90),
+    '12 features and is solved for from 12 images',
+  ),
+  (
+    lambda: fitted_scores.shaped(BANK._replace(logits=np.tanh(BANK.logits)), 90)(IMAGES),
+    "differ by up to .*'vim', 'react' and 'ash' need a network with a linear last layer",
+  ),
+  (
+    lambda: fitted_scores.mahalanobis(BANK._replace(labels=BANK.labels[:, None]), False),
+    'several labels each',
+  ),
+)
+def test_what_cannot_be_fitted_is_refused(fit, message):
+  refused(message, fit)
+
+
+def test_means_over_sets_take_the_same_samples_of_known_images():
+  generator = np.random.default_rng(0)
+  inside, units = generator.normal(1.5, 1, 60), np.arange(60)
+  sets = {name: (generator.normal(k, 1, 40), np.arange(40)) for k, name in enumerate('ab')}
+  estimates = ood.separations(inside, units, sets, {'both': ['a', 'b'], 'one': ['a']})
+  area_a, area_b, mean = (estimates[name][0] for name in ('a', 'b', 'both'))
+  assert mean.value == pytest.approx((area_a.value + area_b.value) / 2)
+  assert (mean.n, mean.clusters) == (140, 140)
+  assert estimates['one'] == estimates['a']
+  twice = ood.separations(inside, units, dict.fromkeys('ab', sets['a']), {'both': ['a', 'b']})
+  width = twice['both'][0].high - twice['both'][0].low
+  assert 0.5 < width / (area_a.high - area_a.low) < 1, 'the known images vary in both'
