@@ -20,31 +20,12 @@ from matplotlib.transforms import Bbox
 
 from robustness.estimates.table import facets_of
 from robustness.present import style, tables
-from robustness.present.sentences import Finding, findings
+from robustness.present.sentences import findings
 from robustness.results import Results
 
 _NUMBER = r'[−+]?\d[\d.]*'
 _ESTIMATE = rf'({_NUMBER})(?: %| [a-z]+)? \(({_NUMBER}) to ({_NUMBER})\)'
 _TOLD = re.compile(_ESTIMATE)
-_SHOWN = re.compile(
-  rf'^(?P<label>.+?)(?: {_ESTIMATE})?(?:,| is) (?P<way>better|worse|lower|higher) than '
-  rf'(?P<versus>.+?) by {_ESTIMATE}$'
-)
-_NOT_SHOWN = re.compile(
-  rf'^(?P<label>.+?)(?: {_ESTIMATE})?, no difference from (?P<versus>.+?) is shown: {_ESTIMATE}$'
-)
-_BY_SEEDS = re.compile(
-  rf'^(?P<label>.+?)(?: {_ESTIMATE})?, minus (?P<versus>.+?) {_ESTIMATE}, which seeds alone'
-)
-_WAYS = 'less often|more often|less|more|better|worse|lower|higher'
-_COMPARED = re.compile(
-  rf'^(?:of [^,]*, )?(?P<label>.+?) (?:(?:errs|is(?: right)?) (?P<first>{_WAYS}) than '
-  rf'(?P<versus>.+?) (?P<where>.+?)(?: and (?P<second>{_WAYS}) (?P<elsewhere>.+?))?'
-  r'|is not shown to differ from (?P<none>.+) \w+ any)'
-  rf'; the largest difference, {_ESTIMATE}, is (?P<place>.+)$'
-)
-_HIGHER = {'more', 'more often', 'higher'}
-_LOWER = {'less', 'less often', 'lower'}
 _TOGETHER = re.compile(r' (Intervals|Differences) are simultaneous over (\d+) ([^.]*)\.$')
 _ROUNDING = 1e-9
 _TOUCHING = 1.0  # largest overlap of the boxes of two texts, pixels
@@ -52,15 +33,12 @@ _TOUCHING = 1.0  # largest overlap of the boxes of two texts, pixels
 
 def complaints(results: Results) -> list[str]:
   """Returns the faults in the rows, sentences and tables of results."""
-  findings_of_results = findings(results)
-  texts = [finding.text for finding in findings_of_results]
+  texts = [finding.text for finding in findings(results)]
   table = results.over_seeds.table
   names = {str(value) for facet in facets_of(table) for value in table[facet].dropna().unique()}
   return [
     *rows(results),
     *itertools.chain(*(sentence(text, names) for text in texts)),
-    *itertools.chain(*(verdicts(finding, results) for finding in findings_of_results)),
-    *itertools.chain(*(extremes(finding, results) for finding in findings_of_results)),
     *told_twice(texts),
     *silently_left_out(results),
   ]
@@ -93,47 +71,6 @@ def sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
     yield f'an interval without its value: {text}'
 
 
-def verdicts(finding: Finding, results: Results) -> Iterator[str]:
-  """Yields the differences in a finding that no row of the table shows.
-
-  Rows are looked up by their labels and values in the table of results, not in the finding.
-  """
-  text, together = _parted(finding.text)
-  clauses = text.partition(': ' if ': ' in text else ', ')[2]
-  quantity = _quantity_of(finding, results)
-  table = results.over_seeds.table
-  bounded = table[(table['quantity'] == quantity.name) & table['low'].notna()]
-  differences = bounded[bounded.versus != '']
-  stated = 0
-  for clause in re.split(r';\s+(?!the largest difference)', clauses):
-    if match := _NOT_SHOWN.match(clause) or _SHOWN.match(clause) or _BY_SEEDS.match(clause):
-      stated += 1
-      yield from _level(match, clause, differences, quantity, together)
-    elif match := _COMPARED.search(clause):
-      stated += 1
-      yield from _compared(match, clause, finding, results, together)
-    elif 'than' in clause.split() or 'difference' in clause:
-      yield f'a difference that cannot be read: {clause}'
-  rows = finding.rows[finding.rows.versus != '']
-  pairs = len(set(zip(rows.classifier, rows.versus, strict=True)))
-  if stated != pairs:
-    yield f'{pairs} differences are stated as {stated}: {finding.text}'
-
-
-def _quantity_of(finding: Finding, results: Results) -> Any:
-  name = finding.rows['quantity'].iloc[0]
-  return next(quantity for quantity in results.presented if quantity.name == name)
-
-
-def _rows_of(finding: Finding, results: Results) -> Any:
-  """Returns the rows of the table of results that have the finding's quantity and facets."""
-  table = results.over_seeds.table
-  rows = table[(table['quantity'] == _quantity_of(finding, results).name) & table['low'].notna()]
-  for name in facets_of(table):
-    rows = rows[rows[name].notna() == (name in finding.facets)]
-  return rows
-
-
 def _parted(text: str) -> tuple[str, int]:
   """Returns the statement of a text, and the number of estimates that its intervals cover."""
   text = ' '.join(_plain(text).split())
@@ -143,118 +80,6 @@ def _parted(text: str) -> tuple[str, int]:
     networks = re.search(r' and (\d+) networks$', match[3])
     count = int(match[2]) * (int(networks[1]) if networks else 1)
   return text[: match.start() if match else None].rstrip('.'), count
-
-
-def _level(match: Any, clause: str, rows: Any, quantity: Any, together: int) -> Iterator[str]:
-  """Checks a difference against a row; its interval may be wider if `together` exceeds 1."""
-  *_, value, low, high = (text for text in match.groups() if text and re.fullmatch(_NUMBER, text))
-  stated, digits = _numbers(value, low, high), 0.51 * 10.0 ** -len(value.partition('.')[2])
-  verdict = match.groupdict().get('way')
-  mine = (rows.classifier == match['label']) & (rows.versus == match['versus'])
-  for row in rows[mine].itertuples():
-    ends = [quantity.scale * end for end in (row.value, row.low, row.high)]
-    if verdict and ends[0] < 0:
-      ends = [-ends[0], -ends[2], -ends[1]]
-    slack = digits if together == 1 else math.inf
-    near = abs(ends[0] - stated[0]) <= digits
-    near &= -slack <= stated[1] - ends[1] <= digits and -digits <= stated[2] - ends[2] <= slack
-    better = 'better' if (row.value < 0) == (quantity.better == 'lower') else 'worse'
-    right = {better} if quantity.better else {'lower' if row.value < 0 else 'higher'}
-    if verdict:
-      if near and verdict in right and stated[1] > 0:
-        return
-    elif near and (stated[1] <= 0 <= stated[2] or 'seeds alone' in clause):
-      return
-  yield f'no row shows “{clause}”'
-
-
-def _compared(
-  match: Any, clause: str, finding: Finding, results: Results, together: int
-) -> Iterator[str]:
-  """Checks counts of lower and higher differences, and the largest one, against the table.
-
-  The counts follow from p-values if the table has them, else separate intervals limit them.
-  """
-  quantity = _quantity_of(finding, results)
-  differences = _rows_of(finding, results)
-  differences = differences[differences.versus != '']
-  versus = match['versus'] or match['none']
-  rows = differences[(differences.classifier == match['label']) & (differences.versus == versus)]
-  if rows.empty:
-    yield f'no rows of “{clause}”'
-    return
-  if together != len(differences):
-    yield f'intervals of {len(differences)} are said to be simultaneous over {together}: {clause}'
-  counts = {True: 0, False: 0}
-  for verdict, places in ((match['first'], match['where']), (match['second'], match['elsewhere'])):
-    if verdict:
-      lower = verdict in _LOWER or (verdict == 'better') == (quantity.better == 'lower')
-      is_higher = verdict in _HIGHER or (verdict not in _LOWER and not lower)
-      counts[is_higher] += _count(places, len(rows))
-  p = differences.p
-  is_rejected = _benjamini_hochberg(p.tolist(), 0.05) if p.notna().all() else None
-  for is_higher, count in counts.items():
-    of_sign = (differences['value'] > 0) == is_higher
-    mine = (differences.classifier == match['label']) & (differences.versus == versus) & of_sign
-    if is_rejected is not None:
-      exact = sum(flag for flag, of_row in zip(is_rejected, mine, strict=True) if of_row)
-      if abs(exact - count) > (0.006 * len(rows) if '%' in clause else 0):
-        yield f'{exact} of {len(rows)} are {"higher" if is_higher else "lower"}: {clause}'
-    else:
-      outside = ((differences.low > 0) | (differences.high < 0)) & mine
-      if count > outside.sum() + (0.006 * len(rows) if '%' in clause else 0):
-        yield f'own intervals show {outside.sum()} alone: {clause}'
-  value, low, high = match.groups()[-4:-1]
-  yield from _check_largest((value, low, high), rows, rows['value'].abs(), quantity.scale, clause)
-
-
-def extremes(finding: Finding, results: Results) -> Iterator[str]:
-  """Yields highest and lowest values that no row of the table is, or that are not the highest."""
-  text, together = _parted(finding.text)
-  if not re.search('^(Highest|Lowest) |, clearest of ', text) or (finding.rows.versus != '').any():
-    return
-  sign = -1 if text.startswith('Lowest') else 1
-  scale = _quantity_of(finding, results).scale
-  rows = _rows_of(finding, results)
-  rows = rows[rows.versus == '']
-  if 'where the' not in text and together != len(rows):
-    yield f'intervals of {len(rows)} are said to be simultaneous over {together}: {text}'
-  for clause in re.split(r';\s', text.partition(': ')[2]):
-    match = _TOLD.search(clause)
-    of_label = rows[rows.classifier == clause[: match.start()].strip()] if match else rows[:0]
-    if of_label.empty or match is None:
-      yield f'no rows of “{clause}”'
-    elif 'where the' not in clause:
-      size = sign * of_label['value']
-      yield from _check_largest(match.groups(), of_label, size, scale, clause)
-
-
-def _check_largest(texts: Any, rows: Any, size: Any, scale: float, clause: str) -> Iterator[str]:
-  value, low, high = _numbers(*texts)
-  digits = 0.51 * 10.0 ** -len(texts[0].partition('.')[2])
-  for row in rows[size >= size.max() - 1e-9].itertuples():
-    ends = [scale * end for end in (row.value, row.low, row.high)]
-    if abs(ends[0] - value) <= digits and low <= ends[1] + digits and high >= ends[2] - digits:
-      return
-  yield f'no row is the largest of “{clause}”'
-
-
-def _count(places: str, total: int) -> float:
-  """Returns the number of places in a text: all, a number, a share, or a list of names."""
-  if re.fullmatch(r'\w+ all', places):
-    return total
-  if share := re.fullmatch(r'\w+ (\d+) %', places):
-    return int(share[1]) / 100 * total
-  if number := re.fullmatch(r'\w+ (\d+)', places):
-    return int(number[1])
-  return len(re.split(', | and ', re.sub(r'\([^)]*\)', '', places)))
-
-
-def _benjamini_hochberg(p: list[float], rate: float) -> list[bool]:
-  order = sorted(range(len(p)), key=p.__getitem__)
-  last = max((k for k, i in enumerate(order, 1) if p[i] <= rate * k / len(p)), default=0)
-  rejected = set(order[:last])
-  return [i in rejected for i in range(len(p))]
 
 
 def told_twice(texts: list[str]) -> Iterator[str]:

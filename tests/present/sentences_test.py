@@ -124,6 +124,23 @@ def test_many_frequencies_are_a_share_and_the_few_exceptions_are_named():
   assert said.complaints(results) == []
 
 
+def test_several_of_few_places_are_counted_and_no_share():
+  first = np.tile(np.arange(60)[:, None] < 30, 9)
+  second = np.where(np.arange(9) < 7, first & (np.arange(60)[:, None] < 8), first)
+  second[:50, 8] = True
+  views = pd.DataFrame({'corruption': [f'c{k}' for k in range(9)]})
+  outcomes = Outcomes({'first': first, 'second': second}, views)
+  table = assemble([means(ERROR, outcomes, ('corruption',), test=True)])
+  differ, highest = sentences.sentences(Results('', [], {}, {}, table=table, quantities=(ERROR,)))
+  compared = 'Of 9 corruptions, second errs less than first under 7 and more under c8'
+  assert differ.startswith(f'{compared}; the largest difference, −37')
+  assert differ.endswith('Intervals are simultaneous over 9 corruptions.')
+  assert highest == (
+    f'Highest top-1 error of 9 corruptions: second 83{SPACE}% (65 to 95) under c8. '
+    'Intervals are simultaneous over 9 corruptions and 2 networks.'
+  )
+
+
 def test_a_quantity_that_is_no_error_is_called_better_or_higher():
   for better, comparative in (('higher', 'is better'), ('', 'is higher')):
     quantity = Quantity('q', 'quality', better=better, headline=True)
