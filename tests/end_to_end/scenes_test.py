@@ -1,4 +1,4 @@
-"""SI-Score, made small: what a run leaves, run again, cut otherwise, stored; families compared."""
+"""SI-Score, made small: what a run leaves, run again, cut otherwise; families compared."""
 
 import dataclasses
 import pathlib
@@ -6,18 +6,13 @@ from typing import Any
 
 import ml_collections
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
 from configs import si_score_families
-from input_pipeline.builders.si_score_scenes import ScenesConfig, SiScoreScenes
-from input_pipeline.sources import drawn_objects
 from robustness.config import experiment
-from robustness.config.defaults import default_config
-from robustness.estimates.table import facets_of, select
+from robustness.estimates.table import select
 from robustness.models import catalog
-from robustness.scenes import designs
 from robustness.scenes.classes import imagenet_index
 from tests.end_to_end import runs
 from tests.refusals import bad_setting, refused
@@ -93,49 +88,6 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
   assert config.study.stored and config.data.source == 'si_score'
   config.classifier.name = network(tmp_path)
   refused(bad_setting('config.data.si_score.path', ''), runs.run, config, tmp_path / 'run')
-
-
-@pytest.mark.slow
-def test_stored_and_composed_scenes_give_the_same_numbers(tmp_path):
-  side = 48
-  folders = {'foregrounds': str(tmp_path / 'cutouts'), 'backgrounds': str(tmp_path / 'grounds')}
-  for number, name in enumerate(('banana', 'lemon', 'starfish')):
-    runs.save_image(tmp_path / 'cutouts' / name / 'one.png', drawn_objects.draw(name))
-    runs.save_image(tmp_path / f'grounds/{number}.png', drawn_objects.ground(number, side))
-
-  def config_of(source, **settings):
-    config = default_config('si_score')
-    three = 'bias[:] = -1e3; bias[[954, 951, 327]] = 0'  # an answer is one of three classes
-    config.classifier.name = runs.linear_network(tmp_path / 'mine.py', 0, three)
-    config.study.update(factor='cross', areas=(0.2, 0.5), xs=(0.2, 0.5, 0.8), ys=(0.4, 0.6))
-    config.study.min_inside = 0.85
-    config.batch_size, config.views_per_step = 8, 12
-    config.data.update({'source': source, source: settings})
-    return config
-
-  composed = config_of('scenes', canvas=side, **folders)
-  composed_results = runs.run(composed, tmp_path / 'composed', drawn=False)
-  study = composed.study
-  design = designs.cross('mine', study.areas, study.angles, study.xs, study.ys, side, 0.85)
-  of_design = ScenesConfig('mine', design=design, **folders)
-  SiScoreScenes(config=of_design, data_dir=tmp_path / 'tfds').download_and_prepare()
-  stored_set = {'dataset': 'si_score_scenes/mine', 'data_dir': f'{tmp_path}/tfds'}
-  stored = config_of('si_score', **stored_set)
-  stored.study.stored = True
-  stored_results = runs.run(stored, tmp_path / 'stored', drawn=False)
-
-  levels = select(composed_results.table, 'accuracy', area=..., y=..., x=...)
-  assert 0 <= levels.n.min() < levels.n.max() == 6
-  # A level without scenes is not stored, and the stored set pools the levels that are.
-  measured = [
-    t[(t.n > 0) & (t.area.isna() == t.x.isna())]
-    for t in (stored_results.table, composed_results.table)
-  ]
-  assert 0 < measured[0].value.iloc[0] < 1
-  numbers = dict.fromkeys(('area', 'y', 'x'), float)
-  order = ['quantity', *facets_of(stored_results.table)]
-  tables = [t.astype(numbers).round(6).sort_values(order, ignore_index=True) for t in measured]
-  pd.testing.assert_frame_equal(*tables)
 
 
 @pytest.mark.parametrize('variant', si_score_families.COMPARISONS)

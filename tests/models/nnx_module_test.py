@@ -1,4 +1,4 @@
-"""A Flax NNX module has the outputs and attacks of the same network in Linen."""
+"""A Flax NNX module has the outputs of the same network in Linen."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,6 @@ import pytest
 from flax import linen as nn
 from flax import nnx
 
-from robustness.attacks.pgd import PGD
 from robustness.models.classifier import Classifier, from_linen
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE
@@ -100,21 +99,6 @@ def test_logits_and_layers_match_the_network_in_linen(ours, linen):
     np.testing.assert_allclose(outputs[mine], expected[theirs], rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(ours.predict(IMAGES), linen.predict(IMAGES), rtol=1e-5, atol=1e-6)
   refused('blocks/0', ours.select_layers, ('blocks/O',))
-
-
-@pytest.mark.slow
-def test_an_attack_has_the_gradient_of_the_network_in_linen(ours, linen):
-  keys, labels = jax.random.split(jax.random.key(0), 4), jnp.arange(4)
-  attack = PGD(norm='l2', epsilon=0.5, steps=3, step_size=0.2)
-
-  def attacked(classifier):
-    def logits(images):
-      return classifier.forward(classifier.variables, images, ())[0]
-
-    return np.asarray(jax.jit(lambda x: attack(keys, logits, x, labels))(IMAGES))
-
-  assert np.abs(attacked(ours) - IMAGES).max() > 0.01
-  np.testing.assert_allclose(attacked(ours), attacked(linen), atol=1e-5)
 
 
 class Chosen(nnx.Module):

@@ -258,6 +258,11 @@ def test_restarts_are_described_with_the_attacks_that_start_at_random():
   refused(bad_setting('config.study.epsilons', 0.0), AttackError, epsilons=(0.0,))
 
 
+@pytest.fixture(scope='module')
+def small_records(tmp_path_factory):
+  return recorded(tmp_path_factory.mktemp('small'), SMALL, classifier('first', 0), rows())
+
+
 @cases(
   'attacks, settings, expected',
   (('pgd', 'fgsm'), {}, ['pgd and fgsm, not AutoAttack: a lower bound']),
@@ -270,12 +275,12 @@ def test_restarts_are_described_with_the_attacks_that_start_at_random():
   (('auto_attack',), {'version': 'rand', 'queries': 5}, []),
 )
 def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
-  evaluate, attacks, settings, expected
+  small_records, attacks, settings, expected
 ):
   sections = {'auto_attack': settings} if settings else {}
   study = AttackError(attacks=attacks, attack=sections)
-  records = evaluate(SMALL, ('first',))[0].records
-  assert study.differences(records, SHAPE) == [*Study.differences(study, records, SHAPE), *expected]
+  common = Study.differences(study, small_records, SHAPE)
+  assert study.differences(small_records, SHAPE) == [*common, *expected]
 
 
 def test_a_headline_notes_that_auto_attack_was_shortened(evaluate):

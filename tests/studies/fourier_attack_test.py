@@ -13,7 +13,6 @@ from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble, select
 from robustness.results import Results
 from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
-from tests.end_to_end import runs
 from tests.made_records import made
 from tests.networks import SHAPE
 from tests.refusals import bad_setting, refused
@@ -124,26 +123,3 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   refused(bad_setting('config.study.heat_map'), other.views, SHAPE)
   preview = fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none'))
   refused(r'no results\.json', preview.views, SHAPE)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('shallow_resnet')
-def test_the_config_of_cifar10_runs_on_a_finished_heat_map(cifar10_dir, tmp_path):
-  """The runs draw 24 images each; images of both draws are left out."""
-  weights = runs.save_weights(tmp_path / 'weights.safetensors', 'resnet20')
-  common = {'classifier.weights': weights, 'data.tfds.data_dir': str(cifar10_dir)}
-  heat_map = runs.shrunk('fourier_heatmap', 'cifar10', {**common, 'study.window': 3})
-  runs.run(heat_map, tmp_path / 'map', drawn=False)
-  changes = {**common, 'study.heat_map': str(tmp_path / 'map'), 'study.queries': 2, 'seed': 1}
-  config = runs.shrunk('fourier_attack', 'cifar10', changes)
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  label = results.table.classifier[0]
-  assert 20 <= estimate(results.table, label, 'error', queries=2).n <= 24
-  config.seed = 0
-  refused('very images of this run', runs.run, config, tmp_path / 'same')
-  preview = {k: v for k, v in changes.items() if k != 'study.queries'}
-  config = runs.shrunk('fourier_preview', 'cifar10', preview)
-  results = runs.run(config, tmp_path / 'preview', drawn=False)
-  by_frequency = {'frequency_y': ..., 'frequency_x': ...}
-  assert len(select(results.table, 'measured_error', **by_frequency)) == 5
-  assert len(select(results.table, 'sensitivity', **by_frequency)) == 514

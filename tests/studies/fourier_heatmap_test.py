@@ -177,15 +177,6 @@ def test_each_layer_map_is_drawn_as_shares_of_its_largest_value(evaluate):
       assert axes.get_title() == f'{layer}, largest {change.max():.3g}'
 
 
-def test_a_window_is_the_cut_of_the_full_map(evaluate):
-  window = dataclasses.replace(STUDY, window=3)
-  full, cut = (reduced(s, evaluate(s, name=f'window{s.window}')) for s in (STUDY, window))
-  rows, columns = (slice(side // 2 - 1, side // 2 + 2) for side in (HEIGHT, WIDTH))
-  pair = ('error', 'second', 'first')
-  for quantity in (('error', 'first'), ('error', 'second'), ('top2_error', 'first'), pair):
-    np.testing.assert_array_equal(drawn(cut, *quantity), drawn(full, *quantity)[rows, columns])
-
-
 def test_view_ids_are_distinct_and_illustrations_equal_the_views():
   views = STUDY.views(SHAPE)
   assert len(np.unique(views.ids)) == len(views) == 1 + len(STUDY.frequencies(SHAPE))

@@ -1,18 +1,13 @@
 """mCE from one corruption an image: the images of the full set, each view as often as it weighs."""
 
 import numpy as np
-import pytest
 
 from robustness import comparison
-from robustness.estimates.published import BASELINES
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.sampled_mce import SampledMCE
-from robustness.workdir import read_task
-from tests.end_to_end import runs
 from tests.made_records import made
 from tests.networks import tiny_rows
 from tests.refusals import bad_setting, refused
-from tests.table_rows import estimate
 
 
 def test_an_image_is_corrupted_as_in_the_full_set():
@@ -25,29 +20,6 @@ def test_an_image_is_corrupted_as_in_the_full_set():
   by_corruption = counts[1:].reshape(15, 5)
   expected = 160 * study.weights / study.weights.sum()
   assert (abs(counts - expected) < 1).all() and (np.ptp(by_corruption, 1) <= 1).all()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('shallow_resnet')
-def test_the_run_has_the_answers_of_the_full_run(cifar10_dir, tmp_path):
-  weights = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
-  changes = {'data.num_images': 130, 'data.tfds.data_dir': str(cifar10_dir)}
-  changes['classifier.weights'] = weights
-  sampled = runs.shrunk('sampled_mce', 'cifar10', {**changes, 'study.mce_half_width': 0.9})
-  results = runs.run(sampled, tmp_path / 'sampled')
-  protocol = {'study.protocol': 'as_released', 'study.corruptions': ('official',)}
-  config = runs.shrunk('corruption_error', 'cifar10', {**changes, **protocol})
-  runs.run(config, tmp_path / 'full', drawn=False)
-  finished = (read_task(tmp_path / name, '') for name in ('sampled', 'full'))
-  ours, full = (task.evaluations[0].records for task in finished)
-  drawn, rows = ours.column('drawn_view'), np.arange(130)
-  p, q = ours.column('probability'), full.table('probability')[rows, drawn]
-  np.testing.assert_array_equal(ours.column('example_id'), full.column('example_id'))
-  np.testing.assert_allclose(p, q, rtol=1e-4)
-  wrong = [(ours.column('rank') > 0)[drawn == view].mean() for view in range(1, 76)]
-  baseline = np.array([*BASELINES['cifar10_standard'].corrupted.values()])
-  mce = estimate(results.table, *results.labels, 'mCE')
-  assert mce.value == pytest.approx((np.reshape(wrong, (15, 5)).mean(1) / baseline).mean())
 
 
 def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):

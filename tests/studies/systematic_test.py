@@ -339,32 +339,6 @@ def test_ways_of_training_on_digits_made_small(tmp_path, monkeypatch):
   assert 'train/share_clean' not in last['clean']
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures('shallow_resnet')
-def test_finetuning_on_cifar10_with_several_seeds(tmp_path, cifar10_dir):
-  """The clean network of the same seed compensates; each number has Student's interval."""
-  config = runs.shrunk('systematic_corruptions', 'cifar10_finetuned', {'study.samples': 100})
-  config.data.tfds.data_dir = str(cifar10_dir)
-  config.seeds = (0, 1)
-  config.study.environments = ('contrast',)
-  config.study.severities = (5,)
-  config.data.random_class_groups = 1
-  config.data.classes_per_group = 5  # the others are unseen
-  weights = runs.save_weights(tmp_path / 'given.safetensors', 'resnet20')
-  for classifier in config.classifiers.values():
-    classifier.name, classifier.initial_weights = 'resnet20', weights
-    classifier.augment.environment.transforms = config.study.environments
-  results = runs.run(config, tmp_path / 'run')
-  for name in ('seen', 'unseen', 'baseline', 'clean_accuracy'):
-    mean = estimate(results.table, 'erm', name)
-    by_seed = [estimate(results.table, 'erm', name, seed=seed).value for seed in (0, 1)]
-    assert mean.value == pytest.approx(np.mean(by_seed)) and mean.n == 2
-    assert mean.method == 'student over seeds'  # without an interval where both are equal
-  estimate(results.table, 'erm', 'rho', environment='contrast')
-  for seed in (0, 1):
-    assert (tmp_path / f'run/seed{seed}/figures/cells.png').is_file()
-
-
 def test_figures_from_results_take_environments_and_groups_of_any_name(tmp_path):
   styles, groups = ['photo', 'my_own style', 'x'], {'$g_{': ['a'], 'C2': ['b'], 'left over': ['c']}
   data = {**rows().description, 'class_groups': groups, 'environments': styles}

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.attacks.fab import FAB
 from robustness.attacks.pgd import PGD
 from robustness.augment.policy import Policy
 from robustness.models.inputs import Inputs
@@ -228,7 +227,6 @@ def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_las
 @cases(
   'pipeline',
   Pipeline(attack=PGD(steps=2)),
-  Pipeline(attack=FAB(steps=2, statistics='running')),
   Pipeline(Policy.of(mixup={}, gaussian={})),
   Pipeline(objective=IRM(column='label', environments=3)),
 )

@@ -114,20 +114,6 @@ def test_a_plateau_of_the_mean_loss_of_an_epoch_lowers_the_rate():
   assert _factors(settings, losses, 2) == pytest.approx(expected)
 
 
-def test_a_plateau_acts_when_pytorch_acts():
-  torch = pytest.importorskip('torch', reason='PyTorch is not installed')
-  losses = np.random.default_rng(1).uniform(1, 2, 15) + np.linspace(1, 0, 15)
-  optimizer = torch.optim.SGD([torch.nn.Parameter(torch.tensor(0.7))], lr=1.0)
-  scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, eps=0)
-  theirs = []
-  for loss in losses:
-    scheduler.step(loss)
-    theirs.append(optimizer.param_groups[0]['lr'])
-  settings = TrainingSettings(schedule='plateau')  # PyTorch's patience waits one more
-  assert _factors(settings, losses, 1) == pytest.approx(theirs, rel=1e-4)
-  assert theirs[-1] < 1e-2
-
-
 def test_the_lowered_rate_scales_the_update():
   settings = TrainingSettings(schedule='plateau', **PLAIN, weight_decay=0.0)
   optimizer = create(settings, 0.2)

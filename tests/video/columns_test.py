@@ -29,14 +29,6 @@ def test_columns_by_hand_and_a_round_trip():
   np.testing.assert_array_equal(again.fps, sets.fps)
 
 
-def test_round_trip_of_the_released_sets(shared_dir):
-  sets = metadata.read(shared_dir / 'data/imagenet_vid_robust')
-  again = from_columns(to_columns(sets))
-  assert pairs_of(again) == pairs_of(sets)
-  assert [len(n) for n in again.neighbors] == [len(n) for n in sets.neighbors]
-  np.testing.assert_array_equal(again.labels, sets.labels)
-
-
 def test_frames_of_a_clip_share_a_folder_or_sets_that_share_frames():
   columns = to_columns(metadata.from_mappings(SETS, LABELS))
   assert clip_numbers(columns).tolist() == [0, 0, 0, 1], 'by their sets'

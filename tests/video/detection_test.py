@@ -7,13 +7,11 @@ import pytest
 from PIL import Image
 
 from robustness.cli import detection as command
-from robustness.models import label_space
 from robustness.results import Results
 from robustness.video import metadata
 from tests.cases import cases
 from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
-from tests.video.small_archive import save_xml
 
 SETS = {f'v{v}/5.jpg': [f'v{v}/4.jpg', f'v{v}/6.jpg'] for v in range(3)}
 FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
@@ -99,25 +97,6 @@ def test_figures_and_report(tmp_path, flags):
   assert arrays['detection/class'].tolist() == [1, 2]
   environment = json.loads((out / 'environment.json').read_text())
   assert environment['command'].startswith('robustness detection --metadata=')
-
-
-def test_annotations_of_ilsvrc_give_the_same_numbers(tmp_path, flags):
-  assert command.main(flags) == 0
-  first = (tmp_path / 'out/results.csv').read_bytes()
-  labels = dict.fromkeys(FRAMES, [1])
-  names = label_space.get('imagenet_vid').class_names
-  named = metadata.from_mappings(SETS, labels, names)
-  metadata.write(named, tmp_path / 'sets')
-  save_xml(tmp_path / 'xml', FRAMES, 'n02419796', (50, 50), (5, 5, 25, 25))
-  flags[1], flags[3] = f'--truth={tmp_path / "xml"}', f'--out={tmp_path / "second"}'
-  entries = json.loads((tmp_path / 'found.json').read_text())
-  for box in entries:
-    box['image_id'] = FRAMES[box['image_id']]
-  (tmp_path / 'found.json').write_text(json.dumps(entries))
-  assert command.main(flags) == 0
-  assert (tmp_path / 'second/results.csv').read_bytes() == first
-  (tmp_path / 'xml/v1/4.xml').unlink()
-  refused("1 of 9 frames are none of its images, first 'v1/4.jpg'", command.main, flags)
 
 
 def change(path: pathlib.Path, entry: int, **values: object) -> None:

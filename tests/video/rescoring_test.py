@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 from configs import video_pm_k
-from robustness.estimates.table import assemble, select, to_csv
+from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import scores_of
 from robustness.models.label_space import get
 from robustness.studies.accuracy import Accuracy
@@ -21,7 +21,6 @@ from robustness.video.rescoring import Rescoring
 from tests.end_to_end import runs
 from tests.refusals import bad_setting, refused
 from tests.table_rows import estimate
-from tests.video import small_archive
 
 SETS = {f'v{i}/10.jpg': [f'v{i}/9.jpg', f'v{i}/12.jpg'] for i in range(8)}
 LABELS = {f'v{i}/{number}.jpg': [i] for i in range(8) for number in (9, 10, 12)}
@@ -263,16 +262,6 @@ def test_bad_input(tmp_path):
     refused('config.predictions names .*; a folder is named so', named_sets.evaluations, tmp_path)
 
 
-@pytest.mark.parametrize('width', [30, 1000])
-def test_the_released_archive_is_scored_unchanged(tmp_path, width):
-  path = saved(tmp_path, width)
-  small_archive.save_misc(tmp_path / 'sets/misc')
-  numbers = accuracies(of_sets(path, tmp_path), tmp_path)
-  other = saved(tmp_path / 'other', width)
-  reference = accuracies(of_sets(other, tmp_path / 'other'), tmp_path / 'other')
-  assert numbers == reference and numbers['accuracy_anchor'] > 0.3
-
-
 REVIEWED = {anchor: members[:1] for anchor, members in list(SETS.items())[2:]}
 
 
@@ -317,21 +306,3 @@ def test_equal_reviewed_and_unreviewed_sets_are_refused(tmp_path, capsys, monkey
   config.unreviewed = config.metadata
   message = runs.refused(config, tmp_path / 'run', capsys, monkeypatch)
   assert 'holds the sets that are scored: give the sets before the review' in message
-
-
-@pytest.mark.slow
-def test_several_classifiers_from_records_and_files(tmp_path):
-  files = [saved(tmp_path, seed=s, name=n) for s, n in enumerate(('one', 'two'))]
-  accuracies(of_sets(files[0], tmp_path), tmp_path / 'before')
-  alone = runs.run(saved_review(files[0], tmp_path), tmp_path / 'alone', drawn=False)
-  inputs = f'{tmp_path / "before/records/one"},{files[1]}'
-  results = runs.run(saved_review(inputs, tmp_path), tmp_path / 'both', drawn=False)
-  assert [c['label'] for c in results.classifiers] == ['one', 'two']
-  rows = results.table[(results.table.classifier == 'one') & (results.table.versus == '')]
-  rows = rows[rows.quantity != 'accuracy_static']  # of several classifiers
-  tables = rows[alone.table.columns], alone.table
-  together, before = (to_csv(table.dropna(axis=1, how='all')) for table in tables)
-  assert together == before
-  drops = [estimate(results.table, label, 'review_drop', k=2) for label in ('one', 'two')]
-  paired = estimate(results.table, 'two', 'review_drop', 'one', k=2)
-  assert paired.value == pytest.approx(drops[1].value - drops[0].value)

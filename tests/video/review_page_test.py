@@ -10,10 +10,9 @@ from robustness.models import label_space
 from robustness.video import answers as answer_log
 from robustness.video.answers import Answer
 from robustness.video.candidates import Candidates, Item
-from robustness.video.metadata import from_mappings
 from robustness.video.review_rounds import ReviewRounds
 from tests.browser import chromium
-from tests.video.review_frames import CLASS_NAMES, save_frames
+from tests.video.review_frames import save_frames
 from tests.video.review_serving import SETS, served, written
 
 pytestmark = pytest.mark.slow
@@ -137,25 +136,6 @@ def test_incomplete_answers_are_not_sent_and_the_page_says_what_is_missing(brows
     assert page.shows('pair:2').text('#error') == ''
 
 
-def test_going_back_in_the_joint_round_does_not_open_an_individual_answer(browser, tmp_path):
-  with opened(browser, tmp_path, SETS, {'annotators_per_pair': 1}, annotator='ann') as page:
-    for number in range(6):
-      page.answers(f'pair:{number}', *(('1', 'm', 'Enter') if number in (2, 4) else ('a',)))
-    page.answers('pair:2', 'Backspace')
-    assert page.shows('pair:2').text('#round') == 'joint round'
-    assert 'no earlier answer of yours in the joint round' in page.text('#error')
-    page.complaints.clear()  # the browser notes the refused request
-    page.keys('a')
-    page.answers('pair:4', 'Backspace')
-    assert page.shows('pair:2').text('#round') == 'joint round'
-    page.keys('a')
-    page.answers('pair:4', 'a')
-    page.shows('none')
-  answers = written(tmp_path)
-  assert [answer.round for answer in answers] == ['individual'] * 6 + ['joint'] * 3
-  assert pick(answers, 'ann', PAIRS[2]).reasons == ('motion',)
-
-
 def test_a_stale_window_reports_the_other_answer(browser, tmp_path):
   with served(tmp_path, annotator='ann') as server:
     page, stale = (Page(browser, server.url).shows('pair:0') for _ in range(2))
@@ -249,16 +229,6 @@ def test_a_frame_that_cannot_be_shown_is_named(browser, tmp_path):
     assert not page.window.is_visible('#done')
     page.answers('pair:0', '1', 'o', 'Enter')
     assert page.shows('pair:1').text('#error') == ''
-
-
-def test_a_truncated_jpeg_is_named(browser, tmp_path):
-  jpeg = from_mappings({'v/2.jpg': ['v/1.jpg']}, {'v/2.jpg': [0], 'v/1.jpg': [0]})
-  of_jpeg = Candidates(jpeg, CLASS_NAMES)
-  save_frames(tmp_path / 'frames', of_jpeg, (320, 240))
-  file = tmp_path / 'frames/v/1.jpg'
-  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-  with opened(browser, tmp_path, of_jpeg) as page:
-    assert page.text('#error').startswith('v/1.jpg is damaged (image file is truncated')
 
 
 def test_a_name_with_other_characters_is_refused_on_the_page(browser, tmp_path):

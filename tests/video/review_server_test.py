@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import socket
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -222,36 +220,6 @@ def test_a_stale_window_does_not_overwrite_a_vote(server, client, tmp_path):
   similar = [stored.similar for stored in written(tmp_path)]
   assert similar == ['similar', 'unsure']
   assert client.post({**PAIR, 'replaces': 'x'})[0] == 400
-
-
-def test_going_back_in_the_joint_round_stays_there(server):
-  for name in ('ann', 'bob'):
-    client = Client(server.port, name)
-    _, item = all_answered(client, 'pair:1', 'pair:4', stage='individual')
-  assert item['id'] == 'pair:1' and item['round'] == 'joint'
-  back = '/api/back?annotator=bob&before='
-  client.refused('no earlier answer of yours in the joint round.', f'{back}pair:1&round=joint')
-  client.answer(item)
-  _, turn = client.ask(f'{back}pair:4&round=joint')
-  assert (turn['item']['id'], turn['item']['round']) == ('pair:1', 'joint')
-  client.refused("did you mean 'joint'", f'{back}pair:4&round=jiont')
-
-
-@pytest.mark.slow
-def test_500_requests_at_once_are_all_answered(server):
-  limit = pathlib.Path('/proc/sys/net/core/somaxconn')
-  count = min(500, int(limit.read_text()) if limit.exists() else 128)  # of other systems
-  ready = threading.Barrier(count)
-
-  def post(number):
-    ready.wait()
-    try:
-      return Client(server.port).post({**PAIR, 'annotator': f'a{number}'})[0]
-    except OSError as error:
-      return error
-
-  with ThreadPoolExecutor(count) as pool:
-    assert Counter(pool.map(post, range(count))) == {200: count}
 
 
 def test_damaged_frames_are_marked(tmp_path):

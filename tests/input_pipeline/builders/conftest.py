@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 
 import input_pipeline.builders  # noqa: F401  (registers them)
 from input_pipeline.builders.corrupted import CorruptedConfig
@@ -33,17 +32,6 @@ def store_pictures(folder):
   splits = {'test': rows, 'train': rows[:2]}
   store_labelled(folder, 'pictures', splits, ('a', 'b', 'c'), (SIDE, SIDE, 3))
   return folder
-
-
-def save_parts(folder, side):
-  """Saves one cutout and two backgrounds; returns the folders that a config or manual_dir names."""
-  (folder / 'foregrounds/bagel').mkdir(parents=True)
-  (folder / 'backgrounds').mkdir()
-  Image.new('RGBA', (20, 14), (200, 10, 10, 255)).save(folder / 'foregrounds/bagel/a.png')
-  for number in range(2):
-    ground = Image.new('RGB', (side, side), (100 * number,) * 3)
-    ground.save(folder / f'backgrounds/{number}.png')
-  return {name: str(folder / name) for name in ('foregrounds', 'backgrounds')}
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The TFDS data set `corrupted`: equal to what the study shows, and loadable elsewhere."""
 
 import shutil
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -14,7 +12,6 @@ from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
-from tests.commands import ROOT
 from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
 from tests.input_pipeline.domains import read, whole
 from tests.refusals import bad_setting, refused
@@ -93,19 +90,6 @@ def test_resized_and_cropped_as_a_study_reads_them(build, base_dir):
   np.testing.assert_array_equal(images_of(builder), np.rint(whole(rows)['image'] * 255))
 
 
-@pytest.mark.slow
-def test_another_project_loads_it_after_one_import(base_dir):
-  """A fresh process loads it by name."""
-  code = (
-    'import input_pipeline.builders; import tensorflow_datasets as tfds; '
-    f'data = tfds.load("corrupted/pictures_contrast_2", data_dir={str(base_dir)!r}); '
-    'print(len(data["test"]))'
-  )
-  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
-  assert answer.returncode == 0, answer.stderr
-  assert answer.stdout.split()[-1] == str(COUNT)
-
-
 def test_beam_writes_the_same_images(build):
   pytest.importorskip('apache_beam', reason='the extra `beam` is optional')
   plain, beam = build('snow', 4), build('snow', 4, name='by_beam', beam=True)
@@ -162,16 +146,6 @@ def test_another_config_under_the_same_name_is_refused(build, fields, message):
   images = images_of(build(name='c10fog'))
   refused(message, build, **{'corruption': 'fog', 'severity': 3, **fields}, name='c10fog')
   np.testing.assert_array_equal(images_of(build(name='c10fog', beam=True)), images)
-
-
-def test_another_base_of_the_same_name_is_refused(build, base_dir, tmp_path):
-  build(name='mine')
-  other = tmp_path / 'other'
-  shutil.copytree(base_dir / 'pictures', other / 'pictures')
-  build(name='mine', base_dir=str(other))
-  (file,) = other.glob('pictures/*/*-test.tfrecord*')
-  file.write_bytes(file.read_bytes()[:-1] + b'x')
-  refused('inputs_sha256.base', build, name='mine', base_dir=str(other))
 
 
 @cases('max_bytes, message', (made_of.WHOLE, 'inputs_sha256.base'), (0, ''))

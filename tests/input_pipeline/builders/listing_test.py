@@ -14,7 +14,6 @@ from input_pipeline import builders
 from input_pipeline.tfds_sets import OWN
 from tests.cases import cases
 from tests.commands import ROOT
-from tests.input_pipeline.builders.conftest import save_parts
 from tests.refusals import refused
 
 
@@ -83,16 +82,6 @@ def test_tfds_build_makes_a_corrupted_set(base_dir):
   tfds_build('corrupted/pictures_brightness_2', f'--data_dir={base_dir}')
   builder = tfds.builder('corrupted/pictures_brightness_2', data_dir=base_dir)
   assert builder.is_prepared() and builder.info.metadata['severity'] == 2
-
-
-@pytest.mark.slow
-def test_tfds_build_makes_a_published_design(tmp_path):
-  manual = tmp_path / 'manual'
-  save_parts(manual, 512)
-  tfds_build('si_score_scenes/size', f'--data_dir={tmp_path}', f'--manual_dir={manual}')
-  info = tfds.builder('si_score_scenes/size', data_dir=tmp_path).info
-  # .95 of a rectangle of 20 × 14 is inside up to an area of .7 / .95² = .776: 77 areas, 2 pairs
-  assert info.splits['test'].num_examples == 2 * 77
 
 
 def test_a_misspelt_design_is_named_and_not_manual_dir(tmp_path):
