@@ -12,6 +12,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,15 +49,14 @@ CONSISTENCY = Quantity(
 )
 WHY_NOT = 'not compared by the study itself'
 """Name of the table with the reason why the study did not reduce all records together."""
-FOREMOST = 'foremost'
+PRINTED_FACETS = 'foremost'
 """Name of the setting that lists the facets of the accuracies that the command prints."""
-PREPARATION = (
-  *('subset_seed', 'prepared_for', 'crop_margin', 'num_examples', 'image_shape', 'resize', 'crop'),
-  *('interpolation', 'resized_by'),
+SELECTION_KEYS = frozenset({'subset_seed', 'num_examples'})
+"""Keys of a description of data that select images and change none."""
+PREPARATION_KEYS = SELECTION_KEYS.union(
+  ('prepared_for', 'crop_margin', 'image_shape', 'resize', 'crop', 'interpolation', 'resized_by')
 )
-"""Keys of a description of data that say how stored images are prepared and which are chosen."""
-COUNTS = ('subset_seed', 'num_examples')
-"""The keys in `PREPARATION` that choose images and change none."""
+"""Keys of a description of data that say how stored images are selected and prepared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,50 +96,60 @@ def read_entries(
       images differently, or they share no task of classifiers; see also `workdir.read`.
   """
   studies_by_workdir = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
-  tasks_by_workdir = list(studies_by_workdir.values())
-  check_used(study_file, [task.study for tasks in tasks_by_workdir for task in tasks.values()])
-  first = tasks_by_workdir[0]
-  common = [name for name in first if all(name in tasks for tasks in tasks_by_workdir)]
-  if not common:
-    listed = '; '.join(
+  all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
+  check_used(study_file, [finished.study for finished in all_studies])
+  common_tasks = _common_tasks(studies_by_workdir)
+  recorded_labels = {
+    name: {e.label for task in common_tasks for e in studies[task].evaluations}
+    for name, studies in studies_by_workdir.items()
+  }
+  labels = distinct_labels(recorded_labels, typed)
+  entries_by_task: dict[str, list[Entry]] = {}
+  for task in common_tasks:
+    finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
+    confidence = next(iter(finished_studies.values())).study.confidence
+    entries_by_task[task] = []
+    for name, finished in finished_studies.items():
+      for e in finished.evaluations:
+        label = labels[name, e.label]
+        evaluation = Evaluation(label, e.records)
+        entries_by_task[task].append(Entry(label, e.label, finished, evaluation, confidence))
+  if max(map(len, entries_by_task.values())) < 2:
+    raise InputError('a comparison needs at least two classifiers: give another workdir.')
+  for task, entries in entries_by_task.items():
+    for entry in entries:
+      data = entry.evaluation.records.identity['data']
+      refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
+    _check_same_views(task, entries)
+  return entries_by_task
+
+
+def _common_tasks(studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]]) -> list[str]:
+  """Returns the tasks of classifiers that all workdirs have, and prints a note for each other task.
+
+  Args:
+    studies_by_workdir: the studies of each workdir by its name, by task.
+
+  Raises:
+    InputError: there is no common task, or all of them measure images alone.
+  """
+  first, *later = studies_by_workdir.values()
+  common_tasks = [task for task in first if all(task in studies for studies in later)]
+  if not common_tasks:
+    tasks_by_workdir = '; '.join(
       f'{name}: {", ".join(task or f"the study {s.study.name}" for task, s in studies.items())}'
       for name, studies in studies_by_workdir.items()
     )
-    raise InputError(f'these workdirs have no study or task in common ({listed}).')
-  for task in dict.fromkeys(itertools.chain(*tasks_by_workdir)):
-    holders = [name for name, studies in studies_by_workdir.items() if task in studies]
-    if task not in common:
+    raise InputError(f'these workdirs have no study or task in common ({tasks_by_workdir}).')
+  for task in dict.fromkeys(itertools.chain(first, *later)):
+    if task not in common_tasks:
+      holders = [name for name, studies in studies_by_workdir.items() if task in studies]
       print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
-  common = [task for task in common if first[task].study.needs_classifier]
-  if not common:
-    raise InputError(
-      f'{", ".join(workdirs)} measure images alone: give workdirs of studies of classifiers.'
-    )
-  labels = distinct_labels(
-    {
-      name: {e.label for task in common for e in studies[task].evaluations}
-      for name, studies in studies_by_workdir.items()
-    },
-    typed,
-  )
-  entries = {
-    task: [
-      Entry(label, e.label, tasks[task], Evaluation(label, e.records), confidence)
-      for name, tasks in studies_by_workdir.items()
-      for e in tasks[task].evaluations
-      for label in [labels[name, e.label]]
-    ]
-    for task in common
-    for confidence in [first[task].study.confidence]
-  }
-  if all(len(entries_of_task) < 2 for entries_of_task in entries.values()):
-    raise InputError('a comparison needs at least two classifiers: give another workdir.')
-  for task, entries_of_task in entries.items():
-    for entry in entries_of_task:
-      data = entry.evaluation.records.identity['data']
-      refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
-    _check_same_views(task, entries_of_task)
-  return entries
+  tasks_of_classifiers = [task for task in common_tasks if first[task].study.needs_classifier]
+  if not tasks_of_classifiers:
+    names = ', '.join(studies_by_workdir)
+    raise InputError(f'{names} measure images alone: give workdirs of studies of classifiers.')
+  return tasks_of_classifiers
 
 
 def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
@@ -148,18 +158,18 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   Raises:
     InputError: two workdirs have the same name.
   """
-  named = {}
+  paths = {}
   for text in workdirs:
     label, path = _label_and_path(text)
-    label = label or path.resolve().name
-    check_name('the comparison', label, is_key=False)
-    named[label] = path
-  if len(named) < len(workdirs):
+    name = label or path.resolve().name
+    check_name('the comparison', name, is_key=False)
+    paths[name] = path
+  if len(paths) < len(workdirs):
     raise InputError(
       f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
-      f'first={next(iter(named.values()))}.'
+      f'first={next(iter(paths.values()))}.'
     )
-  return named
+  return paths
 
 
 def typed_labels(workdirs: Sequence[str]) -> set[str]:
@@ -192,45 +202,47 @@ def distinct_labels(
   Returns:
     The labels by name of the workdir and label in it.
   """
-  count = collections.Counter(itertools.chain(*labels_by_workdir.values()))
-
-  def short_label(name: str, label: str, is_only: bool) -> str:
-    if is_only and (name in typed or count[label] > 1):
-      return name
-    return label if count[label] == 1 else f'{name} {label}'
-
-  distinct = {
-    (name, label): short_label(name, label, len(labels) == 1)
-    for name, labels in labels_by_workdir.items()
-    for label in labels
-  }
-  has_repeated = len(set(distinct.values())) < len(distinct)
-  return {key: ' '.join(key) for key in distinct} if has_repeated else distinct
+  counts = collections.Counter(itertools.chain(*labels_by_workdir.values()))
+  distinct = {}
+  for name, labels in labels_by_workdir.items():
+    for label in labels:
+      if len(labels) == 1 and (name in typed or counts[label] > 1):
+        distinct[name, label] = name
+      else:
+        distinct[name, label] = label if counts[label] == 1 else f'{name} {label}'
+  if len(set(distinct.values())) < len(distinct):
+    return {(name, label): f'{name} {label}' for name, label in distinct}
+  return distinct
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
   """Raises InputError where entries of a task have another study than the first or show images
   differently."""
-  first, prefix = entries[0].finished, '' if task == SINGLE else f'in the task {task}, '
+  prefix = '' if task == SINGLE else f'in the task {task}, '
+  first = entries[0].finished
+  expected_settings, expected_views = _settings_and_names_of_views(first)
   for other in (entry.finished for entry in entries[1:]):
     if other.study.name != first.study.name:
       raise InputError(
         f'{prefix}{first.folder} is of the study {first.study.name} and {other.folder} of '
         f'{other.study.name}: give workdirs of the same study.'
       )
-    # These two keys set the number of images and the intervals, not how an image is shown.
-    recordings = [
-      {k: v for k, v in s.study.recording.items() if k not in ('half_width', 'confidence')}
-      for s in (first, other)
-    ]
-    lines = differing_keys(recordings[0], recordings[1])
-    names = [s.study.view_table(s.image_shape).names for s in (first, other)]
-    if lines or names[0] != names[1]:
+    settings, views = _settings_and_names_of_views(other)
+    lines = differing_keys(expected_settings, settings)
+    if lines or views != expected_views:
       lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
       raise InputError(
         f'{prefix}{first.folder} and {other.folder} show their images differently; keys of '
         f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
       )
+
+
+def _settings_and_names_of_views(finished: FinishedStudy) -> tuple[Facts, Sequence[str]]:
+  """Returns the settings that decide how a study shows an image, and the names of its views."""
+  settings = dict(finished.study.recording)
+  for name in ('half_width', 'confidence'):  # these set the number of images and the intervals
+    settings.pop(name, None)
+  return settings, finished.study.view_table(finished.image_shape).names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,46 +267,53 @@ def pair(
   Images are the same if their example ids and their digests are. Digests differ where classifiers
   take images of different sizes; then the runs must describe the same stored images.
 
+  Args:
+    first, second: the records of one classifier of each run.
+    names: the names of the runs, for messages.
+    common: whether the runs may share only a part of their images.
+
   Raises:
     InputError: the runs describe the same data but have different images under the same ids, or
       each has images that the other lacks and `common` is False.
   """
-  ids = [records.column('example_id') for records in (first, second)]
-  shared, *places = np.intersect1d(ids[0], ids[1], return_indices=True)
+  first_ids, second_ids = first.column('example_id'), second.column('example_id')
+  shared, in_first, in_second = np.intersect1d(first_ids, second_ids, return_indices=True)
+  num_shared = len(shared)
+
+  def is_equal(column: str) -> bool:
+    """Whether a column of the records has the same values for the shared images."""
+    return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
+
   lines = differing_keys(first.identity['data'], second.identity['data'])
-  differing = {re.split('[:.]', line)[0] for line in lines}
-  empty = np.zeros(0, int)
-  records_and_places = list(zip((first, second), places, strict=True))
-  digests = [records.column(IMAGE_DIGEST)[at] for records, at in records_and_places]
-  equal = np.array_equal(digests[0], digests[1])
-  if not len(shared) or not (equal or differing <= set(PREPARATION)):
-    return Pairing(empty, empty, 'other images')
-  if not equal and differing <= set(COUNTS):
+  differing = {re.split('[:.]', line)[0] for line in lines}  # the top-level keys
+  has_equal_digests = is_equal(IMAGE_DIGEST)
+  not_paired = np.zeros(0, int)
+  if not num_shared or not (has_equal_digests or differing <= PREPARATION_KEYS):
+    return Pairing(not_paired, not_paired, 'other images')
+  if not has_equal_digests and differing <= SELECTION_KEYS:
     raise InputError(
-      f'{names[0]} and {names[1]} say the same of their data and have {len(shared)} example ids in '
+      f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
-  if len(shared) < max(map(len, ids)) and not common:
+  if num_shared < max(len(first_ids), len(second_ids)) and not common:
     raise InputError(
-      f'{names[0]} and {names[1]} share {len(shared)} of {len(ids[0])} and {len(ids[1])} images: '
-      'run both on the same images, or give --common to compare them on those alone.'
+      f'{names[0]} and {names[1]} share {num_shared} of {len(first_ids)} and {len(second_ids)} '
+      'images: run both on the same images, or give --common to compare them on those alone.'
     )
-  if DRAWS in first.read(0, 0).arrays:  # what is drawn may depend on the run's other images
-    draws = [records.column(DRAWS)[at] for records, at in records_and_places]
-    if not np.array_equal(draws[0], draws[1]):
-      return Pairing(empty, empty, f'other images, and {len(shared)} of the same shown otherwise')
+  # What is drawn for an image may depend on the other images of its run.
+  if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):
+    note = f'other images, and {num_shared} of the same shown otherwise'
+    return Pairing(not_paired, not_paired, note)
   notes = []
-  if not equal:
+  if not has_equal_digests:
     notes.append('the same stored images, prepared otherwise')
   classes = first.identity.get('classes')
-  if classes and classes == second.identity.get('classes'):
-    labels = [records.column('label')[at] for records, at in records_and_places]
-    if not np.array_equal(labels[0], labels[1]):
-      notes.append('some images have other labels')
+  if classes and classes == second.identity.get('classes') and not is_equal('label'):
+    notes.append('some images have other labels')
   if first.identity.get('seed') != second.identity.get('seed'):
     notes.append('other seeds: what is drawn differs')
-  order = np.argsort(places[0])  # in the order of the first run
-  return Pairing(places[0][order], places[1][order], '; '.join(notes))
+  order = np.argsort(in_first)  # the order of the first run's rows
+  return Pairing(in_first[order], in_second[order], '; '.join(notes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,7 +323,7 @@ class Answers:
   Attributes:
     right: bool [N, V].
     ids: example ids of the images, [N].
-    table: the views, and which images count in each.
+    table: the views and their groups, and which images count in each view.
     confidence: the confidence of intervals.
     design: the design of a sequential run.
   """
@@ -318,9 +337,11 @@ class Answers:
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns the answers in an entry's records, or in a selection of their rows."""
-    joined, table = entry.finished.study.by_image(records, entry.finished.image_shape)
-    right, ids = joined.table('rank') == 0, joined.column('example_id')
-    return cls(right, ids, table, entry.confidence, entry.finished.study.sequential_design)
+    study = entry.finished.study
+    by_image, table = study.by_image(records, entry.finished.image_shape)
+    is_right = by_image.table('rank') == 0  # no class has a higher score than the true one
+    ids = by_image.column('example_id')
+    return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
     """Returns the answers in the rows with indices `rows` of the entry's records."""
@@ -339,12 +360,14 @@ class Answers:
   def group(self, name: str) -> Group:
     """Returns the views of a group; a view that the group lists twice, such as a mirrored
     frequency, has double weight."""
-    views, times = np.unique(list(self.table.groups[name]), return_counts=True)
-    return Group(dict(self.table.facets_of(name)), views, times / np.gcd.reduce(times))
+    views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
+    weights = counts / np.gcd.reduce(counts)
+    return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns named arrays bool [N, V] as outcomes on these images."""
-    views, counted = pd.DataFrame(index=range(len(self.table.names))), self.table.counted
+    """Returns arrays bool [N, V], by name, as outcomes of classifiers on these images."""
+    views = pd.DataFrame(index=range(len(self.table.names)))
+    counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
     return Outcomes(right, views, masks, self.table.units, design=self.design)
 
@@ -354,30 +377,31 @@ class Answers:
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
-    """Returns the accuracy minus the first's on the same images."""
+    """Returns the accuracy in a group of views minus that of `first` on the same images."""
     pairs = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
 
   def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
-    """Returns the error consistency with the first on the same images in each group of views, over
-    images or the units of their clusters."""
-    right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
-    outcomes, members = self.outcomes(**right), [self.group(name) for name in groups]
-    views = np.unique(np.concatenate([group.views for group in members]))
-    single = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    columns = [outcomes.columns(name, view) for name in right for view in single]
-    total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
-    weights = np.zeros((len(members), len(views)))
-    for weights_in_group, group in zip(weights, members, strict=True):
-      weights_in_group[np.searchsorted(views, group.views)] = group.weight
-    n = [outcomes.observations('same', group.views) for group in members]
-    estimates = consistency.estimates(Units(total, weight, max(n)), weights, self.confidence)
-    return [dataclasses.replace(estimate, n=k) for estimate, k in zip(estimates, n, strict=True)]
+    """Returns the error consistency κ with `first` in each group of views.
 
-  def shares(self, group: str) -> np.ndarray:
-    """Returns the share of the group's views in which each image is right, [N]."""
-    return self.right[:, list(self.table.groups[group])].mean(1)
+    `first` has answers on the same images. The units are images, or clusters of images.
+    """
+    right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
+    outcomes = self.outcomes(**right)
+    members = [self.group(name) for name in groups]
+    views = np.unique(np.concatenate([group.views for group in members]))
+    # A column for each view: first those of 'first', then of 'second', then of 'same'.
+    one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
+    columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
+    total = np.stack([column_total for column_total, _ in columns], 1)
+    weight = np.stack([column_weight for _, column_weight in columns], 1)
+    group_weights = np.zeros((len(members), len(views)))
+    for index, group in enumerate(members):
+      group_weights[index, np.searchsorted(views, group.views)] = group.weight
+    n = [outcomes.observations('same', group.views) for group in members]
+    estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
+    return [dataclasses.replace(estimate, n=k) for estimate, k in zip(estimates, n, strict=True)]
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
@@ -388,7 +412,7 @@ def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shared:
+class Compared:
   """The answers of a classifier, and the pair of answers that compares it with the first.
 
   Attributes:
@@ -396,7 +420,7 @@ class Shared:
     answers: its answers on all its images.
     pair: the first classifier's answers and its answers, on the images that they share; None if
       they share none.
-    note: the note of the `Pairing`.
+    note: how the images differ, and which classifier differences are from; may be ''.
   """
 
   label: str
@@ -406,16 +430,27 @@ class Shared:
 
   @classmethod
   def from_pairing(
-    cls, first: Entry, base: Answers, entry: Entry, pairing: Pairing, lacking: str
-  ) -> Shared:
-    """Reads the answers of `entry` and pairs them with `base`, the first classifier's answers."""
-    answers = base
+    cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
+  ) -> Compared:
+    """Reads the answers of `entry` and pairs them with the first classifier's.
+
+    Args:
+      first: the first classifier.
+      first_answers: its answers on all its images.
+      entry: the classifier that is compared with it; may be the first itself.
+      pairing: the images that both share.
+      note: follows the note of the pairing; '' for none.
+
+    Raises:
+      InputError: the rows of the runs belong to images with different ids.
+    """
+    answers = first_answers
     if entry is not first:
       answers = Answers.from_records(entry, entry.evaluation.records)
-    note = '; '.join(filter(None, (pairing.note, lacking)))
+    note = '; '.join(filter(None, (pairing.note, note)))
     if not len(pairing.first):
       return cls(entry.label, answers, None, note)
-    pair = base.on(first, pairing.first), answers.on(entry, pairing.second)
+    pair = first_answers.on(first, pairing.first), answers.on(entry, pairing.second)
     if not np.array_equal(pair[0].ids, pair[1].ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
@@ -440,7 +475,6 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     are added; if that is impossible, the table `WHY_NOT` has the reason.
   """
   first = entries[0]
-  lacking = f'minus {first.label}: {baseline} is not in this task'
   pairings = [
     pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
     for e in entries
@@ -448,24 +482,27 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   if common:
     entries, pairings = _on_shared_images(entries, pairings)
     first = entries[0]
-  base = Answers.from_records(first, first.evaluation.records)
-  shared = [
-    Shared.from_pairing(first, base, e, pairing, '' if first.label == baseline else lacking)
-    for e, pairing in zip(entries, pairings, strict=True)
+  has_baseline = first.label == baseline
+  note = '' if has_baseline else f'minus {first.label}: {baseline} is not in this task'
+  first_answers = Answers.from_records(first, first.evaluation.records)
+  compared = [
+    Compared.from_pairing(first, first_answers, entry, pairing, note)
+    for entry, pairing in zip(entries, pairings, strict=True)
   ]
-  groups = _common_groups(entries, shared)
-  compared = Results(
+  groups = _common_groups(entries, compared)
+  printed = _printed_facets(groups, first_answers.table)
+  results = Results(
     first.finished.study.name,
     [_described(entry) for entry in entries],
     first.finished.results.data,
-    {**first.finished.results.settings, FOREMOST: _foremost(groups, base.table)},
-    table=assemble([part(_estimates(groups, shared))]),
+    {**first.finished.results.settings, PRINTED_FACETS: printed},
+    table=assemble([part(_estimates(groups, compared))]),
     quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )
   try:
-    return _with_findings(compared, entries, pairings)
+    return _with_findings(results, entries, pairings)
   except InputError as error:
-    return dataclasses.replace(compared, tables={WHY_NOT: Table(('why',), [[str(error)]])})
+    return dataclasses.replace(results, tables={WHY_NOT: Table(('why',), [[str(error)]])})
 
 
 def _on_shared_images(
@@ -476,79 +513,94 @@ def _on_shared_images(
   Entries that share no image with the first do not count and stay as they are.
   """
   paired = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
-  places = functools.reduce(np.intersect1d, paired.values())
-  if not len(places):
+  rows_of_first = functools.reduce(np.intersect1d, paired.values())
+  if not len(rows_of_first):
     raise InputError(f'no image is in all of {", ".join(paired)}: compare them two by two.')
-  in_order, shared, pairs = np.arange(len(places)), list(entries), list(pairings)
+  all_rows = np.arange(len(rows_of_first))
+  reduced_entries, reduced_pairings = list(entries), list(pairings)
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
     if len(pairing.first):
-      records = _selected(entry, pairing.second[np.isin(pairing.first, places)])
-      shared[index] = dataclasses.replace(entry, evaluation=Evaluation(entry.label, records))
-      pairs[index] = Pairing(in_order, in_order, pairing.note)
-  return shared, pairs
+      records = _selected(entry, pairing.second[np.isin(pairing.first, rows_of_first)])
+      evaluation = Evaluation(entry.label, records)
+      reduced_entries[index] = dataclasses.replace(entry, evaluation=evaluation)
+      reduced_pairings[index] = Pairing(all_rows, all_rows, pairing.note)
+  return reduced_entries, reduced_pairings
 
 
-def _estimates(groups: Sequence[str], shared: Sequence[Shared]) -> list[Row]:
+def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[Row]:
   """Returns the rows of accuracy, effective robustness and error consistency, by group of views."""
-  rows, first = [], shared[0]
+  rows, first = [], classifiers[0]
   confidence = first.answers.confidence
-  for group in groups:
-    effective = _effective(shared, group) if group != CLEAN and CLEAN in groups else []
-    facets = first.answers.table.facets_of(group)
-    for compared in shared:
+  facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
+  for group, facets in facets_by_group.items():
+    for compared in classifiers:
       accuracy = compared.answers.accuracy(group)
       rows.append(row(compared.label, '', ACCURACY, facets, accuracy, confidence))
-      if compared is not first:
-        difference = (
-          compared.pair[1].minus(compared.pair[0], group)
-          if compared.pair
-          else independent_difference(first.answers.accuracy(group), accuracy)
-        )
-        noted = dataclasses.replace(difference, note=compared.note)
-        rows.append(row(compared.label, first.label, ACCURACY, facets, noted, confidence))
-    for compared, estimate in zip(shared, effective, strict=False):
-      if not np.isnan(estimate.value):
-        rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
-  for compared in shared[1:]:
-    kappas = compared.pair[1].consistency(compared.pair[0], groups) if compared.pair else []
-    for group, estimate in zip(groups, kappas, strict=False):
-      note = '; '.join(filter(None, (estimate.note, compared.note)))
-      noted, facets = dataclasses.replace(estimate, note=note), first.answers.table.facets_of(group)
-      rows.append(row(compared.label, '', CONSISTENCY, facets, noted, confidence))
+      if compared is first:
+        continue
+      if compared.pair:
+        difference = compared.pair[1].minus(compared.pair[0], group)
+      else:
+        difference = independent_difference(first.answers.accuracy(group), accuracy)
+      difference = dataclasses.replace(difference, note=compared.note)
+      rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
+    if group != CLEAN and CLEAN in groups and len(classifiers) >= fewest_models(1):
+      robustness = _effective_robustness(classifiers, group)
+      for compared, estimate in zip(classifiers, robustness, strict=True):
+        if not np.isnan(estimate.value):
+          rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
+  for compared in classifiers[1:]:
+    if compared.pair:
+      kappas = compared.pair[1].consistency(compared.pair[0], groups)
+      for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
+        note = '; '.join(filter(None, (kappa.note, compared.note)))
+        kappa = dataclasses.replace(kappa, note=note)
+        rows.append(row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
   return rows
 
 
-def _common_groups(entries: Sequence[Entry], shared: Sequence[Shared]) -> list[str]:
-  """Returns the groups that consist of the same views in all entries.
+def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
+  """Returns the groups that consist of the same views for all classifiers, alone and in pairs.
 
   Raises:
     InputError: there is none, as the runs have different stored versions of images.
   """
-  named = [answers.named_groups for s in shared for answers in (s.answers, *(s.pair or ()))]
-  groups = [group for group, names in named[0].items() if all(o.get(group) == names for o in named)]
+  first, *later = (
+    answers.named_groups
+    for compared in classifiers
+    for answers in (compared.answers, *(compared.pair or ()))
+  )
+  groups = [name for name, views in first.items() if all(g.get(name) == views for g in later)]
   if not groups:
-    places = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
+    folders = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
     raise InputError(
-      f'{places} have no group of views in common: their images are stored in other versions. Run '
+      f'{folders} have no group of views in common: their images are stored in other versions. Run '
       'them on the same ones.'
     )
   return groups
 
 
-def _foremost(groups: Sequence[str], table: ViewTable) -> list[Facts]:
-  """Returns the facets of the clean view and of the first group that has all other views, if they
-  are among `groups`."""
-  changed = {*range(len(table.names))} - {table.clean}
-  comprehensive = [name for name in groups if changed <= {*table.groups[name]}]
-  names = [name for name in groups if name == CLEAN or name in comprehensive[:1]]
+def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
+  """Returns the facets of the accuracies that the command prints.
+
+  These are the accuracy on clean images, and in the first group that has all other views, if they
+  are among `groups`.
+  """
+  other_views = {*range(len(table.names))} - {table.clean}
+  comprehensive = next((name for name in groups if other_views <= {*table.groups[name]}), None)
+  names = [name for name in groups if name in (CLEAN, comprehensive)]
   return [dict(table.facets_of(name)) for name in names]
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Adds the effective robustness relative to reference tasks to all other tasks, by group of views
-  and `reference`, without intervals.
+  """Adds the effective robustness relative to reference tasks to all other tasks.
 
-  The accuracy in a reference task is measured on clean images, or else over all of its views.
+  It is by group of views and the facet `reference`, without intervals. The accuracy in a reference
+  task is measured on clean images, or else over all of its views.
+
+  Args:
+    tasks: the comparison of each task, by name.
+    references: names of tasks.
 
   Raises:
     InputError: a reference is no task or has neither of these accuracies, no other task is left,
@@ -559,66 +611,74 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   if set(tasks) == set(references):
     raise InputError('every task is a --reference, and none is left to judge classifiers on.')
   labels = tasks[references[0]].labels
-  levels = {task: _accuracies(results) for task, results in tasks.items()}
-  bases = {name: _reference_level(name, levels[name]) for name in references}
-  x = np.stack([_in_order(name, labels, values) for name, (_, values, _) in bases.items()], 1)
-  named, added = ' and '.join(references), {}
+  accuracies = {task: _accuracies_by_group(task, results) for task, results in tasks.items()}
+  reference_accuracies = [_reference_accuracies(name, accuracies[name]) for name in references]
+  x = np.stack([reference.in_order(labels) for reference in reference_accuracies], 1)
+  tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
-    for facets, values, count in levels[task] if task not in references else ():
-      y = _in_order(task, labels, values)
-      n = min(count, *(fewest for *_, fewest in bases.values()))
-      for label, value in zip(labels, effective_robustness(x, y, n), strict=True):
+    for group in accuracies[task] if task not in references else ():
+      n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
+      facets = {**group.facets, 'reference': ' and '.join(references)}
+      values = effective_robustness(x, group.in_order(labels), n)
+      for label, value in zip(labels, values, strict=True):
         estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
-        by = {**facets, 'reference': named}
-        rows.append(row(label, '', EFFECTIVE, by, estimate, results.settings['confidence']))
+        rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
     parts = [results.table, part(rows)] if rows else [results.table]
     table = assemble([estimates.astype(object) for estimates in parts])
-    added[task] = dataclasses.replace(results, table=table)
-  return added
+    tasks_with_references[task] = dataclasses.replace(results, table=table)
+  return tasks_with_references
 
 
-Level = tuple[dict[str, object], dict[str, float], int]
-"""Facets of a group of views, accuracies in it by classifier, and the fewest images of any."""
+class GroupAccuracies(NamedTuple):
+  """The accuracies of classifiers in one group of views of a task.
+
+  Attributes:
+    task: name of the task.
+    facets: the facets of the group.
+    values: accuracies by label.
+    num_images: the fewest images that an accuracy is measured on.
+  """
+
+  task: str
+  facets: dict[str, object]
+  values: dict[str, float]
+  num_images: int
+
+  def in_order(self, labels: Sequence[str]) -> np.ndarray:
+    """Returns the accuracies in the order of `labels`; a missing one is an InputError."""
+    lacking = [label for label in labels if label not in self.values]
+    if lacking:
+      raise InputError(f'the task {self.task} has no accuracy of {", ".join(lacking)}.')
+    return np.array([self.values[label] for label in labels])
 
 
-def _reference_level(task: str, levels: Sequence[Level]) -> Level:
-  """Returns the accuracies of a task on clean images, else over all views, else its only ones."""
-  for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
-    for level in levels:
-      if level[0] == facets:
-        return level
-  if len(levels) != 1:
-    named = ', '.join(' '.join(map(str, facets.values())) for facets, *_ in levels)
-    raise InputError(
-      f'--reference={task}: it has no accuracy on clean images or over all views, but of {named}. '
-      'Give a task of one set of images.'
-    )
-  return levels[0]
-
-
-def _accuracies(results: Results) -> list[Level]:
-  """Returns the level of each group of views."""
+def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
+  """Returns the accuracies of a task in each group of views, without those in single classes."""
   table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
   table = table[table['class'].isna()] if 'class' in table else table
-  groups = table.groupby(names, dropna=False, sort=False) if names else [((), table)]
-  return [
-    (
-      {k: v for k, v in zip(names, key, strict=True) if not pd.isna(v)},
-      dict(zip(rows.classifier, rows.value, strict=True)),
-      int(rows.n.min()),
+  accuracies = []
+  for key, rows in table.groupby(names, dropna=False, sort=False) if names else [((), table)]:
+    facets = {name: v for name, v in zip(names, key, strict=True) if not pd.isna(v)}
+    values = dict(zip(rows.classifier, rows.value, strict=True))
+    accuracies.append(GroupAccuracies(task, facets, values, int(rows.n.min())))
+  return accuracies
+
+
+def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> GroupAccuracies:
+  """Returns the accuracies of a task on clean images, else over all views, else its only ones."""
+  for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
+    for group in groups:
+      if group.facets == facets:
+        return group
+  if len(groups) != 1:
+    names = ', '.join(' '.join(map(str, group.facets.values())) for group in groups)
+    raise InputError(
+      f'--reference={task}: it has no accuracy on clean images or over all views, but of {names}. '
+      'Give a task of one set of images.'
     )
-    for key, rows in groups
-  ]
-
-
-def _in_order(task: str, labels: Sequence[str], values: Mapping[str, float]) -> np.ndarray:
-  """Returns the accuracies in the order of `labels`; a missing one is an InputError."""
-  lacking = [label for label in labels if label not in values]
-  if lacking:
-    raise InputError(f'the task {task} has no accuracy of {", ".join(lacking)}.')
-  return np.array([values[label] for label in labels])
+  return groups[0]
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
@@ -630,39 +690,43 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   return Estimate(value, low, high, second.n, second.clusters, NEWCOMBE)
 
 
-def _effective(shared: Sequence[Shared], group: str) -> list[Estimate]:
-  """Returns each classifier's effective robustness; [] for too few classifiers.
+def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[Estimate]:
+  """Returns each classifier's effective robustness in a group of views, given the clean accuracy.
 
-  The interval is from a bootstrap over images, or the units of their clusters, if all classifiers
-  share their images; otherwise there is none.
+  The interval is from a bootstrap over images, or clusters of images, if all classifiers share
+  their images; otherwise there is none.
   """
-  if len(shared) < fewest_models(1):
-    return []
-  counts = [len(compared.answers.ids) for compared in shared]
-  n = min(counts)
-  paired = [compared.pair[1] for compared in shared if compared.pair]
-  if len(paired) == len(shared) and all(len(answers.ids) == n for answers in paired):
-    groups = [paired[0].group(CLEAN), paired[0].group(group)]
-    outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
-    units_by_classifier = [units(outcomes, label, groups) for label in outcomes.labels]
+  all_answers = [compared.answers for compared in classifiers]
+  n = min(len(answers.ids) for answers in all_answers)
+  paired = [compared.pair[1] for compared in classifiers if compared.pair]
+  if len(paired) < len(classifiers) or any(len(answers.ids) != n for answers in paired):
+    accuracies = []
+    for answers in all_answers:
+      groups = (answers.table.groups[name] for name in (CLEAN, group))
+      accuracies.append([answers.right[:, list(views)].mean(1).mean() for views in groups])
+    clean, shifted = np.array(accuracies).T
+    values = effective_robustness(clean[:, None], shifted, n)
+    counts = [len(answers.ids) for answers in all_answers]
+    return [
+      Estimate(float(value), np.nan, np.nan, count, count, '')
+      for value, count in zip(values, counts, strict=True)
+    ]
+  both_groups = [paired[0].group(CLEAN), paired[0].group(group)]
+  outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
+  units_by_classifier = [units(outcomes, label, both_groups) for label in outcomes.labels]
 
-    def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
-      means = np.stack([u.means(weights) for u in units_by_classifier], -2)
-      return effective_robustness(means[..., :1], means[..., 1], n)
+  def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
+    """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
+    means = np.stack([u.means(weights) for u in units_by_classifier], -2)
+    return effective_robustness(means[..., :1], means[..., 1], n)
 
-    return bootstrap(robustness_of_resample, units_by_classifier[0], shared[0].answers.confidence)
-  x, y = (np.array([s.answers.shares(k).mean() for s in shared]) for k in (CLEAN, group))
-  values = effective_robustness(x[:, None], y, n)
-  return [
-    Estimate(float(value), np.nan, np.nan, count, count, '')
-    for value, count in zip(values, counts, strict=True)
-  ]
+  return bootstrap(robustness_of_resample, units_by_classifier[0], paired[0].confidence)
 
 
 def _with_findings(
-  compared: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
+  results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Adds the study's estimates on the shared images of all classifiers.
+  """Adds the study's estimates on the shared images of all classifiers to a comparison.
 
   Raises:
     InputError: the study cannot reduce the records together.
@@ -678,19 +742,18 @@ def _with_findings(
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
-  arrays = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes or '\0')}
-  parts = (compared.table, *findings.estimates)
-  table = pd.concat([estimates.astype(object) for estimates in parts])
+  arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
+  table = pd.concat([part.astype(object) for part in (results.table, *findings.estimates)])
   is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
-  names = {quantity.name for quantity in compared.quantities}
-  declared = (q for q in first.study.described_quantities if q.name not in names)
+  names = {quantity.name for quantity in results.quantities}
+  quantities_of_study = [q for q in first.study.described_quantities if q.name not in names]
   return dataclasses.replace(
-    compared,
+    results,
     data={**first.results.data, 'num_examples': len(pairings[0].first)},
     tables=findings.tables,
-    arrays={**arrays, **findings.arrays},
+    arrays={**arrays_of_study, **findings.arrays},
     table=assemble([table[~is_repeated]]),
-    quantities=(*declared, *compared.quantities),
+    quantities=(*quantities_of_study, *results.quantities),
   )
 
 

@@ -45,13 +45,16 @@ CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
 RECORDS, TASKS = 'records', 'tasks'
 LEFT_OUT = 'left out'
 """Name of a battery's table of the classifiers that a task could not measure, with the reason."""
-MEASURED = (JSON_NAME, f'{RECORDS}/**/*.npz')
-"""Files that bind a workdir to its config; without them, a corrected config may replace it."""
-TRAINED = ('checkpoints/*/checkpoints/*',)
-"""Files that bind a workdir to the keys `OF_TRAININGS` and the recipes of its classifiers."""
-OF_TRAININGS = ('data', 'precision', 'seed', 'seeds', 'training')
+SHARD_FILES = f'{RECORDS}/**/*.npz'
+CHECKPOINT_FILES = 'checkpoints/*/checkpoints/*'
+RESULT_FILES = (JSON_NAME, SHARD_FILES)
+"""Files that bind a workdir to its config; without them, a corrected config may replace it.
+
+Checkpoints bind it only to `TRAINING_KEYS` and the recipes of its classifiers.
+"""
+TRAINING_KEYS = frozenset({'data', 'precision', 'seed', 'seeds', 'training'})
 """Keys of a config that every training depends on."""
-SAME_NUMBERS = ('parallel', 'battery.tasks', 'battery.summary')
+KEYS_WITHOUT_EFFECT = ('parallel', 'battery.tasks', 'battery.summary')
 """Keys of a config that change no number: a run may be resumed with other values."""
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),
@@ -77,8 +80,9 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 def prepare(
   directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or continues one of the same config, and writes the config; returns its
-  absolute path. For the arguments see `continued`.
+  """Makes a workdir, or continues one of the same config, and writes the config.
+
+  Returns the absolute path. For the arguments see `continued`.
 
   Raises:
     InputError: see `continued`; or the workdir cannot be written.
@@ -89,7 +93,7 @@ def prepare(
 
 
 def write_config(path: pathlib.Path, config: Section, flag: str = '--workdir') -> None:
-  """Writes the config of a workdir that is `continued`."""
+  """Writes the config into a workdir that `continued` returned."""
   with _writable(path, flag):
     write_json(path / CONFIG, config)
 
@@ -97,12 +101,14 @@ def write_config(path: pathlib.Path, config: Section, flag: str = '--workdir') -
 def continued(
   directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or takes one of the same config; returns its absolute path.
+  """Makes a workdir, or checks that an existing one has the same config.
+
+  Returns the absolute path, and writes no file.
 
   Args:
     directory: the workdir.
-    config: nested plain values.
-    flag: names the workdir on the command line, for messages.
+    config: the config of the run, nested plain values.
+    flag: the command line option that names the workdir, for messages.
 
   Raises:
     InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
@@ -143,6 +149,11 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
 
 
 def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
+  """Makes a folder unless it exists, and returns its absolute path.
+
+  Raises:
+    InputError: `directory` is '' or cannot be made; `flag` is the option that names it.
+  """
   if not os.fspath(directory):
     raise InputError(f"{flag} is ''; give the folder that the run is to leave everything in.")
   path = expanded(directory).absolute()
@@ -169,75 +180,94 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 def refuse_results(out: pathlib.Path) -> None:
   """Raises InputError for an --out that is a workdir, or in one: its results would be lost."""
   path = out.resolve()
-  files = CONFIG, ENVIRONMENT
-  workdirs = (p for p in path.parents if all((p / name).is_file() for name in files))
-  if folder := path if (path / CONFIG).exists() else next(workdirs, None):
-    raise InputError(f'--out is {out}, and {folder} is a workdir: give a folder of its own.')
+  is_workdir = (path / CONFIG).exists()
+  for folder in [path] if is_workdir else path.parents:
+    if is_workdir or ((folder / CONFIG).is_file() and (folder / ENVIRONMENT).is_file()):
+      raise InputError(f'--out is {out}, and {folder} is a workdir: give a folder of its own.')
 
 
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
-  measured, trained = (_holds(path.parent, patterns) for patterns in (MEASURED, TRAINED))
-  if not path.exists() or not (measured or trained):
+  """Raises InputError if a workdir holds results or checkpoints of another config.
+
+  If there are results, all keys that decide records must be equal, and the classifiers the same; a
+  battery may have more or fewer tasks. If there are only checkpoints, the keys of trainings that
+  both configs have must be equal.
+
+  Args:
+    path: `config.json` in the workdir, which may not exist.
+    config: the config of this run.
+    flag: the command line option that names the workdir.
+  """
+  has_results = _has_files(path.parent, RESULT_FILES)
+  has_checkpoints = _has_files(path.parent, [CHECKPOINT_FILES])
+  if not path.exists() or not (has_results or has_checkpoints):
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
-  before = json_files.read(path, form, _REWRITTEN)
-  old, new = _of_numbers(before), _of_numbers(_with_studies_of(before, config))
-  in_one = {key for key in old.keys() ^ new.keys() if key.startswith(('classifier', 'battery.'))}
-
-  def compared(keys: Section) -> Section:  # a checkpoint refuses the other keys of its training
-    kept_keys = {*keys} if measured else {*OF_TRAININGS, *(k for k in keys if 'classifier' in k)}
-    return {k: v for k, v in keys.items() if k in kept_keys - in_one}
-
-  lines = differing_keys(compared(old), compared(new))
-  if measured:  # a task more or less changes no other
-    classifiers = sorted(key for key in in_one if key.startswith('classifier'))
+  recorded = json_files.read(path, form, _REWRITTEN)
+  old = _keys_of_records(recorded)
+  new = _keys_of_records(_with_equal_studies_of(recorded, config))
+  compared_keys = old.keys() | new.keys()
+  if not has_results:  # a checkpoint itself refuses other values of its training's other keys
+    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
+  unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
+  compared_keys -= unmatched
+  lines = differing_keys(
+    {k: v for k, v in old.items() if k in compared_keys},
+    {k: v for k, v in new.items() if k in compared_keys},
+  )
+  if has_results:
+    classifiers = sorted(key for key in unmatched if key.startswith('classifier'))
     lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
-  key = '\n  config.' if flag == '--workdir' else '\n  '
-  if lines:
-    elsewhere = (
-      f' Networks trained in it can be used elsewhere: --config.classifiers.LABEL.weights='
-      f'{path.parent}/checkpoints/LABEL'
-    )
-    raise InputError(
-      f'workdir {path.parent} holds a run of another config. Keys that differ '
-      f'(there → now):{key}'
-      + key.join(lines)
-      + f'\nUse another {flag}, or the values it was begun with.{elsewhere if trained else ""}'
-    )
-
-
-def _holds(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
-  """Whether a workdir, or the folder of a seed in it, has a file of one of the patterns."""
-  return any(
-    '-tmp' not in file.name  # as Orbax calls a checkpoint that is not whole yet
-    for folder in (directory, *directory.glob(seed_folder('*')))
-    for pattern in patterns
-    for file in folder.glob(pattern)
+  if not lines:
+    return
+  separator = '\n  config.' if flag == '--workdir' else '\n  '
+  checkpoints = f'{path.parent}/checkpoints/LABEL'
+  hint = (
+    f' Networks trained in it can be used elsewhere: --config.classifiers.LABEL.weights='
+    f'{checkpoints}'
+    if has_checkpoints
+    else ''
+  )
+  raise InputError(
+    f'workdir {path.parent} holds a run of another config. Keys that differ (there → now):'
+    f'{separator}{separator.join(lines)}\n'
+    f'Use another {flag}, or the values it was begun with.{hint}'
   )
 
 
-def work(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
+def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
+  """Whether a workdir, or the folder of a seed in it, has a file that matches a pattern."""
+  for folder in (directory, *directory.glob(seed_folder('*'))):
+    for pattern in patterns:
+      # Orbax has '-tmp' in the name of a checkpoint that is incomplete.
+      if any('-tmp' not in file.name for file in folder.glob(pattern)):
+        return True
+  return False
+
+
+def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
   """Returns the shards and checkpoints of a workdir, each with the time when it was written."""
-  patterns = f'**/{RECORDS}/**/*.npz', '**/checkpoints/*/checkpoints/*'
+  patterns = f'**/{SHARD_FILES}', f'**/{CHECKPOINT_FILES}'
   files = (file for pattern in patterns for file in directory.glob(pattern))
   return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
-def _with_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Replaces each study of a config by the earlier study if both have the same records, as the
-  reduction of records may change."""
+def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
+  """Returns a config in which each section `study` that makes the same records as the one in
+  `before` is replaced by it, because settings of the reduction of records may change."""
   merged = dict(config)
   for name, section in config.items():
-    other = before.get(name)
-    if isinstance(section, Mapping) and isinstance(other, Mapping):
-      if name != 'study':
-        merged[name] = _with_studies_of(other, section)
-      elif section.get('name') == other.get('name') and _recorded(section) == _recorded(other):
-        merged[name] = other
+    earlier = before.get(name)
+    if not isinstance(section, Mapping) or not isinstance(earlier, Mapping):
+      continue
+    if name != 'study':
+      merged[name] = _with_equal_studies_of(earlier, section)
+    elif section.get('name') == earlier.get('name') and _recording(section) == _recording(earlier):
+      merged[name] = earlier
   return merged
 
 
-def _recorded(study: Section) -> Facts:
+def _recording(study: Section) -> Facts:
   """Returns the values of a section `study` that decide its records; a bad section is unchanged."""
   try:
     return studies.from_config(study).recording
@@ -245,16 +275,18 @@ def _recorded(study: Section) -> Facts:
     return study
 
 
-def _of_numbers(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its records; each classifier of `classifiers` and each
-  task of a battery is one key."""
+def _keys_of_records(config: Section) -> dict[str, Any]:
+  """Returns the keys of a config that decide its records, with their values.
+
+  Each classifier of `classifiers` and each task of a battery is one key, such as `battery.fog`.
+  """
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
   values = recorded(config)
   for section in ('classifiers', 'battery'):
     members = values.pop(section, {})
     values |= {f'{section}.{name}': member for name, member in members.items()}
-  return {k: v for k, v in values.items() if k not in SAME_NUMBERS}
+  return {k: v for k, v in values.items() if k not in KEYS_WITHOUT_EFFECT}
 
 
 def code() -> dict[str, str]:
@@ -288,27 +320,30 @@ class RunLog:
     environment: environment of this run, see `environment`.
     finished_environment: environment of the finished run in the workdir, which stays until this run
       computes something; {} if no run is finished.
-    finished_work: shards and checkpoints of the finished run, see `work`.
+    files_before: shards and checkpoints of the finished run, see `finished_files`.
   """
 
   path: pathlib.Path
   config: Section
   environment: dict[str, Any]
   finished_environment: dict[str, Any]
-  finished_work: frozenset[tuple[str, int]]
+  files_before: frozenset[tuple[str, int]]
 
   @classmethod
   def begin(
     cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
   ) -> Self:
     """Makes a workdir, or continues one with a run of the same config, and writes nothing yet."""
-    path, finished = continued(directory, config), dict[str, Any]()
-    current, file = environment(command, seed), path / ENVIRONMENT
+    path = continued(directory, config)
+    current = environment(command, seed)
+    finished: dict[str, Any] = {}
+    file = path / ENVIRONMENT
     if file.is_file():
       current['resumed'] = True  # the seconds count from the resumption
-      with contextlib.suppress(InputError):  # a damaged file is replaced
-        finished = json_files.read(file) if (path / JSON_NAME).is_file() else {}
-    return cls(path, config, current, finished, work(path) if finished else frozenset())
+      if (path / JSON_NAME).is_file():
+        with contextlib.suppress(InputError):  # a damaged file is replaced
+          finished = json_files.read(file)
+    return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
 
   def write_config_and_environment(self) -> None:
     """Writes both files, once nothing can be refused any more.
@@ -329,13 +364,14 @@ class RunLog:
     If nothing was computed since a run was finished, it is that run's environment, with
     `reduced_by` if other code has reduced its records.
     """
-    if not self.finished_environment or work(self.path) != self.finished_work:
+    if not self.finished_environment or finished_files(self.path) != self.files_before:
       started = datetime.datetime.fromisoformat(self.environment['started'])
       seconds = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
       return {**self.environment, 'seconds': round(seconds)}
     code = {k: self.environment[k] for k in ('robustness', 'git_commit', 'python', 'versions')}
-    is_same = all(self.finished_environment.get(k) == v for k, v in code.items())
-    return {**self.finished_environment, **({} if is_same else {'reduced_by': code})}
+    if all(self.finished_environment.get(k) == v for k, v in code.items()):
+      return dict(self.finished_environment)
+    return {**self.finished_environment, 'reduced_by': code}
 
 
 def write_json(path: pathlib.Path, values: Section) -> None:
@@ -353,19 +389,21 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str:
+  """Returns the commit of the git checkout that holds this file, or why it is unknown."""
   file = pathlib.Path(__file__)
 
-  def git(*words: str) -> str:
+  def output_of_git(*words: str) -> str:
     return subprocess.run(
       ['git', *words], cwd=file.parent, capture_output=True, text=True, check=False
     ).stdout.strip()
 
   try:
-    # the package may be installed inside of another repository, which ignores it
-    is_tracked = git('ls-files', file.name)
-    return (is_tracked and git('rev-parse', 'HEAD')) or 'unknown: not a git checkout'
+    # The package may be installed in a folder that another repository ignores.
+    is_tracked = bool(output_of_git('ls-files', file.name))
+    commit = output_of_git('rev-parse', 'HEAD') if is_tracked else ''
   except OSError:
     return 'unknown: git is not installed'
+  return commit or 'unknown: not a git checkout'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -419,9 +457,9 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   sections = study_sections(config, path)
   absent = left_out(path) if SINGLE not in sections else ()
   return {
-    name: _study(path, name, section, study_file)
-    for name, section in sections.items()
-    if name not in absent
+    task: _finished_study(path, task, section, study_file)
+    for task, section in sections.items()
+    if task not in absent
   }
 
 
@@ -478,51 +516,71 @@ def left_out(folder: pathlib.Path) -> set[str]:
   return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
 
 
-def _study(path: pathlib.Path, task: str, section: Section, study_file: str) -> FinishedStudy:
+def _finished_study(
+  path: pathlib.Path, task: str, section: Section, study_file: str
+) -> FinishedStudy:
+  """Returns the study of a task with its results and records.
+
+  Args:
+    path: the workdir, or its folder of a seed.
+    task: name of the task.
+    section: the section `study` of the task's config.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+
+  Raises:
+    InputError: results or shards are missing.
+  """
   folder = task_folder(path, task)
   if not (folder / JSON_NAME).is_file():
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
   results = Results.read(folder)
   study = recorded_study.of_results(section, results.study, results.settings, study_file)
-  root = path / RECORDS if task == SINGLE else _recording(path, study, results)
-  labels = list(results.prefixes) if study.needs_classifier else [IMAGES]
+  records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
-  evaluations = of_recorded(
-    {
-      label: SequentialRecords.open(root / label, design) if design else Records.open(root / label)
-      for label in labels
-    }
-  )
+  records_by_label: dict[str, SequentialRecords | Records] = {}
+  for label in results.prefixes if study.needs_classifier else [IMAGES]:
+    place = records_folder / label
+    records_by_label[label] = (
+      SequentialRecords.open(place, design) if design else Records.open(place)
+    )
+  evaluations = of_recorded(records_by_label)
   if any(evaluation.records.missing() for evaluation in evaluations):
-    raise InputError(f'{path} is not finished: {root} lacks shards. {_FINISH}')
+    raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
   if isinstance(study, RecordedStudy):
     records = evaluations[0].records
     study = study.of_records(records.identity, records.layout.num_views)
   return FinishedStudy(folder, study, results, evaluations)
 
 
-def _recording(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
+def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
   """Returns the folder of the records of a battery's task, with the same study and data.
 
   Records and results may describe their data by different keys; the records with the fewest
   differing keys are taken.
+
+  Args:
+    path: the workdir, or its folder of a seed.
+    study: the study of the task.
+    results: its results.
   """
-  recording, folders = json.loads(json.dumps(study.recording)), dict[int, pathlib.Path]()
-  place = f'*/*/{FIRST}' if study.sequential_design else '*/*'
-  for header in sorted((path / RECORDS).glob(f'{place}/{HEADER}')):
+  recording = json.loads(json.dumps(study.recording))
+  folders_by_num_differing: dict[int, pathlib.Path] = {}
+  # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
+  pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
+  for header in sorted((path / RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    stated = recorded_study.with_keys_of_today(type(study), identity['study'])
-    is_recorded_study = isinstance(study, RecordedStudy) and study.is_recorded_as(stated)
-    if stated != recording and not is_recorded_study:
+    recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
+    is_recorded_study = isinstance(study, RecordedStudy) and study.is_recorded_as(recorded)
+    if recorded != recording and not is_recorded_study:
       continue
-    folder = header.parents[len(pathlib.Path(place).parts) - 1]
     keys, recorded_keys = results.data.keys(), identity['data'].keys()
     if all(results.data[key] == identity['data'][key] for key in keys & recorded_keys):
-      folders.setdefault(len(keys ^ recorded_keys), folder)
-  if folders:
-    return folders[min(folders)]
-  raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
+      folder = path / RECORDS / header.relative_to(path / RECORDS).parts[0]
+      folders_by_num_differing.setdefault(len(keys ^ recorded_keys), folder)
+  if not folders_by_num_differing:
+    raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
+  return folders_by_num_differing[min(folders_by_num_differing)]
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
@@ -544,21 +602,21 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   )
 
 
-def refuse_unfinished(path: pathlib.Path, places: Sequence[pathlib.Path], command: str) -> None:
-  """Raises InputError for a run that has no results in one of the folders `places`.
+def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
+  """Raises InputError for a run that has no results in one of `folders`.
 
   The message names the trainings, shards of records and results that are missing, and the command
   that finishes the run.
   """
-  without = [place for place in dict.fromkeys(places) if not (place / JSON_NAME).is_file()]
-  if not without:
+  files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]
+  missing = [str(file.relative_to(path)) for file in files if not file.is_file()]
+  if not missing:
     return
   lines = [*trainings(path), *shards(path)] or ['nothing was trained or recorded to its end']
-  names = [str((place / JSON_NAME).relative_to(path)) for place in without]
+  progress = '\n  '.join(lines)
   raise InputError(
-    f'the run in {path} is not finished: it has no {", ".join(names)}.\n  '
-    + '\n  '.join(lines)
-    + f'\nThe same command resumes it:\n  {command}'
+    f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
+    f'The same command resumes it:\n  {command}'
   )
 
 
@@ -606,9 +664,14 @@ class WorkdirPredictions:
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
-    """Returns the evaluations of the workdir's classifiers, reduced with the table of their views.
+    """Returns the evaluations of the workdir's classifiers and the findings of `reduce`.
 
-    `described` holds the settings of `reduce` as plain values. A study of images alone is refused.
+    Args:
+      reduce: takes the evaluations with a row per image, the table of their views, and the seed.
+      described: the settings of `reduce` as plain values.
+
+    Raises:
+      InputError: the workdir's study measures images alone, or its classes are unknown.
     """
     task = read_task(self.predictions, self.task)
     if not task.study.needs_classifier:
@@ -619,9 +682,10 @@ class WorkdirPredictions:
     for evaluation in task.evaluations:
       refuse_unknown_classes(evaluation.records.identity['data'], 'what reads config.predictions')
     by_image = [task.study.by_image(e.records, task.image_shape) for e in task.evaluations]
-    joined = [
+    evaluations = [
       dataclasses.replace(evaluation, records=records)
       for evaluation, (records, _) in zip(task.evaluations, by_image, strict=True)
     ]
+    _, views = by_image[0]  # all classifiers have the same views
     settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
-    return Scored(task.evaluations, reduce(joined, by_image[0][1], self.seed), settings)
+    return Scored(task.evaluations, reduce(evaluations, views, self.seed), settings)

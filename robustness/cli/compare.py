@@ -67,18 +67,23 @@ def run(
   study_file: str = '',
   pdf: bool = False,
 ) -> Results:
-  """Compares workdirs (PATH, or LABEL=PATH) and writes the comparison to the folder `out`.
+  """Compares workdirs and writes the comparison to a folder.
 
-  Tasks of batteries are in `tasks/`. With `common` runs that share a part of their images are
-  compared on that part; `command` is what was typed; for `references` see
-  `comparison.with_references`, for `study_file` `workdir.read`; with `pdf` figures are written as
-  PDF too.
+  Args:
+    workdirs: finished workdirs, PATH or LABEL=PATH.
+    out: the folder; the tasks of batteries are in its folder `tasks/`.
+    common: whether runs that share only a part of their images are compared on that part.
+    command: the command line, which is recorded.
+    references: tasks that effective robustness is relative to, see `comparison.with_references`.
+    study_file: the user's FILE.py:NAME for the study NAME, see `workdir.read`.
+    pdf: whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
   entries = comparison.read_entries(
     comparison.named_workdirs(workdirs), study_file, comparison.typed_labels(workdirs)
   )
-  baseline = max(entries.values(), key=len)[0].label  # some are left out of some tasks
+  # A task may lack classifiers, so the task with the most of them has the first of all.
+  baseline = max(entries.values(), key=len)[0].label
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
@@ -106,27 +111,32 @@ def run(
 
 
 def _printed(results: Results) -> Results:
-  """Returns the study's headlines, then the accuracies on clean images and over all other views
-  that they do not state; all accuracies where there are neither."""
+  """Returns a comparison with the estimates that the command prints.
+
+  The study's own estimates come first, then the accuracies on clean images and over all other
+  views, or all accuracies if there are neither. Accuracies that the study's headlines repeat, as a
+  share of right answers with the same values, are left out.
+  """
   is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
-  foremost = results.settings[comparison.FOREMOST]
-  named = [row.dropna().to_dict() for _, row in accuracies[facets_of(accuracies)].iterrows()]
-  is_foremost = [facets in foremost for facets in named]
-  if any(is_foremost):
-    views = [' '.join(map(str, facets.values())) for facets in named if facets in foremost]
-    plain = accuracies[is_foremost].drop(columns=facets_of(accuracies))
-    accuracies = assemble([with_facet(plain, 'view', views)])
+  names = facets_of(accuracies)
+  facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
+  printed_facets = results.settings[comparison.PRINTED_FACETS]
+  is_printed = [facets in printed_facets for facets in facets_of_rows]
+  if any(is_printed):
+    views = [' '.join(map(str, f.values())) for f in facets_of_rows if f in printed_facets]
+    without_facets = accuracies[is_printed].drop(columns=names)
+    accuracies = assemble([with_facet(without_facets, 'view', views)])
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
-  stated = {*_values(other_estimates[other_estimates['quantity'].isin(shares)])}
-  accuracies = accuracies[[values not in stated for values in _values(accuracies)]]
+  repeated = {*_values(other_estimates[other_estimates['quantity'].isin(shares)])}
+  accuracies = accuracies[[values not in repeated for values in _values(accuracies)]]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields the cells that distinguish estimates over the same images."""
+  """Yields the classifiers, value (to 9 digits) and number of images of each row."""
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 

@@ -5,8 +5,8 @@ views. All values of one unit (an image, an object) are resampled together: ever
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,23 +22,30 @@ from robustness.estimates.quantity import Function, Quantity
 ITSELF = 'the baseline itself'
 """The note of a value that is 1 because it is divided by itself."""
 RESAMPLES = 1000
-_AT_ONCE = 100  # bootstrap samples that are computed together
+"""Number of bootstrap samples."""
+_RESAMPLES_PER_BATCH = 100
 _ROUNDING = 1e-9  # means closer than this are equal
-_STEP = 1e-30  # of a derivative along the imaginary axis, which has no rounding error
+_IMAGINARY_STEP = 1e-30
+"""Step h of the derivative Im f(x + i·h) / h, which has no cancellation error at any small h."""
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Weights of the units [B, K], which sum to 1 -> value [B] or [B, G]."""
+_Estimates = dict[tuple[str, str], list[Estimate]]
+"""Estimates, one or one per group, by the classifier and the one subtracted from it, or ''."""
 
 
 class Units(NamedTuple):
-  """The contributions of K units to the means of G groups, for one classifier.
+  """The contributions of K independent units to the means of G groups, for one classifier.
+
+  A unit is an image, or a cluster of images such as the scenes of one object.
 
   Attributes:
-    total: [K, G], Σ w x over the unit's rows and the group's views that count.
-    weight: [K, G], Σ w of these.
-    n: rows, or rows × views where units hold several rows.
-    names: of the groups.
-    images: in a unit, on average.
+    total: [K, G], Σ w x over the unit's rows and the group's views that count, with the statistic x
+      and the weight w of the view.
+    weight: [K, G], Σ w over the same rows and views.
+    n: number of rows that count, or of rows × views where units hold several rows.
+    names: names of the groups.
+    images: average number of images in a unit.
   """
 
   total: np.ndarray
@@ -57,8 +64,8 @@ class Units(NamedTuple):
   @property
   def without_interval(self) -> str:
     """The note that says why there are no intervals over the units; '' where there are."""
-    least = 2 if self.images == 1 else FEWEST
-    return too_few(self.clusters) if self.clusters < least else ''
+    min_clusters = 2 if self.images == 1 else FEWEST
+    return too_few(self.clusters) if self.clusters < min_clusters else ''
 
   def means(self, weights: np.ndarray) -> np.ndarray:
     """Returns the means [..., G] at weights [..., K] of the units; NaN where nothing counts."""
@@ -67,12 +74,13 @@ class Units(NamedTuple):
 
 
 def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns what each unit adds to the means of some groups of views, in the groups' order."""
+  """Returns what each unit adds to a classifier's means over groups of views, in their order."""
   columns = [outcomes.columns(label, group) for group in groups]
-  total, weight = (np.stack(parts, 1) for parts in zip(*columns, strict=True))
+  total = np.stack([group_total for group_total, _ in columns], 1)
+  weight = np.stack([group_weight for _, group_weight in columns], 1)
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
   n = outcomes.observations(label, joined_views(groups))
-  return Units(total, weight, n, names, len(outcomes.values[label]) / len(total))
+  return Units(total, weight, n, names, images=len(outcomes.values[label]) / len(total))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,26 +100,35 @@ class MeanRatio:
     """Returns [..., G] -> [...]; NaN where an excess of the baseline is not above 0."""
     if not self.is_excess:
       return np.asarray((means / baseline).mean(-1))
-    excess, reference = (x[..., 1:] - x[..., :1] for x in (means, baseline))
+    excess = means[..., 1:] - means[..., :1]
+    reference = baseline[..., 1:] - baseline[..., :1]
     ratios = np.full(excess.shape, np.nan)
     np.divide(excess, reference, out=ratios, where=reference > _ROUNDING)
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns the groups of views in the order of the function's last axis."""
+    """Returns the groups of views in the order of the function's last axis.
+
+    `where`, bool [V], selects views for the groups by the facet; None selects all.
+    """
     groups = list(outcomes.groups((self.facet,), where))
     if not self.is_excess:
       return groups
     return [*outcomes.groups((), outcomes.views[self.facet].isna().to_numpy()), *groups]
 
   def why_undefined(self, baseline: Units) -> str:
-    """Returns the note of an excess over a baseline that errs no more in some groups; or ''."""
+    """Returns a note with the groups in which the baseline has no excess, which makes the mean
+    undefined; '' if there are none, or if no clean means are subtracted."""
     if not self.is_excess:
       return ''
-    first, *corrupted = baseline.means(np.ones(len(baseline.weight)))
-    pairs = zip(baseline.names[1:], corrupted, strict=True)
-    flat = ', '.join(name for name, mean in pairs if mean - first <= _ROUNDING)
-    return f'undefined: the baseline errs no more than when clean under {flat}' if flat else ''
+    clean, *means = baseline.means(np.ones(len(baseline.weight)))
+    names = [
+      name
+      for name, mean in zip(baseline.names[1:], means, strict=True)
+      if mean - clean <= _ROUNDING
+    ]
+    words = 'undefined: the baseline errs no more than when clean under'
+    return f'{words} {", ".join(names)}' if names else ''
 
 
 def of_means(
@@ -123,7 +140,7 @@ def of_means(
   confidence: float = 0.95,
   where: np.ndarray | None = None,
   facets: Mapping[str, object] | None = None,
-  each: bool = False,
+  by_group: bool = False,
 ) -> pd.DataFrame:
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
@@ -133,15 +150,15 @@ def of_means(
   bootstrap of the units.
 
   Args:
-    quantity: with a function, see `Function`; NaN where it is undefined.
-    outcomes: of its statistic, of all classifiers.
-    by: facets of views that make the groups; a `MeanRatio` has its facet.
-    baseline: of a `MeanRatio`: the known means by value of its facet, '' for the views without;
+    quantity: a quantity with a function, see `Function`, which returns NaN where it is undefined.
+    outcomes: the statistic of the quantity, for all classifiers.
+    by: facets of views that make the groups; a `MeanRatio` has its own facet instead.
+    baseline: for a `MeanRatio`, the known means by value of its facet, '' for the views without;
       None takes those of the first classifier.
-    confidence: of each interval, in (0, 1).
-    where: bool [V], which views are in; None: all.
+    confidence: confidence of each interval, in (0, 1).
+    where: bool [V], the views that are included; None includes all.
     facets: {facet: value} that these estimates have.
-    each: whether the function returns a value for each group, with the group's facets.
+    by_group: whether the function returns a value for each group, with the group's facets.
   """
   outcomes.require(quantity)
   function = quantity.function
@@ -154,47 +171,69 @@ def of_means(
       quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
     )
   common = outcomes.common.counting_in(joined_views(groups))
-  by_label = {label: units(common, label, groups) for label in outcomes.labels}
-  first, *compared = by_label
-
-  def value(measured: Units, base: Units, weights: np.ndarray) -> np.ndarray:
-    return np.asarray(function(measured.means(weights), base.means(weights)))
-
-  def difference(second: Units, reference: Units, weights: np.ndarray) -> np.ndarray:
-    return np.asarray(value(second, second, weights) - value(reference, reference, weights))
-
-  estimates: dict[tuple[str, str], list[Estimate]] = {}
-  for label, measured in by_label.items():
-    base = by_label[first] if ratio else measured
-    if ratio and label == first:
-      n, count = measured.n, len(measured.weight)
-      estimates[label, ''] = [Estimate(1.0, 1.0, 1.0, n, count, EXACT, note=ITSELF)]
-    elif ratio and not ratio.is_excess:
-      estimates[label, ''] = [log_ratio(ratio, measured, base, confidence)]
-    else:
-      estimates[label, ''] = bootstrap(partial(value, measured, base), measured, confidence)
-  if ratio and (note := ratio.why_undefined(by_label[first])):
-    for label in compared:
-      (estimate,) = estimates[label, '']
-      if np.isnan(estimate.value):
-        estimates[label, ''] = [dataclasses.replace(estimate, note=note)]
-  for label in compared:
-    if ratio:
-      (estimate,) = estimates[label, '']
-      less = {end: getattr(estimate, end) - 1 for end in ('value', 'low', 'high')}
-      estimates[label, first] = [dataclasses.replace(estimate, **less)]
-    else:
-      change = partial(difference, by_label[label], by_label[first])
-      estimates[label, first] = bootstrap(change, by_label[label], confidence)
-  of_groups = [group.facets for group in groups] if each else [{}]
-  rows: list[Row] = [
-    row(label, versus, quantity, {**(facets or {}), **group}, estimate, confidence)
-    for of_pairs in (False, True)
-    for (label, versus), estimated in estimates.items()
-    if bool(versus) == of_pairs
-    for group, estimate in zip(of_groups, estimated, strict=True)
-  ]
+  units_by_label = {label: units(common, label, groups) for label in outcomes.labels}
+  if ratio:
+    estimates = _ratios_to_first(ratio, units_by_label, confidence)
+  else:
+    estimates = _functions_of_means(function, units_by_label, confidence)
+  facets_of_groups = [group.facets for group in groups] if by_group else [{}]
+  rows: list[Row] = []
+  # Values come first, then differences.
+  for (label, versus), listed in sorted(estimates.items(), key=lambda entry: entry[0][1] != ''):
+    for group_facets, estimate in zip(facets_of_groups, listed, strict=True):
+      all_facets = {**(facets or {}), **group_facets}
+      rows.append(row(label, versus, quantity, all_facets, estimate, confidence))
   return part(rows)
+
+
+def _ratios_to_first(
+  ratio: MeanRatio, units_by_label: Mapping[str, Units], confidence: float
+) -> _Estimates:
+  """Returns the ratio of each classifier to the first, and the ratio minus 1 as the difference."""
+  first, *compared = units_by_label
+  base = units_by_label[first]
+  itself = Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)
+  estimates: _Estimates = {(first, ''): [itself]}
+  for label in compared:
+    measured = units_by_label[label]
+    if ratio.is_excess:
+
+      def excess(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
+        return ratio(measured.means(weights), base.means(weights))
+
+      (estimate,) = bootstrap(excess, measured, confidence)
+      if np.isnan(estimate.value):
+        note = ratio.why_undefined(base) or estimate.note
+        estimate = dataclasses.replace(estimate, note=note)
+    else:
+      estimate = log_ratio(ratio, measured, base, confidence)
+    value, low, high = estimate.value - 1, estimate.low - 1, estimate.high - 1
+    difference = dataclasses.replace(estimate, value=value, low=low, high=high)
+    estimates |= {(label, ''): [estimate], (label, first): [difference]}
+  return estimates
+
+
+def _functions_of_means(
+  function: Function, units_by_label: Mapping[str, Units], confidence: float
+) -> _Estimates:
+  """Returns a function of each classifier's means, and its differences from the first's."""
+
+  def value(measured: Units, weights: np.ndarray) -> np.ndarray:
+    means = measured.means(weights)
+    return np.asarray(function(means, means))
+
+  first, *compared = units_by_label
+  estimates: _Estimates = {}
+  for label, measured in units_by_label.items():
+    estimates[label, ''] = bootstrap(functools.partial(value, measured), measured, confidence)
+  for label in compared:
+    measured = units_by_label[label]
+
+    def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
+      return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
+
+    estimates[label, first] = bootstrap(difference, measured, confidence)
+  return estimates
 
 
 def _relative_to_known(
@@ -209,17 +248,20 @@ def _relative_to_known(
 ) -> pd.DataFrame:
   """Returns a `MeanRatio` to known means, such as published ones of many images.
 
-  These count as exact, so that the ratio is linear in the means of the classifier: views have the
-  weight 1/m⁰[k], and the ratio is the mean of these weights times the weighted mean. An excess is
-  computed from the paired changes from the first group's view, and has no differences.
+  The known means count as exact, so that the ratio is linear in the means of the classifier: views
+  have the weight 1/m⁰[k], and the ratio is the mean of these weights times the weighted mean. An
+  excess is computed from each view's paired changes from the clean view, which is the first group,
+  and has no differences. For the arguments see `of_means`.
   """
-  divided = groups[ratio.is_excess :]
-  less = baseline[''] if ratio.is_excess else 0.0
-  inverse = [1 / (baseline[str(group.facets[ratio.facet])] - less) for group in divided]
+  divided_groups = groups[1:] if ratio.is_excess else groups
+  clean_mean = baseline[''] if ratio.is_excess else 0.0
   weight = np.zeros(len(outcomes.views))
-  for group, size in zip(divided, inverse, strict=True):
-    weight[group.views] = size
-  is_divided, scale = weight != 0, float(np.mean(inverse))
+  inverses = []
+  for group in divided_groups:
+    inverses.append(1 / (baseline[str(group.facets[ratio.facet])] - clean_mean))
+    weight[group.views] = inverses[-1]
+  is_divided = weight != 0
+  scale = float(np.mean(inverses))
   if outcomes.weight is not None:
     weight = weight * outcomes.weight
   weighted = dataclasses.replace(outcomes, weight=weight)
@@ -227,13 +269,14 @@ def _relative_to_known(
     return means(
       quantity, weighted, confidence=confidence, where=is_divided, facets=facets, scale=scale
     )
-  rows, common = [], weighted.common
+  rows = []
+  common = weighted.common
   for label, values in common.values.items():
-    before = values[:, groups[0].views]
-    pair = {'gained': values & ~before, 'lost': ~values & before}
-    changed = dataclasses.replace(common, values=pair)
+    clean = values[:, groups[0].views]
+    changes = {'gained': values & ~clean, 'lost': ~values & clean}
+    changed = dataclasses.replace(common, values=changes)
     (group,) = changed.groups(where=is_divided)
-    gained, lost = (changed.sums(name, group) for name in changed.values)
+    gained, lost = changed.sums('gained', group), changed.sums('lost', group)
     estimate = share_difference(gained, lost, confidence)
     rows.append(row(label, '', quantity, facets or {}, estimate, confidence, scale))
   return part(rows)
@@ -247,25 +290,34 @@ def bootstrap(
   A note says how many samples were undefined (NaN) and left out; there is no interval if the value
   itself is undefined, or more than 1 − confidence of the samples, or where units hold several
   images and fewer than `FEWEST` are effective: a handful of samples would be the percentiles.
+
+  Args:
+    statistic: a function of the units' weights, see `Statistic`.
+    measured: the units, of which only their number and size matter here.
+    confidence: confidence of each interval, in (0, 1).
+    resamples: number of bootstrap samples.
   """
   count = len(measured.weight)
   values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
-  drawn = resampled(statistic, count, resamples).reshape(-1, len(values))
+  samples = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
-    _percentiles(float(value), column, measured, confidence)
-    for value, column in zip(values, drawn.T, strict=True)
+    _percentile_estimate(float(value), column, measured, confidence)
+    for value, column in zip(values, samples.T, strict=True)
   ]
 
 
-def _percentiles(value: float, drawn: np.ndarray, measured: Units, confidence: float) -> Estimate:
+def _percentile_estimate(
+  value: float, samples: np.ndarray, measured: Units, confidence: float
+) -> Estimate:
+  """Returns a value with the percentile interval of its bootstrap samples [B]; see `bootstrap`."""
   n, count = measured.n, len(measured.weight)
   if not np.isfinite(value):
     note = 'undefined: a denominator is not above 0'
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
-  finite = drawn[np.isfinite(drawn)]
-  undefined = len(drawn) - len(finite)
-  note = f'undefined in {undefined} of {len(drawn)} resamples' if undefined else ''
-  if undefined > (1 - confidence) * len(drawn):
+  finite = samples[np.isfinite(samples)]
+  num_undefined = len(samples) - len(finite)
+  note = f'undefined in {num_undefined} of {len(samples)} resamples' if num_undefined else ''
+  if num_undefined > (1 - confidence) * len(samples):
     note = f'{note}: too many for an interval'
     return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   if measured.without_interval:
@@ -276,11 +328,14 @@ def _percentiles(value: float, drawn: np.ndarray, measured: Units, confidence: f
 
 
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
-  """Returns a statistic of bootstrap samples of `count` units, [B, ...]; see `bootstrap`."""
+  """Returns a statistic of bootstrap samples of `count` units, [resamples, ...].
+
+  The samples are always the same; their number is rounded up to a multiple of 100.
+  """
   generator = np.random.default_rng(0)
   values = []
-  for _ in range(0, resamples, _AT_ONCE):
-    counts = generator.multinomial(count, np.full(count, 1 / count), size=_AT_ONCE)
+  for _ in range(0, resamples, _RESAMPLES_PER_BATCH):
+    counts = generator.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES_PER_BATCH)
     values.append(statistic(counts / count))
   return np.concatenate(values)
 
@@ -298,39 +353,42 @@ def log_ratio(
   NaN, with a note; fewer than `FEWEST` effective units of several images have no interval.
 
   Args:
-    function: a ratio, homogeneous of degree 0, smooth; see `Function`.
-    measured: of the classifier; a unit has the same weight in every group, its number of rows.
-    base: of the baseline.
-    confidence: in (0, 1).
+    function: a smooth ratio that does not change if all means are scaled; see `Function`.
+    measured: the units of the classifier; a unit has the same weight in every group, its number of
+      rows.
+    base: the units of the baseline, over the same rows.
+    confidence: confidence of the interval, in (0, 1).
 
   Reference:
     Walter, The distribution of Levin's measure of attributable risk, Biometrika 62 (1975), for the
     logarithm of a ratio with ½ added.
   """
-  a, b = measured.total / measured.weight, base.total / base.weight
-  n, groups = a.shape
-  is_zero_mean = b.sum(0) <= 0
-  if is_zero_mean.any():
-    zero = ', '.join(
-      name for name, is_zero in zip(base.names, is_zero_mean, strict=True) if is_zero
-    )
-    note = f'undefined: the mean of the baseline is 0 in {zero}'
-    return Estimate(np.nan, np.nan, np.nan, measured.n, n, LOG_RATIO, note=note)
-  equal = np.full(n, 1 / n)
+  count, groups = measured.total.shape
+  estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=LOG_RATIO)
+  is_zero = (base.total / base.weight).sum(0) <= 0
+  if is_zero.any():
+    names = ', '.join(name for name, zero in zip(base.names, is_zero, strict=True) if zero)
+    note = f'undefined: the mean of the baseline is 0 in {names}'
+    return estimate(np.nan, np.nan, np.nan, note=note)
+  equal = np.full(count, 1 / count)
   value = float(function(measured.means(equal), base.means(equal)))
   if measured.without_interval:
-    return Estimate(value, np.nan, np.nan, measured.n, n, LOG_RATIO, note=measured.without_interval)
-  ones, size = np.ones((1, groups)), measured.weight[:, 0] / measured.weight[:, 0].mean()
-  image = 1 / measured.images
-  half = np.append(size, [image / 2] * 2)
-  squares = np.append(size**2, [image**2 / 2] * 2)
-  a, b = np.concatenate([a, ones, 0 * ones]), np.concatenate([b, 0 * ones, ones])
-  means = half @ np.concatenate([a, b], 1) / (n + image)
+    return estimate(value, np.nan, np.nan, note=measured.without_interval)
+  # Rows: the units, then the two added ones. Columns: the classifier's means, then the baseline's.
+  unit_means = np.zeros((count + 2, 2 * groups))
+  unit_means[:count, :groups] = measured.total / measured.weight
+  unit_means[:count, groups:] = base.total / base.weight
+  unit_means[count, :groups] = 1
+  unit_means[count + 1, groups:] = 1
+  size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # of a unit, relative to the mean
+  image_size = 1 / measured.images
+  sizes = np.append(size, [image_size / 2] * 2)
+  squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
+  means = sizes @ unit_means / (count + image_size)
   ratio = float(function(means[:groups], means[groups:]))
-  steps = means + 1j * _STEP * np.eye(2 * groups)
-  gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _STEP
-  linear = (np.concatenate([a, b], 1) - means) @ gradient
-  error = np.sqrt(squares @ linear**2 / (n * (n + 1)))
+  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)
+  gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _IMAGINARY_STEP
+  linearised = (unit_means - means) @ gradient
+  error = np.sqrt(squared_sizes @ linearised**2 / (count * (count + 1)))
   factor = np.exp(t_value(measured.clusters, confidence) * error / ratio)
-  low, high = ratio / factor, ratio * factor
-  return Estimate(value, float(min(low, value)), float(max(high, value)), measured.n, n, LOG_RATIO)
+  return estimate(value, float(min(ratio / factor, value)), float(max(ratio * factor, value)))

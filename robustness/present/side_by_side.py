@@ -51,7 +51,7 @@ def arranged(
   rows: Sequence[str] = (),
   columns: Sequence[str] = (),
   intervals: bool = False,
-  shown: Sequence[str] = (),
+  short_columns: Sequence[str] = (),
 ) -> tuple[Table, frozenset[Cell]]:
   """Returns a table of the estimates of classifiers, and the cells of the best classifiers.
 
@@ -65,7 +65,7 @@ def arranged(
       these facets; without any, they are the headlines. Classifiers default to rows, quantities to
       columns.
     intervals: whether intervals follow values.
-    shown: columns with short titles in place of quantities, see `_columns`.
+    short_columns: columns with short titles in place of quantities, see `_columns`.
 
   Raises:
     InputError: a quantity or facet that the results do not have, or no estimate by them.
@@ -73,8 +73,8 @@ def arranged(
   dimensions = [*rows, *columns]
   facets = [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
   entries: list[Entry] = []
-  if shown:
-    for name in shown:
+  if short_columns:
+    for name in short_columns:
       for head, choice in _columns(tasks, name):
         entries += _entries(head, choice, (), intervals, by_task=False)
   else:
@@ -90,7 +90,7 @@ def arranged(
     raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
   titles = dict.fromkeys(entry.labels[QUANTITY] for entry in entries)
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
-  if not (dimensions or shown) and len(titles) > MAX_COLUMNS >= num_classifiers:
+  if not (dimensions or short_columns) and len(titles) > MAX_COLUMNS >= num_classifiers:
     rows, columns = [QUANTITY], [CLASSIFIER]  # so that the table is no wider than a page
   else:
     if CLASSIFIER not in dimensions:
@@ -161,8 +161,8 @@ def _choices(
     return headlines({task: results})
   if ACCURACY.name in quantities:
     clean = _measured(results, CLEAN_ACCURACIES)[:1]
-    others = [q for q in selected if q.name != ACCURACY.name or (q.headline and not clean)]
-    selected = [*clean, *others]
+    not_repeated = [q for q in selected if q.name != ACCURACY.name or (q.headline and not clean)]
+    selected = [*clean, *not_repeated]
   choices: list[Choice] = []
   for quantity in selected:
     choices += headlines_of_quantity(results.table, quantity, results.quantities, task)
@@ -218,10 +218,10 @@ def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> l
   return []
 
 
-def notes_of(tasks: Mapping[str, Results], shown: Sequence[str]) -> list[str]:
-  """Returns the notes of the columns `shown`, such as why mCE is not comparable."""
+def notes_of(tasks: Mapping[str, Results], short_columns: Sequence[str]) -> list[str]:
+  """Returns the notes of the columns `short_columns`, such as why mCE is not comparable."""
   notes = dict[str, None]()
-  for name in shown:
+  for name in short_columns:
     for head, choice in _columns(tasks, name):
       rows = choice.summary_rows
       rows = rows[(rows.versus == '') & (rows.note != '')]

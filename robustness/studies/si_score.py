@@ -299,7 +299,7 @@ class SiScore(Study):
     varies = designs.LOCATION in designs.varying(of_all.views)
     if varies and (_counted(of_all) & ~_counted(published)).any():
       yield self.means(ACCURACY_OF_ALL, of_all, keys)
-      yield self.means(NORMALISED_OF_ALL, of_all, keys, each=True)
+      yield self.means(NORMALISED_OF_ALL, of_all, keys, by_group=True)
 
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
@@ -321,7 +321,7 @@ class SiScore(Study):
         by_factor = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
       is_common = _common(published, keys) if factor == designs.LOCATION else None
-      yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, each=True)
+      yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, by_group=True)
     for index in np.unique(classes).tolist():
       facets = {'class': named[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)

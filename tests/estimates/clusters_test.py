@@ -138,7 +138,7 @@ def test_a_normalised_difference_takes_each_maximum_anew():
 
   def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
     shown_outcomes = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
-    differences = of_means(NORMALISED, shown_outcomes, ('level',), each=True)
+    differences = of_means(NORMALISED, shown_outcomes, ('level',), by_group=True)
     return differences[differences.versus != '']
 
   differences = table(outcomes.values)
