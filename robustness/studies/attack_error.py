@@ -31,21 +31,14 @@ from robustness.estimates.table import select
 from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader, Shard
-from robustness.evaluation.study import (
-  Figures,
-  Findings,
-  ImageShape,
-  Recipes,
-  Study,
-  require_single_labels,
-)
+from robustness.evaluation.study import Figures, ImageShape, Recipes, Study, require_single_labels
 from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
 from robustness.present.maps import spectrum_panels
 from robustness.present.notation import value_text
-from robustness.results import Results, Table
+from robustness.results import Findings, Results, Table
 
 ATTACK_ERROR = declare_error(
   'attack_error',
@@ -83,10 +76,8 @@ STAGE = Facet('stage', 'attack, after those before it', '', False, 'after {}', '
 
 CLEAN = 0
 """Index of the clean view; attacks follow it, radius by radius."""
-
-EARLIER = {'losses': 'loss'} | {
-  key: key for key in ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
-}
+EARLIER_KEYS = ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
+EARLIER = {'losses': 'loss', **{key: key for key in EARLIER_KEYS}}
 """Keys of `config.study` in earlier versions, for all attacks with such a field, and their names in
 the section of an attack."""
 FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
@@ -134,22 +125,25 @@ class AttackError(Study):
     runs = self.runs
     self.require(len(runs) == len(self.attacks), 'attacks', 'distinct')
     for label in self.attack.keys() - runs.keys():
-      self._attack(label)  # a misspelt key never passes
-    drawn = self.restarts == 1 or any(run.draws and not run.stages for run in runs.values())
+      self._attack(label)  # raises InputError for a misspelt key
+    can_restart = any(run.draws and not run.stages for run in runs.values())
     valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
-    self.require(drawn, 'restarts', valid)
+    self.require(self.restarts == 1 or can_restart, 'restarts', valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """See `Study`: what is rounded away looks like robustness."""
+    """See `Study`: changes that bfloat16 rounds away would look like robustness."""
     if self.norm != 'linf' and image_shape is None:
       return ''
-    unit = balls.mean_change(self.norm, 1.0, image_shape or ())
-    if self.radii[0] * unit >= BFLOAT16_STEP:
+    change_at_radius_1 = balls.mean_change(self.norm, 1.0, image_shape or ())
+    smallest = self.radii[0]
+    if smallest * change_at_radius_1 >= BFLOAT16_STEP:
       return ''
-    least = f'give {KEYS.study.epsilon} and epsilons of at least {BFLOAT16_STEP / unit:.6f}'
-    return f'{least} (2**-8 a value), not {self.radii[0]:g}'
+    return (
+      f'give {KEYS.study.epsilon} and epsilons of at least '
+      f'{BFLOAT16_STEP / change_at_radius_1:.6f} (2**-8 a value), not {smallest:g}'
+    )
 
   @property
   def ball(self) -> str:
@@ -164,31 +158,36 @@ class AttackError(Study):
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
     """See `Study`."""
-    return {'attack': dict(map(_part, study['attacks']))}
+    return {'attack': dict(map(_label_and_class, study['attacks']))}
 
   @property
   def references(self) -> tuple[str, ...]:
+    """The names of the attacks, without labels; see `Study`."""
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """See `Study`; `losses` made a run of each attack for each loss."""
+    """See `Study`; `losses` made a run of each attack for each loss.
+
+    Settings of all attacks move to the section of each attack that has such a field.
+    """
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
     if not moved:
       return study
-    all_losses, entries, sections = moved.pop('loss', (Attack.loss,)), [], {}
+    all_losses = moved.pop('loss', (Attack.loss,))
+    entries, sections = [], {}
     for reference in study['attacks']:
-      name, attack = _part(reference)
+      name, attack = _label_and_class(reference)
       section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
-      in_turn = settings.parse(attack, section, cls.section).in_turn
-      losses = (Attack.loss,) if in_turn else all_losses
+      ascends_all_losses = settings.parse(attack, section, cls.section).in_turn
+      losses = (Attack.loss,) if ascends_all_losses else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
         entries.append(reference if label == name else f'{label}={reference}')
         sections[label] = {**section, 'loss': loss}
     unchanged = {key: value for key, value in study.items() if key not in EARLIER}
-    today = {**unchanged, 'attacks': entries, 'attack': sections}
-    return {**today, **cls.sections_of_parts(today)}
+    current = {**unchanged, 'attacks': entries, 'attack': sections}
+    return {**current, **cls.sections_of_parts(current)}
 
   @property
   def runs(self) -> dict[str, Attack]:
@@ -196,18 +195,20 @@ class AttackError(Study):
     return dict(map(self._attack, self.attacks))
 
   def _attack(self, entry: str) -> tuple[str, Attack]:
-    """Returns label and attack of an entry of `attacks`."""
+    """Returns the label and the attack of an entry of `attacks`, LABEL=NAME or NAME."""
     settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
-    label, part = _part(entry)
+    label, attack = _label_and_class(entry)
     settings.check_name(f'{self.section}.attacks', label)
-    key, section = f'{self.section}.attack.{label}', self.attack.get(label, {})
-    settings.refuse_unknown(section, self.settings_of(part), key)
-    with naming(f'{part.section}.{part.name}', key):
+    key = f'{self.section}.attack.{label}'
+    section = self.attack.get(label, {})
+    settings.refuse_unknown(section, self.settings_of(attack), key)
+    with naming(f'{attack.section}.{attack.name}', key):
       values = {**section, 'norm': self.norm, 'epsilon': self.epsilon}
-      return label, settings.parse(part, values, key)
+      return label, settings.parse(attack, values, key)
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
+    """The attacks, by label, that run other attacks as stages, such as AutoAttack."""
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -223,85 +224,94 @@ class AttackError(Study):
     An id is a digest of label, loss, norm and ε: random starts do not depend on what else a run
     holds. The spectrum is of the images in the clean view, and of the change in the others.
     """
-    labels, runs = [*self.runs], [*self.runs.values()]
-    table = [(epsilon, index) for epsilon in self.radii for index in range(len(runs))]
-    named = (f'{labels[i]} {runs[i].loss} {self.norm} {epsilon:.6g}' for epsilon, i in table)
-    ids = [zlib.crc32(words.encode()) % (2**31 - 1) + 1 for words in named]
+    runs = self.runs
+    ids, indices, radii = [0], [-1], [0.0]
+    for epsilon in self.radii:
+      for index, (label, attack) in enumerate(runs.items()):
+        words = f'{label} {attack.loss} {self.norm} {epsilon:.6g}'
+        ids.append(zlib.crc32(words.encode()) % (2**31 - 1) + 1)
+        indices.append(index)
+        radii.append(epsilon)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
+      """Returns the images of a batch in a view, and what AutoAttack observes; see `Views`."""
       no = jnp.zeros(len(keys), bool)
-      observed = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
-      unobserved = observed if self._ensembles else {}  # of attacks without stages, see `Attack`
+      unobserved = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
+      if not self._ensembles:
+        unobserved = {}  # all branches of the switch return the same arrays
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Returns attacked images; `scale` is the radius relative to the attack's own."""
         images = rows['image']
-        if attack.stages:  # a row that pads the batch is wrong by itself, and costs nothing
+        if attack.stages:
+          # Rows that pad the batch get a wrong label, so that no attack spends time on them.
           labels = jnp.where(rows['mask'], rows['label'], -1)
           return attack.observed(keys, logits, images, labels, scale)
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
         return worst, unobserved
 
-      attacks = (functools.partial(attacked, run) for run in runs)
-      clean = rows['image'], unobserved
-      branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]] = [lambda _: clean]
-      branches += attacks
+      branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]
+      branches = [lambda _: (rows['image'], unobserved)]
+      branches += (functools.partial(attacked, attack) for attack in runs.values())
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      change = image - jnp.where(view['epsilon'] == 0, 0, row['image'])
-      return spectrum.half_magnitude(change)
+      """Returns |F| of the change of an image; of the image itself in the clean view."""
+      return spectrum.half_magnitude(image - jnp.where(view['epsilon'] == 0, 0, row['image']))
+
+    def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
+      """Returns measures of the spectrum and the largest change of an image; see `Views`."""
+      largest = jnp.abs(image - row['image']).max()
+      return {**measures(magnitude(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
+      """Returns the spectrum of an image that counts, else 0, which are summed over images.
+
+      In the clean view all images count, in others those that are changed and wrong.
+      """
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
-      changed = (image != row['image']).any()
-      counted = ((rank > 0) & changed) | (view['epsilon'] == 0)
+      is_changed = (image != row['image']).any()
+      counted = ((rank > 0) & is_changed) | (view['epsilon'] == 0)
       averaged = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
       show,
-      np.array([0, *ids], np.int32),
-      {
-        'attack': np.array([-1, *(index for _, index in table)], np.int32),
-        'epsilon': np.array([0, *(epsilon for epsilon, _ in table)], np.float32),
-      },
+      np.array(ids, np.int32),
+      {'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
       uses_classifier=True,
       together=True,
-      measure=lambda row, image, view, _: {
-        **measures(magnitude(row, image, view)),
-        'largest': jnp.abs(image - row['image']).max(),
-      },
+      measure=measure,
       total=total,
     )
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The attacks with their settings, norm, radii and random starts in words; see `Study`."""
+    attacks, restarted = [], []
+    for label, attack in self.runs.items():
+      name = value_text(ATTACK, label)
+      loss = f'{attack.loss} loss' if attack.loss != Attack.loss else ''
+      words = ', '.join(filter(None, (attack.words, loss)))
+      attacks.append(f'{name} ({words})' if words else name)
+      if attack.draws and not attack.stages:
+        restarted.append(name)
+    restarts = ''
+    if self.restarts > 1:
+      names = f' of {" and ".join(restarted)}' if len(restarted) < len(attacks) else ''
+      restarts = f'; the worst of {self.restarts} random starts{names}'
     radii = ', '.join(value_text(EPSILON, epsilon) for epsilon in self.radii)
-    words = {
-      label: ', '.join(filter(None, (run.words, f'{run.loss} loss' * (run.loss != Attack.loss))))
-      for label, run in self.runs.items()
-    }
-    listed = ', '.join(
-      value_text(ATTACK, label) + (f' ({settings})' if settings else '')
-      for label, settings in words.items()
-    )
-    drawn = [
-      value_text(ATTACK, name)
-      for name, attack in self.runs.items()
-      if attack.draws and not attack.stages
-    ]
-    of_drawn = f' of {" and ".join(drawn)}' if len(drawn) < len(words) else ''
-    worst = f'; the worst of {self.restarts} random starts{of_drawn}' if self.restarts > 1 else ''
-    return {'attacks': f'{listed} in the {self.ball} ball of {radii}{worst}'}
+    return {'attacks': f'{", ".join(attacks)} in the {self.ball} ball of {radii}{restarts}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; the attacks, if all of them are weaker than AutoAttack."""
     differences = super().differences(records, image_shape)
-    weaker = [attack.shortcoming for attack in self.runs.values()]
-    if all(weaker):
-      differences.append(f'{" and ".join(weaker)}, not AutoAttack: a lower bound')
+    shortcomings = [attack.shortcoming for attack in self.runs.values()]
+    if all(shortcomings):
+      differences.append(f'{" and ".join(shortcomings)}, not AutoAttack: a lower bound')
     return differences
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -311,18 +321,19 @@ class AttackError(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    of_each = dataclasses.replace(ERROR, headline=len(self.runs) > 1)
-    of_stages = (ERROR_AFTER,) if self._ensembles else ()
-    of_changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
-    of_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
-    alone = value_text(ATTACK, next(iter(self.runs)))
-    under = f'the worst {self.ball} attack on each image'
-    words = f'top-1 error under {under if len(self.runs) > 1 else f"{self.ball} {alone}"}'
-    worst = dataclasses.replace(ATTACK_ERROR, words=words)
-    return (worst, CLEAN_ERROR, of_each, *of_stages, *of_changes, *of_images)
+    """See `Study`; with one attack, the error under the worst attack names it."""
+    first, *later = self.runs
+    attack = f'{self.ball} {value_text(ATTACK, first)}'
+    if later:
+      attack = f'the worst {self.ball} attack on each image'
+    worst = dataclasses.replace(ATTACK_ERROR, words=f'top-1 error under {attack}')
+    errors = worst, CLEAN_ERROR, dataclasses.replace(ERROR, headline=bool(later))
+    after_stages = (ERROR_AFTER,) if self._ensembles else ()
+    changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
+    return (*errors, *after_stages, *changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns attack and radius of each view, none of the clean one."""
+    """Returns attack and radius of each view, in its order; the clean view has neither."""
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
@@ -335,52 +346,59 @@ class AttackError(Study):
     and all measures of changes, are of the images that all views have.
     """
     views, by = recorded.views, ('attack', 'epsilon')
-    clean = views.attack.isna().to_numpy()
-    yield self.means(CLEAN_ERROR, recorded, where=clean, test=True)
+    is_clean = views.attack.isna().to_numpy()
+    yield self.means(CLEAN_ERROR, recorded, where=is_clean, test=True)
     yield self.means(ERROR, recorded, by, test=True)
     for name, attack in self._ensembles.items():
-      is_shown = (views.attack == name).to_numpy()
+      is_attack = (views.attack == name).to_numpy()
       for number, stage in enumerate(attack.stages, 1):
-        after = dataclasses.replace(ERROR_AFTER, statistic=functools.partial(_fell_by, number))
+        statistic = functools.partial(_is_wrong_after, number)
+        after = dataclasses.replace(ERROR_AFTER, statistic=statistic)
         facets = {'stage': stage}
-        yield self.means(after, recorded, ('epsilon',), where=is_shown, facets=facets, test=True)
+        yield self.means(after, recorded, ('epsilon',), where=is_attack, facets=facets, test=True)
     under_worst = recorded.outcomes(ATTACK_ERROR)
     if len(self.runs) > 1:
       under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
     worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
-    shortened = filter(None, (attack.shortcoming for attack in self._ensembles.values()))
-    if note := ' and '.join(shortened):
+    shortcomings = [attack.shortcoming for attack in self._ensembles.values()]
+    if note := ' and '.join(filter(None, shortcomings)):
       worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
-    energy, high = (_of_changes(recorded, f'measure/{k}') for k in ('energy', 'high_energy'))
-    energies, clusters = {k: (high[k], energy[k]) for k in energy}, recorded.clusters
+    clusters = recorded.clusters
+    energy = _of_changes(recorded, 'measure/energy')
+    high_energy = _of_changes(recorded, 'measure/high_energy')
+    energies = {label: (high_energy[label], energy[label]) for label in energy}
     shares = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
-    yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=clean, paired=False)
+    yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=is_clean, paired=False)
     norms = Outcomes.from_fields(CHANGE_NORM, energy, views, clusters=clusters)
     yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
-      largest = evaluation.records.table('measure/largest')
-      value = largest.max(0)[~clean].astype(float)
-      yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~clean], value, n=len(largest))
+      largest = evaluation.records.table('measure/largest')  # [N, V]
+      value = largest.max(0)[~is_clean].astype(float)
+      yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
   def _flags(self, recorded: Recorded) -> dict[str, Table]:
-    """Returns which images raise a flag of AutoAttack; logs those that say it may have failed."""
+    """Returns a table of how many images raise each flag of AutoAttack.
+
+    A flag is a sign that the attack may have failed, such as a zero gradient. One that more images
+    raise than are tolerated is logged as a warning.
+    """
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
-      of_attack = (recorded.views.attack == name).to_numpy()
+      is_attack = (recorded.views.attack == name).to_numpy()
       for words, flag in attack.flags.items():
-        flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_shows, flag))
+        flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_raises, flag))
         outcomes = recorded.outcomes(flagged)
-        for group in outcomes.groups(('epsilon',), of_attack):
+        for group in outcomes.groups(('epsilon',), is_attack):
+          radius = value_text(EPSILON, group.facets['epsilon'])
           for label in outcomes.labels:
             sums = outcomes.sums(label, group)
-            count, epsilon = int(sums.total.sum()), group.facets['epsilon']
-            radius = value_text(EPSILON, epsilon)
+            count = int(sums.total.sum())
             rows.append([label, radius, words, count, sums.n])
             if count > flag.tolerated * sums.n:
-              logged = label, radius, count, sums.n, words
-              logging.warning('%s, ε = %s: %d of %d images %s', *logged)
+              values = label, radius, count, sums.n, words
+              logging.warning('%s, ε = %s: %d of %d images %s', *values)
     return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -391,45 +409,46 @@ class AttackError(Study):
     `<label>/clean_spectrum` [H, W].
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
-    radii = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
-    views = recorded.views.merge(pd.DataFrame({'radius': radii}), how='cross')
+    frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
+    # One value of the facet `radius`, |f|, for each ring of the spectrum.
+    views = recorded.views.merge(pd.DataFrame({'radius': frequencies}), how='cross')
     rings = _of_changes(recorded, 'measure/rings')
-    of_rings = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
-    clean = views.attack.isna().to_numpy()
-    amplitudes = (
-      self.means(RADIAL, of_rings, ('attack', 'epsilon', 'radius'), paired=False),
-      self.means(CLEAN_RADIAL, of_rings, ('radius',), where=clean, paired=False),
-    )
-    estimates = [*self.estimates(recorded), *amplitudes]
+    amplitudes = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
+    is_clean = views.attack.isna().to_numpy()
+    estimates = [
+      *self.estimates(recorded),
+      self.means(RADIAL, amplitudes, ('attack', 'epsilon', 'radius'), paired=False),
+      self.means(CLEAN_RADIAL, amplitudes, ('radius',), where=is_clean, paired=False),
+    ]
     findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
-      counted = evaluation.records.total('counted')[:, None, None]
+      count = evaluation.records.total('counted')[:, None, None]
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
-      mean = np.where(counted > 0, total / np.maximum(counted, 1), np.nan).astype(np.float32)
-      grid = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
-      findings.arrays[f'{evaluation.label}/spectrum'] = grid
+      mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
+      attacked = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
+      findings.arrays[f'{evaluation.label}/spectrum'] = attacked
       findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]
     return findings
 
   def figures(self, results: Results) -> Figures:
     """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
-    figures, facets = charts.draw(results), ('attack', 'epsilon', 'radius')
+    figures = charts.draw(results)
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
     if rows['value'].isna().all():  # no image is wrong
       return figures
+    facets = ('attack', 'epsilon', 'radius')
     figures['radial'] = charts.of_rows(rows, RADIAL, facets, results.labels)['']
     for axes in figures['radial'][0].axes:
       style.log_scale(axes)
-    counted = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
-    n = counted.set_index(['classifier', 'attack'])['n']
-    at = self.radii.index(self.epsilon)
-    maps = {
-      f'{label}, {value_text(ATTACK, attack)} ({n[label, attack]})': spectra[at, place]
-      for label in results.labels
-      for spectra in [results.arrays[f'{label}/spectrum']]
-      for place, attack in enumerate(self.runs)
-    }
-    figure = spectrum_panels([*maps], [*maps.values()], decades=0, quantity='mean |F(δ)|')
+    norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
+    num_images = norms.set_index(['classifier', 'attack'])['n']
+    titles, maps = [], []
+    for label in results.labels:
+      spectra = results.arrays[f'{label}/spectrum'][self.radii.index(self.epsilon)]
+      for attack, spectrum_of_attack in zip(self.runs, spectra, strict=True):
+        titles.append(f'{label}, {value_text(ATTACK, attack)} ({num_images[label, attack]})')
+        maps.append(spectrum_of_attack)
+    figure = spectrum_panels(titles, maps, decades=0, quantity='mean |F(δ)|')
     radius = value_text(EPSILON, self.epsilon)
     caption = (
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {radius} in {self.ball}, '
@@ -438,30 +457,33 @@ class AttackError(Study):
     return {**figures, 'spectra': (figure, caption)}
 
 
-def _part(entry: str) -> tuple[str, type[Attack]]:
+def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
   """Returns label and class of an entry of `attacks`, LABEL=NAME or NAME."""
   label, _, name = entry.rpartition('=')
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of records [N, V, ...] by label: its values of clean images and of images that
-  an attack changed and left wrong, else NaN."""
+  """Returns a field of the records, [N, V, ...], by label.
+
+  Values of images that an attack did not change or left right are NaN; those of the clean view
+  stay.
+  """
   values = {}
   for evaluation in recorded.evaluations:
     records = evaluation.records
-    changed = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
-    counts = changed | (np.arange(len(recorded.views)) == CLEAN)
-    measured = evaluation.records.table(name).astype(float)
-    values[evaluation.label] = np.where(counts.T, measured.T, np.nan).T
+    counts = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
+    counts[:, CLEAN] = True
+    field = records.table(name).astype(float)
+    values[evaluation.label] = np.where(counts.T, field.T, np.nan).T  # over trailing axes
   return values
 
 
-def _fell_by(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether images are wrong after so many attacks of an ensemble, bool [n, v]."""
+def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
+  """Returns whether images are wrong after the first `number` stages of AutoAttack, bool [n, v]."""
   return shard['measure/stage'] <= number
 
 
-def _shows(flag: Flag, shard: Shard) -> np.ndarray:
-  """Returns whether images show a flag, bool [n, v]."""
+def _raises(flag: Flag, shard: Shard) -> np.ndarray:
+  """Returns whether images raise a flag, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value

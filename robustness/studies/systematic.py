@@ -34,7 +34,7 @@ from robustness.estimates.systematic import (
   SAYS_LITTLE,
   SEEN,
   UNSEEN,
-  Cells,
+  EnvironmentShares,
 )
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
@@ -332,7 +332,9 @@ class Systematic(Study):
             measured.append((MEAN_RHO, facets, mean))
       yield part([row(label, '', *estimate, self.confidence) for estimate in measured])
 
-  def _accuracies(self, cells: Cells, facts: Facts, trained: bool) -> Iterator[Measured]:
+  def _accuracies(
+    self, cells: EnvironmentShares, facts: Facts, trained: bool
+  ) -> Iterator[Measured]:
     """Yields accuracies by environment, of all classes, of each group and class with images."""
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, cells.accuracy([0])
@@ -352,8 +354,8 @@ class Systematic(Study):
 
   def _transfer(
     self,
-    cells: Cells,
-    baseline: Cells | None,
+    cells: EnvironmentShares,
+    baseline: EnvironmentShares | None,
     places: Sequence[tuple[Mapping[str, object], Sequence[int]]],
     notes: Mapping[str, str],
     classes: int,
@@ -421,7 +423,7 @@ class Systematic(Study):
       why = f'; {baseline} compensates'
     return dict.fromkeys(['', *seen], f'the initial weights {weights} may have seen it{why}')
 
-  def _cells(self, evaluation: Evaluation, by_level: bool = False) -> Cells:
+  def _cells(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
     """Returns the shares of right answers by environment, clean first, levels averaged; or in each
     view except the clean one."""
     records = evaluation.records
@@ -440,7 +442,7 @@ class Systematic(Study):
       columns = range(len(trials))
       share = np.stack([right[:, of_view == k].mean(1) for k in columns], 1)
     label, group = (records.column(name) for name in ('label', COLUMN))
-    return Cells(share, label, group, columns, trials, self.balance, self.confidence)
+    return EnvironmentShares(share, label, group, columns, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:

@@ -13,7 +13,7 @@ from robustness.estimates.systematic import (
   SEEN,
   UNDEFINED,
   UNSEEN,
-  Cells,
+  EnvironmentShares,
   rho,
   rho_case,
 )
@@ -91,7 +91,7 @@ def _cells(share, label, group, **settings):
   share = np.asarray(share, float)
   environments = share.shape[1]
   trained, trials = tuple(range(environments)), (1,) * environments
-  return Cells(share, np.asarray(label), np.asarray(group), trained, trials, **settings)
+  return EnvironmentShares(share, np.asarray(label), np.asarray(group), trained, trials, **settings)
 
 
 def test_classes_are_balanced_or_images_counted_but_not_those_that_are_not_shown():
@@ -150,7 +150,7 @@ def _few(rng, per_class, seen, unseen, views=5):
   is_seen = group[:, None] == np.arange(1, 5)
   share = (right < stats.norm.ppf(np.where(is_seen, seen, unseen))[..., None]).mean(2)
   share = np.concatenate([np.ones((len(label), 1)), share], 1)
-  return Cells(share, label, group, (0, 1, 2, 3, 4), (1, *[views] * 4))
+  return EnvironmentShares(share, label, group, (0, 1, 2, 3, 4), (1, *[views] * 4))
 
 
 @pytest.mark.slow
@@ -203,7 +203,9 @@ def test_the_baseline_is_that_of_all_classes_and_accuracies_are_of_images_with_o
 
 
 def stratified_share(share: np.ndarray, stratum: np.ndarray, trials: int) -> Estimate:
-  cells = Cells(np.asarray(share, float)[:, None], stratum, np.zeros(len(share)), [0], [trials])
+  cells = EnvironmentShares(
+    np.asarray(share, float)[:, None], stratum, np.zeros(len(share)), [0], [trials]
+  )
   return cells.accuracy([0])
 
 
