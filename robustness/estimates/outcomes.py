@@ -71,7 +71,7 @@ class Outcomes:
   Attributes:
     values: by classifier [N, V]: booleans of a share, floats of an amount, the baseline's first.
     views: facets of the views, a row a view; no column where there is one view.
-    shown: by classifier bool [N, V], the values that count, NaN of an amount excepted; None where
+    counted: by classifier bool [N, V], the values that count, NaN of an amount excepted; None where
       all count.
     clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
     weight: [V], how much a view counts in a mean over views; None: each once.
@@ -81,7 +81,7 @@ class Outcomes:
 
   values: Mapping[str, np.ndarray]
   views: pd.DataFrame
-  shown: Mapping[str, np.ndarray] | None = None
+  counted: Mapping[str, np.ndarray] | None = None
   clusters: np.ndarray | None = None
   weight: np.ndarray | None = None
   design: FixedWidth | None = None
@@ -116,7 +116,7 @@ class Outcomes:
 
   def __post_init__(self) -> None:
     expected = next(iter(self.values.values())).shape
-    for label, values in (*self.values.items(), *(self.shown or {}).items()):
+    for label, values in (*self.values.items(), *(self.counted or {}).items()):
       if values.shape != expected or len(expected) != 2 or expected[1] != len(self.views):
         raise InputError(
           f'outcomes of {label} have shape {values.shape}; give [{expected[0]} rows, '
@@ -150,7 +150,7 @@ class Outcomes:
     return dataclasses.replace(
       self,
       values={label: values[rows] for label, values in self.values.items()},
-      shown=None if self.shown is None else {k: v[rows] for k, v in self.shown.items()},
+      counted=None if self.counted is None else {k: v[rows] for k, v in self.counted.items()},
       clusters=None if self.clusters is None else self.clusters[rows],
     )
 
@@ -163,9 +163,9 @@ class Outcomes:
   @property
   def common(self) -> Self:
     """The rows that a sequential design showed to all classifiers in all views; else all rows."""
-    if self.design is None or self.shown is None:
+    if self.design is None or self.counted is None:
       return self
-    return dataclasses.replace(self.of_rows(self._in_all_views()), shown=None, design=None)
+    return dataclasses.replace(self.of_rows(self._in_all_views()), counted=None, design=None)
 
   def pair(self, first: str, second: str) -> Self:
     """Returns what two classifiers are compared on, under the names `'gained'` and `'lost'`.
@@ -178,11 +178,13 @@ class Outcomes:
     """
     common = self.common
     a, b = common.values[first], common.values[second]
-    if common.shown is not None and not np.array_equal(common.shown[first], common.shown[second]):
+    if common.counted is not None and not np.array_equal(
+      common.counted[first], common.counted[second]
+    ):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
-    shown = None if common.shown is None else dict.fromkeys(values, common.shown[first])
-    return dataclasses.replace(common, values=values, shown=shown)
+    counted = None if common.counted is None else dict.fromkeys(values, common.counted[first])
+    return dataclasses.replace(common, values=values, counted=counted)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
     """Yields the groups of views that share the facets `by`, in the order of their first views.
@@ -252,15 +254,15 @@ class Outcomes:
     In a sequential design with more than one view, only rows count that were shown in all views.
     """
     values = self.values[label]
-    if self.shown is None:
+    if self.counted is None:
       counts = np.ones((len(values), len(views)), bool)
     else:
-      counts = self.shown[label][:, views]
+      counts = self.counted[label][:, views]
       if self.design is not None and len(views) > 1:
         counts = counts & self._in_all_views()[:, None]
     return counts & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else counts
 
   def _in_all_views(self) -> np.ndarray:
     """Returns the rows that were shown to all classifiers in all views, bool [N]."""
-    assert self.shown is not None
-    return np.asarray(np.all([counts.all(1) for counts in self.shown.values()], 0))
+    assert self.counted is not None
+    return np.asarray(np.all([counts.all(1) for counts in self.counted.values()], 0))

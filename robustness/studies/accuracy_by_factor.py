@@ -218,20 +218,20 @@ class AccuracyByFactor(Study):
       outcomes,
       values=spread,
       views=pd.DataFrame([*large], columns=[*names]),
-      shown=dict.fromkeys(spread, counted),
+      counted=dict.fromkeys(spread, counted),
     )
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
     """Returns the error of each group relative to that on all images, and its differences."""
     levels = grouped.views[name]
-    assert grouped.shown is not None
+    assert grouped.counted is not None
     wrong = {k: np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
     everywhere = np.ones((len(outcomes.values[outcomes.labels[0]]), 1), bool)
     with_all = dataclasses.replace(
       grouped,
       values=wrong,
       views=pd.DataFrame({name: [*levels, ALL]}, dtype=object),
-      shown={k: np.concatenate([v, everywhere], 1) for k, v in grouped.shown.items()},
+      counted={k: np.concatenate([v, everywhere], 1) for k, v in grouped.counted.items()},
     )
     groups, first = list(with_all.groups((name,))), with_all.labels[0]
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}

@@ -2,8 +2,9 @@
 
 Each row is a pair of object and background, each view a level: an area, an angle and a place. The
 scenes are composed on the device, none is stored. A scene counts if enough of the object's
-rectangle is inside; levels where many are not show another mix of objects, so everything is given
-for the published mix and for a balanced one.
+rectangle is inside the image. Levels at which many scenes do not count show another mix of objects,
+so accuracies are estimated both over the scenes that count, as published, and over a balanced mix
+of the same pairs at every level.
 
 Reference: Djolonga et al., On robustness and transferability of convolutional neural networks
 (2021); Yung et al., SI-Score (2021).
@@ -44,11 +45,12 @@ from robustness.scenes.composition import MEASURES
 from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'
-SAMPLES, SAMPLE_SIDE = 6, 160
+GALLERY_LEVELS, GALLERY_SIDE = 6, 160
+"""Most levels in the gallery of scenes, and the side of its pictures in pixels."""
 CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
-AMONG_PLACES = 0.9
-"""Share of the pairs that a place must have to be on the balanced and the normalised map; few have
-corners."""
+MIN_SHARE_OF_PAIRS = 0.9
+"""Share of the pairs that must count at a place for it to be on the balanced and the normalised
+map; in the corners of an image few objects are inside."""
 _drawn = functools.partial(declare_accuracy, drawn=True)
 _normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
 SCENE_ACCURACY = declare_accuracy('accuracy', 'accuracy on scenes', headline=True)
@@ -73,8 +75,8 @@ class SiScore(Study):
   """Settings.
 
   Attributes:
-    factor: 'size', 'location' or 'rotation' as published; 'grid' for cells × cells places; 'cross'
-      for the cross product of the values below.
+    factor: 'size', 'location' or 'rotation' as published; 'grid' for places in the centres of
+      cells × cells squares; 'cross' for the cross product of the values below.
     areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
       fractions of the side from the left and from the top. 'grid' takes one of `areas`.
     cells: for 'grid': places along a side.
@@ -110,20 +112,20 @@ class SiScore(Study):
   def __post_init__(self) -> None:
     super().__post_init__()
     for key in ('areas', 'angles', 'xs', 'ys'):
-      levels = getattr(self, key)
-      self.require(bool(levels) and len(set(levels)) == len(levels), key, 'distinct')
-      of_grid = self.factor == GRID and key == 'areas' and len(levels) == 1
-      is_used = self.factor == CROSS or of_grid or levels == getattr(SiScore, key)
-      self.require(is_used, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
-    of_cells = self.factor == GRID or self.cells == SiScore.cells
-    self.require(of_cells, 'cells', f'left out where {KEYS.study.factor} is {self.factor!r}')
-    composed = not self.stored or self.measure == SiScore.measure
-    self.require(composed, 'measure', 'left out for stored scenes, whose areas are what they are')
+      values = getattr(self, key)
+      self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
+      is_grid_area = self.factor == GRID and key == 'areas' and len(values) == 1
+      is_allowed = self.factor == CROSS or is_grid_area or values == getattr(SiScore, key)
+      self.require(is_allowed, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
+    is_allowed = self.factor == GRID or self.cells == SiScore.cells
+    self.require(is_allowed, 'cells', f'left out where {KEYS.study.factor} is {self.factor!r}')
+    is_allowed = not self.stored or self.measure == SiScore.measure
+    self.require(is_allowed, 'measure', 'left out for stored scenes, whose areas are what they are')
     _check_reach(self.design)
 
   @property
   def design(self) -> Design:
-    """The levels, with the share that must be inside."""
+    """The levels, and the share of an object that must be inside for a scene to count."""
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
     elif self.factor == CROSS:
@@ -164,12 +166,14 @@ class SiScore(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    made = 'as stored' if self.stored else 'composed here'
-    least = self.design.min_inside
-    counted = f'scenes with {least:g} of the object inside count' if least else 'all count'
-    return {'scenes': f'{made}, by {self.factor}; {counted}'}
+    """The origin of the scenes and which of them count, in words; see `Study`."""
+    origin = 'as stored' if self.stored else 'composed here'
+    share = self.design.min_inside
+    counted = f'scenes with {share:g} of the object inside count' if share else 'all count'
+    return {'scenes': f'{origin}, by {self.factor}; {counted}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; scenes that are composed here have other images than the paper's."""
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -182,7 +186,7 @@ class SiScore(Study):
     """See `Study`; scenes that do not count are left out."""
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
-    counted = self._enough(records.column('fraction_inside'))
+    counted = self._counts(records.column('fraction_inside'))
     return ViewTable(('as stored',), None, counted[:, None], units=records.column('object'))
 
   def by_image(
@@ -195,78 +199,91 @@ class SiScore(Study):
     return pairs.records, dataclasses.replace(pairs.table, groups=groups)
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
-    """Returns records with a row a pair and a view a level, in which stored scenes have places."""
-    joined: RecordsReader = records
+    """Returns the records with a row per pair and a view per level.
+
+    Stored scenes, which have a row each, are arranged so. `side` is the side of the canvas on which
+    scenes are composed, in pixels.
+    """
+    by_pair: RecordsReader = records
     if self.stored:
       columns = {name: records.column(name) for name in COLUMNS}
       scenes = tabulate(columns, self.design.name, self.design.side)
       design, objects = scenes.design, scenes.objects
       fraction = scenes.spread(columns['fraction_inside'], -1.0)
-      joined = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
+      by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
     else:
       design, objects = self.design, records.column('object')
       fraction = self._fractions(records.column, side)
-    counted = self._enough(fraction)
-    table = ViewTable(_level_names(design), None, counted, units=objects)
-    return Pairs(joined, design, table, fraction > 0)
+    table = ViewTable(_level_names(design), None, self._counts(fraction), units=objects)
+    return Pairs(by_pair, design, table, fraction > 0)
 
-  def _enough(self, fraction: np.ndarray) -> np.ndarray:
-    """Returns whether shares inside suffice; .95 counts as .95 in single precision."""
+  def _counts(self, fraction: np.ndarray) -> np.ndarray:
+    """Returns whether scenes count, bool, from the shares of their objects inside.
+
+    Both sides are in single precision, in which shares are computed and stored.
+    """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses levels at which no scene of the rows counts; reads until one does. Stored scenes must
-    have columns that say so, and be of the factor."""
+    """Refuses rows of which no scene counts, and stored scenes without the columns that describe
+    them or with a single value of the factor."""
     if self.stored:
-      sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
-      columns = rows.at(sample).without_images()
-      if missing := [name for name in COLUMNS if name not in columns]:
-        raise InputError(
-          f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
-          f'--{KEYS.data.source}=si_score.'
-        )
-      varied = {f for f, keys in designs.KEYS.items() if any(np.ptp(columns[k]) for k in keys)}
-      if varied and self.factor in designs.KEYS and self.factor not in varied:
-        equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
-        raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
+      self._check_stored(rows)
     for batch in rows.batches(min(8, rows.num_examples)):
       if self.stored:
         fraction = batch['fraction_inside']
       elif 'foreground_size' in batch:
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
-        return  # the views name what the rows lack
-      if self._enough(fraction[np.asarray(batch['mask'])]).any():
+        return  # the check of the views names the missing columns
+      if self._counts(fraction[np.asarray(batch['mask'])]).any():
         return
     raise self._no_scene()
 
+  def _check_stored(self, rows: Rows) -> None:
+    """Raises InputError unless rows have the columns of stored scenes, and several values of the
+    study's factor among 500 of them."""
+    sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
+    columns = rows.at(sample).without_images()
+    if missing := [name for name in COLUMNS if name not in columns]:
+      raise InputError(
+        f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
+        f'--{KEYS.data.source}=si_score.'
+      )
+    varied = {f for f, keys in designs.KEYS.items() if any(np.ptp(columns[k]) for k in keys)}
+    if varied and self.factor in designs.KEYS and self.factor not in varied:
+      equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
+      raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
+
   def _no_scene(self) -> InputError:
+    """Returns the error that says that no scene counts."""
     return InputError(
       f'no scene has {self.design.min_inside:g} of its object inside: lower '
       f'{KEYS.study.min_inside}, or change the levels.'
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at some levels."""
+    """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at up to six levels."""
     if self.stored:
       return {}
-    views, design = self.views(rows.image_shape), self.design
-    sampled = np.unique(np.linspace(0, len(views) - 1, SAMPLES).round().astype(int))
+    views = self.views(rows.image_shape)
+    levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
     batch = next(rows.batches(min(3, rows.num_examples), [0]))
     prepare = views.prepare
     assert prepare is not None
-    prepared = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
-    columns = prepared(numeric_columns(batch))
+    prepare_rows = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
+    columns = prepare_rows(numeric_columns(batch))
 
     @jax.jit
-    def sample(view: Arrays) -> jax.Array:
-      images = map_rows(lambda row, level: views.show(key, row, level), columns, view)
-      shape = (len(images), SAMPLE_SIDE, SAMPLE_SIDE, 3)
+    def pictures_at(level: Arrays) -> jax.Array:
+      images = map_rows(lambda row, level: views.show(key, row, level), columns, level)
+      shape = (len(images), GALLERY_SIDE, GALLERY_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
 
-    images = jax.lax.map(sample, {k: jnp.asarray(v[sampled]) for k, v in views.parameters.items()})
-    names = [_level_names(design)[level] for level in sampled]
-    return {'gallery': np.asarray(images).swapaxes(0, 1), 'gallery_level': np.array(names)}
+    parameters = {k: jnp.asarray(v[levels]) for k, v in views.parameters.items()}
+    pictures = jax.lax.map(pictures_at, parameters)  # [levels, rows, ...]
+    names = [_level_names(self.design)[level] for level in levels]
+    return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
@@ -275,36 +292,43 @@ class SiScore(Study):
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
-    assert first.table.counted is not None
-    ranks = {label: {'rank': joined.records.table('rank')} for label, joined in pairs.items()}
-    counted = dict.fromkeys(ranks, first.table.counted)
-    views = designs.levels_of(first.design)
-    outcomes = Outcomes.from_fields(
-      SCENE_ACCURACY, ranks, views, shown=counted, clusters=first.table.units
-    )
-    if not first.table.counted.any():
+    counted = first.table.counted
+    assert counted is not None
+    if not counted.any():
       raise self._no_scene()
-    of_all = dataclasses.replace(outcomes, shown=dict.fromkeys(ranks, first.is_visible))
+    ranks = {label: {'rank': of_label.records.table('rank')} for label, of_label in pairs.items()}
+    published = Outcomes.from_fields(
+      SCENE_ACCURACY,
+      ranks,
+      designs.levels_of(first.design),
+      counted=dict.fromkeys(ranks, counted),
+      clusters=first.table.units,
+    )
+    class_names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
+    if self.stored:
+      stored_names = first.records.identity.get('classes', ())
+      if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
+        class_names = dict(enumerate(stored_names))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
-    stored = first.records.identity.get('classes', ()) if self.stored else ()
-    of_imagenet = len(stored) in (0, len(NAMES))
-    named = {**dict(enumerate(NAMES)), **CLASS_NAMES} if of_imagenet else dict(enumerate(stored))
-    estimates = [*self._estimates(outcomes, classes, named), *self._of_all(outcomes, of_all)]
+    estimates = list(self._estimates(published, classes, class_names))
+    keys = designs.KEYS[designs.LOCATION]
+    varies_place = designs.LOCATION in designs.varying(published.views)
+    if varies_place and (first.is_visible & ~counted).any():
+      visible = dataclasses.replace(published, counted=dict.fromkeys(ranks, first.is_visible))
+      estimates.append(self.means(ACCURACY_OF_ALL, visible, keys))
+      estimates.append(self.means(NORMALISED_OF_ALL, visible, keys, by_group=True))
     return Findings(estimates=estimates)
 
-  def _of_all(self, published: Outcomes, of_all: Outcomes) -> Iterator[pd.DataFrame]:
-    """Yields accuracies by place of all scenes in which any of the object is inside, if not all of
-    these count."""
-    keys = designs.KEYS[designs.LOCATION]
-    varies = designs.LOCATION in designs.varying(of_all.views)
-    if varies and (_counted(of_all) & ~_counted(published)).any():
-      yield self.means(ACCURACY_OF_ALL, of_all, keys)
-      yield self.means(NORMALISED_OF_ALL, of_all, keys, by_group=True)
-
   def _estimates(
-    self, published: Outcomes, classes: np.ndarray, named: Mapping[int, str]
+    self, published: Outcomes, classes: np.ndarray, class_names: Mapping[int, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields the rows of scenes that count; `classes` of the pairs are int [P]."""
+    """Yields accuracies of the scenes that count, over all of them, by level, factor and class.
+
+    Args:
+      published: whether each classifier is right, of P pairs at L levels, and which scenes count.
+      classes: int [P], the class of each pair.
+      class_names: names of the classes by number.
+    """
     factors = designs.varying(published.views)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
@@ -323,29 +347,32 @@ class SiScore(Study):
       is_common = _common(published, keys) if factor == designs.LOCATION else None
       yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, by_group=True)
     for index in np.unique(classes).tolist():
-      facets = {'class': named[index]}
+      facets = {'class': class_names[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
-    """Returns the scenes of the same pairs at every value of a factor, the others pooled.
+    """Returns the outcomes with only those scenes counted that make a balanced mix.
 
-    Without a factor the levels themselves are compared, or the angles where they vary, so that a
-    pair too large to be turned at one size still counts at the others.
+    The mix has the same pairs at every value of the factor; levels that differ in other factors are
+    pooled. Without a factor the levels themselves are compared, or the angles where they vary, so
+    that a pair too large to be turned at one size still counts at the others.
     """
     levels, counted = published.views, _counted(published)
     factors = designs.varying(levels)
-    share = AMONG_PLACES if designs.LOCATION in factors else 0.0
-    by = factor or (designs.ROTATION if designs.ROTATION in factors else '')
-    compared = designs.KEYS.get(by, designs.LEVEL)
-    pooled = [key for key in designs.LEVEL if key not in compared]
-    groups, strata = (designs.places(levels, keys) for keys in (compared, pooled))
-    is_balanced = designs.balanced(counted, groups, strata, share)
-    return dataclasses.replace(
-      published, shown=dict.fromkeys(published.labels, counted & is_balanced)
-    )
+    min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
+    if not factor and designs.ROTATION in factors:
+      factor = designs.ROTATION
+    compared_keys = designs.KEYS.get(factor, designs.LEVEL)
+    groups = designs.places(levels, compared_keys)
+    strata = designs.places(levels, [key for key in designs.LEVEL if key not in compared_keys])
+    is_balanced = counted & designs.balanced(counted, groups, strata, min_share)
+    return dataclasses.replace(published, counted=dict.fromkeys(published.labels, is_balanced))
 
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
-    """Returns the share inside of every pair at every level, float32 [P, L], from its columns."""
+    """Returns the share of each object inside the image at every level, float32 [P, L].
+
+    `column` returns a column of the rows by its name; `side` is the side of the canvas in pixels.
+    """
     size = np.asarray(column('foreground_size'))
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
@@ -364,9 +391,13 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Records with a row a pair of object and background, and a view a level.
+  """Records with a row for each of P pairs of object and background, and a view for each level.
 
-  `is_visible`, bool [P, L], is true of the scenes in which any of the object is inside.
+  Attributes:
+    records: the records.
+    design: the L levels.
+    table: the views, and which scenes count, bool [P, L].
+    is_visible: bool [P, L], whether any part of the object is inside the image.
   """
 
   records: RecordsReader
@@ -377,29 +408,37 @@ class Pairs(NamedTuple):
 
 def _counted(outcomes: Outcomes) -> np.ndarray:
   """Returns which scenes count, bool [P, L]: the same for all classifiers."""
-  assert outcomes.shown is not None
-  return outcomes.shown[outcomes.labels[0]]
+  assert outcomes.counted is not None
+  return outcomes.counted[outcomes.labels[0]]
 
 
 def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
-  """Returns the levels, bool [L], with values of some keys at which `AMONG_PLACES` of the scenes
-  count: a corner that few objects reach into may have the largest accuracy by chance."""
-  group, counts = designs.places(outcomes.views, keys), _counted(outcomes).mean(0)
-  return (np.bincount(group, counts) >= AMONG_PLACES * np.bincount(group))[group]
+  """Returns the levels at which enough scenes count, bool [L].
+
+  Levels with equal values of `keys`, such as x and y, are taken together; of their scenes a share
+  of `MIN_SHARE_OF_PAIRS` must count. A corner that few objects reach into may have the largest
+  accuracy by chance.
+  """
+  group = designs.places(outcomes.views, keys)
+  counted_share = _counted(outcomes).mean(0)
+  return (np.bincount(group, counted_share) >= MIN_SHARE_OF_PAIRS * np.bincount(group))[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
   """Returns the mean over levels of a classifier's accuracy as published minus balanced."""
   levels = list(published.groups(designs.LEVEL))
-  of_all, of_balanced = (units(outcomes, label, levels) for outcomes in (published, balanced))
+  published_units = units(published, label, levels)
+  balanced_units = units(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    return known_mean(of_all.means(weights) - of_balanced.means(weights))
+    """Returns the gap [B] at weights [B, K] of the objects."""
+    return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
-  return row(label, '', GAP, {}, bootstrap(gap, of_all, confidence)[0], confidence)
+  return row(label, '', GAP, {}, bootstrap(gap, published_units, confidence)[0], confidence)
 
 
 def _level_names(design: Design) -> list[str]:
+  """Returns names of the levels, such as 'area 0.2, 90°, at 0.5, 0.5'."""
   return [
     f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
     for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
@@ -407,12 +446,12 @@ def _level_names(design: Design) -> list[str]:
 
 
 def _check_reach(design: Design) -> None:
-  """Refuses levels that cannot show any part of an object."""
-  turn = np.radians(design.angle)
-  half = np.sqrt(design.area) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
-  reached = np.ones(len(design), bool)
+  """Refuses a design that cannot show any part of an object at any level."""
+  angle = np.radians(design.angle)
+  reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))
+  is_visible = np.ones(len(design), bool)
   for centre in (design.x, design.y):
-    reached &= (centre + half > 0) & (centre - half < 1)
+    is_visible &= (centre + reach > 0) & (centre - reach < 1)
   centres = design.x.tolist()[:3], design.y.tolist()[:3]
   valid = 'places from which an object reaches into the image, about 0 to 1'
-  require(bool(reached.any()), f'{KEYS.study.xs} and ys', centres, valid)
+  require(bool(is_visible.any()), f'{KEYS.study.xs} and ys', centres, valid)

@@ -1,8 +1,9 @@
 """Systematic robustness: accuracy in every environment × class group, and ρ.
 
 Each row is shown clean (E_0) and in every environment at every level: corruptions at their
-severities, rotations by right angles (Omran and Schiele 2022). Which cells a classifier has seen is
-read from its recipe (`robustness.augment.environment`); one from elsewhere has seen none, and gets
+severities, rotations by right angles (Omran and Schiele 2022). A cell is a pair of a class group
+and an environment. Which cells a classifier has seen in training is read from its recipe
+(`robustness.augment.environment`); a classifier that was trained elsewhere has seen none, and gets
 accuracies by cell without ρ. Rows that are stored in environments (rendition styles) are shown as
 they are.
 """
@@ -25,17 +26,10 @@ from robustness.core.typing import Facts
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
+from robustness.estimates import systematic
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
-from robustness.estimates.systematic import (
-  BALANCES,
-  DEGENERATES,
-  FORMULAS,
-  SAYS_LITTLE,
-  SEEN,
-  UNSEEN,
-  EnvironmentShares,
-)
+from robustness.estimates.systematic import SAYS_LITTLE, SEEN, UNSEEN, EnvironmentShares
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
@@ -62,10 +56,13 @@ NEAR_DUPLICATES = Quantity(
 ENVIRONMENT, CLASS_GROUP = 'environment', 'class_group'
 SEEN_IN_TRAINING = 'seen in training'
 ABOUT_WEIGHTS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
-LONGEST_TITLE = 24
-"""Letters of the classes of a group."""
+"""Columns of the table `initial_weights`."""
+MAX_LETTERS_OF_CLASSES = 24
+"""Class groups with longer lists of classes have the number of classes in their titles."""
 Measured = tuple[Quantity, Mapping[str, object], Estimate]
 """An estimate, with its quantity and facets."""
+Terms = Sequence[tuple[Mapping[str, object], Sequence[int]]]
+"""Facets of estimates, and the environments or columns of shares that each is a mean over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +83,8 @@ class Systematic(Study):
       paper's mean.
     balance: 'class' gives all classes equal weights, 'image' all images.
     samples: draws that an interval of ρ takes.
-    near_duplicates: bits of 64 that the perceptual hashes of a test and a training image may differ
-      in to be counted and listed; -1 does not look for them.
+    near_duplicates: number of bits, of 64, by which the perceptual hashes of a test and a training
+      image may differ to count as near-duplicates; -1 does not look for them.
   """
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
@@ -100,9 +97,9 @@ class Systematic(Study):
   angles: tuple[int, ...] = (90, 180, 270)
   baseline: str = ''
   baseline_by_cell: bool = False
-  formula: str = word('clipped', FORMULAS)
-  degenerate: str = word('left_out', DEGENERATES)
-  balance: str = word('class', BALANCES)
+  formula: str = word('clipped', systematic.FORMULAS)
+  degenerate: str = word('left_out', systematic.DEGENERATES)
+  balance: str = word('class', systematic.BALANCES)
   samples: int = setting(2000, 'at least 100', lambda x: x >= 100)
   near_duplicates: int = near_duplicates.OFF
 
@@ -117,14 +114,11 @@ class Systematic(Study):
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
-  def _check_baseline(self, labels: Iterable[str]) -> None:
-    if self.baseline:
-      self.choose('baseline', labels)
-
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Refuses rows without class groups or with another number of them than environments, and
     trainings on environments with other class groups than those that are scored."""
-    self._check_baseline(recipes)
+    if self.baseline:
+      self.choose('baseline', recipes)
     groups = rows.description.get('class_groups')
     if groups is None:
       raise InputError(
@@ -143,32 +137,36 @@ class Systematic(Study):
       self._check_groups(label, recipe, rows.description)
 
   def _check_environments(self, label: str, recipe: Facts) -> None:
-    environment = _environment(recipe)
-    if (
-      environment
-      and self.source == GENERATED
-      and tuple(environment['transforms']) != self.environments
-    ):
+    """Raises InputError if a classifier is trained on other environments than are generated."""
+    trained_on = tuple(_environment(recipe).get('transforms', ()))
+    if trained_on and self.source == GENERATED and trained_on != self.environments:
       raise InputError(
-        f'{label} is trained on the environments {", ".join(environment["transforms"])}, and '
+        f'{label} is trained on the environments {", ".join(trained_on)}, and '
         f'{KEYS.study.environments} are {", ".join(self.environments)}: ρ is of the same ones in '
         f'the same order. Set both, this and config.classifiers.{label}.augment.environment.'
         f'transforms, or {KEYS.classifier.augment.environment.transforms}.'
       )
 
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
+    """Raises InputError if a class is in another class group in training than in the evaluation.
+
+    Args:
+      label: label of the classifier.
+      classifier: facts about its training.
+      data: the description of the evaluated rows.
+    """
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
-    scored = {name: title for title, names in data['class_groups'].items() for name in names}
+    groups = {name: title for title, names in data['class_groups'].items() for name in names}
     for title, names in classifier['class_groups'].items():
-      other = next((name for name in names if scored.get(name, title) != title), None)
-      if other is not None:
-        raise InputError(
-          f'{label} is trained with the class {other!r} in the class group {title!r}, and scored '
-          f'with it in {scored[other]!r}: give the rows that are trained on and those that are '
-          f'evaluated the same {KEYS.data.class_groups}, or the same random_class_groups, '
-          'classes_per_group and class_group_seed of the same classes.'
-        )
+      for name in names:
+        if groups.get(name, title) != title:
+          raise InputError(
+            f'{label} is trained with the class {name!r} in the class group {title!r}, and scored '
+            f'with it in {groups[name]!r}: give the rows that are trained on and those that are '
+            f'evaluated the same {KEYS.data.class_groups}, or the same random_class_groups, '
+            'classes_per_group and class_group_seed of the same classes.'
+          )
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
     """Returns the grid of cells that are seen in training and held out from it.
@@ -179,17 +177,16 @@ class Systematic(Study):
     trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
     if not trained:
       return Preview()
-    environments, groups, seen = self._shown_in_training(rows.description)
-    cells = [
-      [title, *('seen' if cell else 'held out' for cell in of_group)]
-      for title, of_group in zip(groups, seen, strict=True)
-    ]
-    title = f'cells of the classes in training, of {", ".join(trained)}'
-    table = Table(('class group', *environments), cells)
-    return Preview({title: table}, {'cells': _picture(environments, groups, seen)})
+    environments, titles, is_seen = self._cells_seen(rows.description)
+    words = np.where(is_seen, 'seen', 'held out').tolist()
+    lines = [[title, *line] for title, line in zip(titles, words, strict=True)]
+    table = Table(('class group', *environments), lines)
+    name = f'cells of the classes in training, of {", ".join(trained)}'
+    return Preview({name: table}, {'cells': _picture(environments, titles, is_seen)})
 
   @property
   def references(self) -> tuple[str, ...]:
+    """The names of the corruptions, which may be `FILE.py:NAME`; see `Study`."""
     return self.environments
 
   def _names(self, data: Facts) -> tuple[str, ...]:
@@ -204,17 +201,22 @@ class Systematic(Study):
     return tuple(data['environments'][1:])
 
   def _environments(self, data: Facts) -> list[str]:
-    """Returns the names of E_0, ..., E_M; of stored environments E_0 says which of them it is."""
+    """Returns the names of E_0, ..., E_M; E_0 is 'clean', or 'clean (NAME)' if it is stored."""
     clean = CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
     return [clean, *self._names(data)]
 
   @property
+  def _transforms(self) -> list[transforms.Transform]:
+    """T_1, ..., T_M, which make the environments."""
+    return [transforms.get(name) for name in self.environments]
+
+  @property
   def _levels(self) -> list[tuple[int, int]]:
-    """(k, severity or angle) of every view but the clean one, in order."""
+    """(k, severity or angle) of E_k in every view except the clean one, in order."""
     return [
       (k, level)
-      for k, name in enumerate(self.environments, 1)
-      for level in transforms.get(name).levels(self.severities, self.angles)
+      for k, transform in enumerate(self._transforms, 1)
+      for level in transform.levels(self.severities, self.angles)
     ]
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -225,15 +227,16 @@ class Systematic(Study):
     """
     if self.source == STORED:
       return identity()
-    for name in self.environments:
-      transforms.get(name).check_shape(image_shape)
+    for transform in self._transforms:
+      transform.check_shape(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      place = view[ENVIRONMENT], view['level']
-      return transforms.transform(key, row['image'], *place, self.environments)
+      """Returns the image of a row in an environment at a level; see `Views`."""
+      environment, level = view[ENVIRONMENT], view['level']
+      return transforms.transform(key, row['image'], environment, level, self.environments)
 
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
-    bases = [0, *(transforms.get(name).view_base for name in self.environments)]
+    bases = [0, *(transform.view_base for transform in self._transforms)]
     ids = np.array(bases, np.int32)[environment] + level
     return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
 
@@ -254,26 +257,25 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    made = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
-    rho = f'{self.formula}, {self.balance} balance'
-    if self.degenerate == 'one':
-      rho += ', degenerate terms as 1'
-    return {'environments': made, 'rho': rho}
+    """The environments and the settings of ρ in words; see `Study`."""
+    names = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
+    degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
+    return {'environments': names, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `Study`; ρ as printed may be below 0, and the baseline has its label."""
-    kind = RHO.kind if self.formula == 'clipped' else AMOUNT
-    rho, mean_rho = (dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO))
-    label = self.baseline or 'the baseline'
-    gain, baseline = (
-      dataclasses.replace(quantity, words=quantity.words.replace('the baseline', label))
-      for quantity in (UNSEEN_GAIN, BASELINE)
-    )
-    return (
-      *(rho, mean_rho, gain, SEEN_ACCURACY, UNSEEN_ACCURACY, baseline, GRID_ACCURACY),
-      *(CLEAN_ACCURACY, NEAR_DUPLICATES),
-    )
+
+    def with_kind(quantity: Quantity) -> Quantity:
+      return quantity if self.formula == 'clipped' else dataclasses.replace(quantity, kind=AMOUNT)
+
+    def with_label(quantity: Quantity) -> Quantity:
+      words = quantity.words.replace('the baseline', self.baseline or 'the baseline')
+      return dataclasses.replace(quantity, words=words)
+
+    rhos = with_kind(RHO), with_kind(MEAN_RHO)
+    accuracies = SEEN_ACCURACY, UNSEEN_ACCURACY, with_label(BASELINE), GRID_ACCURACY
+    return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the table of results, and what the initial weights may have seen."""
@@ -283,11 +285,13 @@ class Systematic(Study):
       label, facts = evaluation.label, evaluation.records.identity['classifier']
       if 'initial_weights' not in facts:
         continue
-      parts = facts.get('initial_weights_trained_with')
-      trained = 'not known' if parts is None else ', '.join(parts) or 'flips and crops'
-      seen = ', '.join(self._may_have_seen(evaluation)) or 'none'
-      compensated = self._baseline_of(label) or 'nothing'
-      rows.append([label, facts['initial_weights'], trained, seen, compensated])
+      augmentations = facts.get('initial_weights_trained_with')
+      trained_with = ', '.join(augmentations or ()) or 'flips and crops'
+      if augmentations is None:
+        trained_with = 'not known'
+      environments = ', '.join(self._may_have_seen(evaluation)) or 'none'
+      baseline = self._baseline_of(label) or 'nothing'
+      rows.append([label, facts['initial_weights'], trained_with, environments, baseline])
     if rows:
       findings.tables['initial_weights'] = Table(ABOUT_WEIGHTS, rows)
     return findings
@@ -303,81 +307,107 @@ class Systematic(Study):
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
-    self._check_baseline([evaluation.label for evaluation in evaluations])
-    cells = {e.label: self._cells(e) for e in evaluations}
-    levels = {e.label: self._cells(e, True) for e in evaluations if self.source == GENERATED}
+    if self.baseline:
+      self.choose('baseline', [evaluation.label for evaluation in evaluations])
+    by_environment = {e.label: self._shares(e) for e in evaluations}
+    by_level = {}
+    if self.source == GENERATED:
+      by_level = {e.label: self._shares(e, by_level=True) for e in evaluations}
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity
       names = self._names(facts['data'])
       self._check_groups(label, facts['classifier'], facts['data'])
-      trained = _is_trained_on(facts['classifier'], self, names)
-      measured = [*self._accuracies(cells[label], facts, trained)]
-      if trained:
-        baseline, noted = self._baseline_of(label), self._notes(evaluation, evaluations)
-        classes = len(facts['classes'])
-        by_environment = [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-        places = [({}, range(1, len(names) + 1)), *by_environment]
-        measured += self._transfer(cells[label], cells.get(baseline), places, noted, classes)
-        if levels:
-          by_level = [
-            ({ENVIRONMENT: names[k - 1], transforms.get(name).kind_of_level: level}, [v])
-            for v, (k, level) in enumerate(self._levels)
-            for name in [self.environments[k - 1]]
+      is_trained = _is_trained_on(facts['classifier'], self, names)
+      measured = [*self._accuracies(by_environment[label], facts, is_trained)]
+      if is_trained:
+        notes = self._notes(evaluation, evaluations)
+        num_classes = len(facts['classes'])
+        terms: Terms = [
+          ({}, range(1, len(names) + 1)),
+          *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
+        ]
+        baseline = self._baseline_of(label)
+        measured += self._transfer(
+          by_environment[label], by_environment.get(baseline), terms, notes, num_classes
+        )
+        if by_level:
+          level_terms = [
+            ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
+            for column, (k, level) in enumerate(self._levels)
           ]
-          by_baseline = levels.get(baseline)
-          measured += self._transfer(levels[label], by_baseline, by_level, noted, classes)
-          for facets, environments in places:
-            columns = [v for v, (k, _) in enumerate(self._levels) if k in environments]
-            mean = levels[label].rho(columns, by_baseline, *self._rho_settings)
-            measured.append((MEAN_RHO, facets, mean))
+          shares, baseline_shares = by_level[label], by_level.get(baseline)
+          measured += self._transfer(shares, baseline_shares, level_terms, notes, num_classes)
+          for facets, environments in terms:
+            columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
+            measured.append((MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)))
       yield part([row(label, '', *estimate, self.confidence) for estimate in measured])
 
   def _accuracies(
-    self, cells: EnvironmentShares, facts: Facts, trained: bool
+    self, shares: EnvironmentShares, facts: Facts, is_trained: bool
   ) -> Iterator[Measured]:
-    """Yields accuracies by environment, of all classes, of each group and class with images."""
+    """Yields accuracies by environment, of all classes, of each group and class with images.
+
+    `facts` are the identity of the records; `is_trained` is whether the classifier was trained on
+    the environments.
+    """
     environments = self._environments(facts['data'])
-    yield CLEAN_ACCURACY, {}, cells.accuracy([0])
+    yield CLEAN_ACCURACY, {}, shares.accuracy([0])
     for k, name in enumerate(environments[1:], 1):
-      yield GRID_ACCURACY, {ENVIRONMENT: name}, cells.accuracy([k])
+      yield GRID_ACCURACY, {ENVIRONMENT: name}, shares.accuracy([k])
     groups = _in_order(facts['data']['class_groups'])
-    for group in np.unique(cells.group).tolist():
-      in_group, title = cells.select(cells.group == group), groups[group]
+    for group in np.unique(shares.group).tolist():
+      in_group = shares.select(shares.group == group)
       for k, name in enumerate(environments):
-        note = SEEN_IN_TRAINING if trained and _is_seen(group, k) else ''
-        facets = {ENVIRONMENT: name, CLASS_GROUP: title}
+        note = SEEN_IN_TRAINING if is_trained and _is_seen(group, k) else ''
+        facets = {ENVIRONMENT: name, CLASS_GROUP: groups[group]}
         yield GRID_ACCURACY, facets, dataclasses.replace(in_group.accuracy([k]), note=note)
-    for index in np.unique(cells.label).tolist():
-      in_class, title = cells.select(cells.label == index), facts['classes'][index]
+    for index in np.unique(shares.label).tolist():
+      in_class = shares.select(shares.label == index)
       for k, name in enumerate(environments):
-        yield GRID_ACCURACY, {ENVIRONMENT: name, 'class': title}, in_class.accuracy([k])
+        facets = {ENVIRONMENT: name, 'class': facts['classes'][index]}
+        yield GRID_ACCURACY, facets, in_class.accuracy([k])
 
   def _transfer(
     self,
-    cells: EnvironmentShares,
+    shares: EnvironmentShares,
     baseline: EnvironmentShares | None,
-    places: Sequence[tuple[Mapping[str, object], Sequence[int]]],
+    terms: Terms,
     notes: Mapping[str, str],
-    classes: int,
+    num_classes: int,
   ) -> Iterator[Measured]:
-    """Yields ρ and its parts as means over the columns of each place; ρ has a note where it says
-    little because the accuracy on seen classes is not shown to be above chance."""
-    for facets, columns in places:
-      rho = cells.rho(columns, baseline, *self._rho_settings)
-      seen = cells.accuracy(columns, SEEN)
-      at_chance = seen.low <= 1 / classes
-      little = f'{SAYS_LITTLE}: seen classes are not above chance, 1/{classes}' if at_chance else ''
-      noted = rho.note, little, notes.get(str(facets.get(ENVIRONMENT, '')))
-      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, noted)))
+    """Yields ρ and the accuracies that it is made of, as means over the environments of each term.
+
+    ρ has a note where it says little because the accuracy on seen classes is not shown to be above
+    chance.
+
+    Args:
+      shares: the right answers of the classifier.
+      baseline: those of the baseline; None if ρ compensates for none.
+      terms: facets of the estimates, and the columns of `shares` that they are means over.
+      notes: further notes of ρ by environment, see `_notes`.
+      num_classes: number of classes, of which chance is the inverse.
+    """
+    for facets, columns in terms:
+      rho = self._rho(shares, columns, baseline)
+      seen = shares.accuracy(columns, SEEN)
+      listed = [rho.note]
+      if seen.low <= 1 / num_classes:
+        listed.append(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
+      listed.append(notes.get(str(facets.get(ENVIRONMENT, '')), ''))
+      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, listed)))
       yield SEEN_ACCURACY, facets, seen
-      yield UNSEEN_ACCURACY, facets, cells.accuracy(columns, UNSEEN)
+      yield UNSEEN_ACCURACY, facets, shares.accuracy(columns, UNSEEN)
       if baseline is not None:
-        yield UNSEEN_GAIN, facets, cells.gain(baseline, columns)
+        yield UNSEEN_GAIN, facets, shares.gain(baseline, columns)
         yield BASELINE, facets, baseline.accuracy(columns)
 
-  @property
-  def _rho_settings(self) -> tuple[str, bool, str, int]:
-    return self.formula, self.baseline_by_cell, self.degenerate, self.samples
+  def _rho(
+    self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
+  ) -> Estimate:
+    """Returns the mean of ρ over some columns of `shares` by the study's settings."""
+    return shares.rho(
+      columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
+    )
 
   def _baseline_of(self, label: str) -> str:
     """Returns the label of the classifier that ρ compensates for; '' for none."""
@@ -407,45 +437,50 @@ class Systematic(Study):
     that does not come from the training here. A baseline from the same weights has it too, and ρ
     subtracts the baseline's accuracy.
     """
-    seen, baseline = self._may_have_seen(evaluation), self._baseline_of(evaluation.label)
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment(facts[evaluation.label]).get('allow_leaks'):
       names = '', *self._names(evaluation.records.identity['data'])
       return dict.fromkeys(names, 'leaks were allowed: training may show held-out cells')
-    if not seen:
+    environments = self._may_have_seen(evaluation)
+    if not environments:
       return {}
-    weights, before = facts[evaluation.label]['initial_weights'], facts.get(baseline)
-    if before is None:
-      why = f', which nothing compensates for: set {KEYS.study.baseline}'
-    elif weights not in (before.get('initial_weights'), before.get('weights')):
-      why = f', and the baseline {baseline} began with others'
+    weights = facts[evaluation.label]['initial_weights']
+    baseline = self._baseline_of(evaluation.label)
+    facts_of_baseline = facts.get(baseline)
+    if facts_of_baseline is None:
+      hint = f', which nothing compensates for: set {KEYS.study.baseline}'
+    elif weights in (facts_of_baseline.get('initial_weights'), facts_of_baseline.get('weights')):
+      hint = f'; {baseline} compensates'
     else:
-      why = f'; {baseline} compensates'
-    return dict.fromkeys(['', *seen], f'the initial weights {weights} may have seen it{why}')
+      hint = f', and the baseline {baseline} began with others'
+    note = f'the initial weights {weights} may have seen it{hint}'
+    return dict.fromkeys(['', *environments], note)
 
-  def _cells(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
-    """Returns the shares of right answers by environment, clean first, levels averaged; or in each
-    view except the clean one."""
+  def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
+    """Returns the shares of right answers by environment, clean first, averaged over levels.
+
+    With `by_level`, each view except the clean one is an environment instead.
+    """
     records = evaluation.records
     right = records.table('rank') == 0
-    columns: Sequence[int] = [k for k, _ in self._levels]
-    trials = [1] * len(columns)
+    environment_of_view = np.array([0, *(k for k, _ in self._levels)])
     if by_level:
-      share = right[:, 1:].astype(float)
+      trained = environment_of_view[1:].tolist()
+      share, trials = right[:, 1:].astype(float), [1] * len(trained)
     elif self.source == STORED:
-      columns = range(len(self._environments(records.identity['data'])))
-      share = np.where(records.column(ENVIRONMENT)[:, None] == np.array(columns), right, np.nan)
-      trials = [1] * len(columns)
+      trained = list(range(len(self._environments(records.identity['data']))))
+      is_shown = records.column(ENVIRONMENT)[:, None] == np.array(trained)
+      share, trials = np.where(is_shown, right, np.nan), [1] * len(trained)
     else:
-      of_view = np.array([0, *columns])
-      trials = np.bincount(of_view).tolist()
-      columns = range(len(trials))
-      share = np.stack([right[:, of_view == k].mean(1) for k in columns], 1)
-    label, group = (records.column(name) for name in ('label', COLUMN))
-    return EnvironmentShares(share, label, group, columns, trials, self.balance, self.confidence)
+      trials = np.bincount(environment_of_view).tolist()
+      trained = list(range(len(trials)))
+      share = np.stack([right[:, environment_of_view == k].mean(1) for k in trained], 1)
+    label, group = records.column('label'), records.column(COLUMN)
+    return EnvironmentShares(share, label, group, trained, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:
+    """Whether near-duplicates of test images are looked for in training images; see `Study`."""
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
@@ -453,46 +488,44 @@ class Systematic(Study):
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
     by_id = {key: near_duplicates.hashed(trained_on) for key, trained_on in distinct.items()}
     hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
-    settings = self.near_duplicates, self.confidence
-    shares, table = near_duplicates.between(near_duplicates.hashed(rows), hashes, *settings)
-    estimates = part(
-      [row(k, '', NEAR_DUPLICATES, {}, v, self.confidence) for k, v in shares.items()]
+    shares, table = near_duplicates.between(
+      near_duplicates.hashed(rows), hashes, self.near_duplicates, self.confidence
     )
-    return Findings(tables={'near_duplicates': table}, estimates=[estimates])
+    estimates = [row(k, '', NEAR_DUPLICATES, {}, v, self.confidence) for k, v in shares.items()]
+    return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`; the grid first, with the cells training showed."""
-    figures = super().figures(results)
+    """See `Study`; accuracies by cell come first, and a picture shows which cells were seen."""
+    default = super().figures(results)
     grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
-    figures = {
-      **({grid: figures[grid]} if grid in figures else {}),
-      **figures,
-      **charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT),
-    }
-    if (results.table.note == SEEN_IN_TRAINING).any():
-      labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
+    figures = {name: default[name] for name in (grid, *default) if name in default}
+    figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)
+    labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
+    if len(labels):
       figures['cells'] = (
-        _picture(*self._shown_in_training(results.data)),
+        _picture(*self._cells_seen(results.data)),
         f'What the training of {", ".join(labels)} shows: pairs of class group and environment, '
         'seen or held out.',
       )
     return figures
 
-  def _shown_in_training(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns environments, titles of class groups, and which cells training shows [G, E]."""
-    members = data['class_groups']
-    groups = {number: title for number, title in enumerate(_in_order(members)) if members[title]}
-    environments, titles = self._environments(data), []
-    seen = [[_is_seen(group, k) for k in range(len(environments))] for group in groups]
-    for title in groups.values():
-      listed = ', '.join(members[title])
-      short = 0 < len(listed) <= LONGEST_TITLE
-      titles.append(f'{title}: {listed}' if short else f'{title} ({len(members[title])} classes)')
-    return environments, titles, np.array(seen)
+  def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
+    """Returns the E environments, the titles of G class groups, and which cells training shows,
+    bool [G, E]. Groups without classes are left out."""
+    environments = self._environments(data)
+    titles, is_seen = [], []
+    for group, title in enumerate(_in_order(data['class_groups'])):
+      classes = data['class_groups'][title]
+      if classes:
+        names = ', '.join(classes)
+        is_short = len(names) <= MAX_LETTERS_OF_CLASSES
+        titles.append(f'{title}: {names}' if is_short else f'{title} ({len(classes)} classes)')
+        is_seen.append([_is_seen(group, k) for k in range(len(environments))])
+    return environments, titles, np.array(is_seen)
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Returns the titles of class groups, first the group of the classes left over, as number 0."""
+  """Returns the titles of class groups by number; number 0 has the classes left over."""
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 
@@ -518,7 +551,7 @@ def _environment(classifier: Facts) -> Facts:
 
 @style.styled
 def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
-  """Draws which cells training shows, bool [groups, environments]."""
+  """Draws which cells training shows, `seen`, bool [groups, environments]."""
   width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
   narrow = (width - 1.6) / len(environments) < 0.5  # inches: a cell with room for the words
   height = min(style.PAGE_HEIGHT, 0.9 + 0.28 * len(groups))

@@ -60,27 +60,37 @@ from robustness.video.rescoring import Rescoring
 
 
 def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
-  """Returns whether all frames within some distances from the anchor are right, bool [A, D]."""
+  """Returns whether all frames within each distance from the anchor are right, bool [A, D].
+
+  Args:
+    right: the outcomes of one classifier for A sets.
+    distances: D distances in frames.
+    include_anchor: whether the anchor is one of the frames within a distance.
+  """
   return right_within(right, max(distances), include_anchor)[..., np.asarray(distances)]
 
 
 def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
-  """Returns whether the anchor is right and a frame within a distance wrong, [A, 1]; without the
-  anchor among these frames, the difference of both, -1 to 1."""
-  of_worst, anchor = worst(right, distances, include_anchor), right.anchor[..., None]
-  return anchor & ~of_worst if include_anchor else anchor.astype(float) - of_worst
+  """Returns the drop from the anchor to the worst frame within each distance, [A, D].
+
+  With the anchor among these frames it is whether the anchor is right and one of them wrong, bool;
+  without it, the difference of the correctness of both, −1, 0 or 1. For the arguments see `worst`.
+  """
+  all_right = worst(right, distances, include_anchor)
+  anchor = right.anchor[..., None]
+  return anchor & ~all_right if include_anchor else anchor.astype(float) - all_right
 
 
-_drawn = functools.partial(Quantity, drawn=True, better='higher')
-_error = functools.partial(Quantity, drawn=True, better='lower')
-_accuracy = functools.partial(Quantity, headline=True, better='higher')
-ANCHOR = _accuracy(
+_higher_is_better = functools.partial(Quantity, drawn=True, better='higher')
+_lower_is_better = functools.partial(Quantity, drawn=True, better='lower')
+_headline = functools.partial(Quantity, headline=True, better='higher')
+ANCHOR = _headline(
   'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('anchor')
 )
-PM_K = _accuracy(
+PM_K = _headline(
   'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', statistic=worst
 )
-DROP = _accuracy(
+DROP = _headline(
   'drop_pm_k',
   'drop from the anchor to the worst frame within k frames',
   better='lower',
@@ -88,27 +98,27 @@ DROP = _accuracy(
   statistic=drop,
 )
 MEDIAN_DROP = Quantity('median_drop', 'median over classes of the drop', better='lower', low=-1)
-NEIGHBORS_ONLY = _drawn(
+NEIGHBORS_ONLY = _higher_is_better(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
   statistic=functools.partial(worst, include_anchor=False),
 )
-OFFSET_ERROR = _error(
+OFFSET_ERROR = _lower_is_better(
   'error',
   'error of the frame',
   statistic=lambda right: metrics.by_offset(right, ~right.neighbor, ~right.anchor),
 )
-TURNED = _error(
+TURNED = _lower_is_better(
   'turned_wrong',
   'share of sets with a right anchor and a wrong frame so far from it',
   statistic=lambda right: metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor)),
 )
-CONDITIONAL = _drawn(
+CONDITIONAL = _higher_is_better(
   'conditional_accuracy',
   'accuracy k frames from an anchor that is right',
   statistic=lambda right, near: metrics.by_offset(right, right.neighbor, right.anchor)[..., near],
 )
-STATIC = _drawn(
+STATIC = _higher_is_better(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   statistic=metrics.static_right,
@@ -119,41 +129,49 @@ SLOPE = Quantity(
 INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
-
-
 DISTANCES = np.linspace(0, 1, 101).round(2)
+"""Distances of two frames at which cumulative distributions are estimated, in units of pixels."""
 
 
-def _is_within(place: int, distances: np.ndarray) -> np.ndarray:
-  """Returns whether pairs are at most `DISTANCES` apart by one of two distances [P, 2], [P, D]."""
-  return distances[:, place, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
+def _declare_within(name: str, measure: str, column: int) -> Quantity:
+  """Returns the share of pairs at most `DISTANCES` apart.
+
+  The statistic takes distances [P, 2] of P pairs, ℓ∞ and root mean square, of which `column`
+  selects one, and returns bool [P, 101].
+  """
+
+  def is_within(distances: np.ndarray) -> np.ndarray:
+    return distances[:, column, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
+
+  words = f'share of pairs at most this far apart ({measure})'
+  return Quantity(name, words, drawn=True, statistic=is_within)
 
 
-WITHIN, WITHIN_RMS = (
-  Quantity(
-    name,
-    f'share of pairs at most this far apart ({measure})',
-    drawn=True,
-    statistic=functools.partial(_is_within, place),
-  )
-  for place, (name, measure) in enumerate(
-    {'pairs_within': 'ℓ∞', 'pairs_within_rms': 'root mean square'}.items()
-  )
-)
+WITHIN = _declare_within('pairs_within', 'ℓ∞', 0)
+WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', 1)
 
 
-def _review(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
-  """Returns a change by review: anchors and worst frames before it, then after it, by `signs`."""
-  weights = np.array(signs)
-  declared = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
-  return declared(function=lambda means, _: means @ weights)
+def _declare_change_by_review(
+  name: str, words: str, signs: Sequence[int], size: float = 1
+) -> Quantity:
+  """Returns a quantity of changes by review, in [−size, size].
+
+  It is the sum, with `signs`, of four means: the accuracy on anchors and pm-k before the review,
+  then both after it.
+  """
+  declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
+  return declare(function=lambda means, _: means @ np.array(signs))
 
 
-REVIEW_ANCHOR = _review(
+REVIEW_ANCHOR = _declare_change_by_review(
   'review_anchor', 'change by review of accuracy on anchor frames', (-1, 0, 1, 0)
 )
-REVIEW_WORST = _review('review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1))
-REVIEW_DROP = _review('review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), 2)
+REVIEW_WORST = _declare_change_by_review(
+  'review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1)
+)
+REVIEW_DROP = _declare_change_by_review(
+  'review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), 2
+)
 OFFSET = Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances')
 DISTANCE = Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances')
 FPS = Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second')
@@ -171,7 +189,9 @@ EVERY_CLASSIFIER = 'all classifiers'
 """The label of estimates across classifiers."""
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
-FAILURES, AUTO = 'failures', 'auto'
+FAILURES = 'failures'
+"""Name of the table of sets with a right anchor and wrong neighbors, and of its figures."""
+AUTO = 'auto'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,24 +251,29 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`: every setting but the outputs chooses among records."""
+    """See `Study`: only the outputs decide the records; other settings decide their reduction."""
     return {'name': self.name, 'outputs': list(self.outputs)}
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The rules of the accuracies in words; see `Study`."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
   @property
-  def _published(self) -> str:
-    """The testbed, where its accuracies follow the same rules; else ''."""
+  def _comparable_testbed(self) -> str:
+    """The testbed, if its accuracies follow the same rules as this study; else ''."""
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    sets = read_sets(records)
-    usual = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
-    changed = [f'{key} {getattr(self, key)}' for key in usual if getattr(self, key) != usual[key]]
-    return ([] if ', reviewed: ' in sets.title else [sets.title]) + changed
+    """See `Study`; sets that were not reviewed, and settings other than the paper's."""
+    title = read_sets(records).title
+    differences = [] if ', reviewed: ' in title else [title]
+    paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
+    for key, value in paper.items():
+      if getattr(self, key) != value:
+        differences.append(f'{key} {getattr(self, key)}')
+    return differences
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """See `Study`; frames of one clip are a unit."""
@@ -268,7 +293,7 @@ class VideoPmK(ScoresPredictions):
     scored = settings.scored(self, self.review, folder)
     if self.distances:
       self.require(bool(self.frames), 'frames', 'the folder of the frames')
-      scored.findings.estimates.extend(self._distances(scored.evaluations))
+      scored.findings.estimates.extend(self._distances(scored.evaluations, None))
     return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -277,31 +302,32 @@ class VideoPmK(ScoresPredictions):
     The k of the estimates is `metrics.effective_k`.
     """
     predictions = self._predictions(evaluations)
-    sets = next(iter(predictions.values())).sets
-    within = self._within(sets)
-    if within.k < self.k:
+    sets = _sets_of(predictions)
+    reachable = self._with_reachable_k(sets)
+    if reachable.k < self.k:
       logging.warning(
         f'{KEYS.study.k} is %d, but no neighbor is more than %d frames from its anchor: accuracy '
         'is given as pm-%d.',
-        *(self.k, within.k, within.k),
+        *(self.k, reachable.k, reachable.k),
       )
-    right = within._outcomes(predictions)
-    facts = len(sets.anchors), len(sets.pairs.group), self.k, within.k
-    estimates = list(within._parts(right, sets))
+    right = reachable._outcomes(predictions)
+    facts = len(sets.anchors), len(sets.pairs.group), self.k, reachable.k
+    estimates = list(reachable._estimates(right, sets))
     return Findings(
       tables={
-        **testbed.published(assemble(estimates), self._published),
+        **testbed.published(assemble(estimates), self._comparable_testbed),
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
-        FAILURES: within._failures(predictions, right),
+        FAILURES: reachable._failures(predictions, right),
       },
       estimates=estimates,
     )
 
   def _predictions(self, evaluations: Sequence[Evaluation]) -> dict[str, FramePredictions]:
+    """Returns the predictions of each classifier for all frames, by label."""
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
-  def _within(self, sets: NeighborSets) -> VideoPmK:
-    """Returns the study with a k that neighbors of the sets reach."""
+  def _with_reachable_k(self, sets: NeighborSets) -> VideoPmK:
+    """Returns the study with `k` reduced to the largest distance of a neighbor in the sets."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
@@ -313,25 +339,24 @@ class VideoPmK(ScoresPredictions):
       }
     )
 
-  def _parts(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
+  def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
     yield from self._accuracies(right)
-    yield self._means(PM_K, right, self._at_k, test=True)  # over all distances: at k
+    # Without a facet k, pm-k is the value over everything, which reports state first.
+    yield self._means(PM_K, right, self._at_k, test=True)
     yield from self._curves(right)
     yield from self._by_offset(right)
     if len(right.models) > 1:
-      yield from self._across(right)
+      yield from self._across_classifiers(right)
     by_class = list(self._by_class(right, sets))
     yield from by_class
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
-    medians = drops.groupby('classifier', sort=False).value.median()
-    n, at_k = right.num_anchors, {'k': self.k}
-    yield part(
-      [
-        row(str(k), '', MEDIAN_DROP, at_k, Estimate(v, np.nan, np.nan, n, n, ''), np.nan)
-        for k, v in medians.items()
-      ]
-    )
+    n = right.num_anchors
+    rows = []
+    for label, median in drops.groupby('classifier', sort=False).value.median().items():
+      estimate = Estimate(median, np.nan, np.nan, n, n, '')
+      rows.append(row(str(label), '', MEDIAN_DROP, {'k': self.k}, estimate, np.nan))
+    yield part(rows)
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
       yield from self._accuracies(subset, {'without_frame_type': frame_type})
     for rate, subset in metrics.by_fps(right, sets).items():
@@ -349,55 +374,53 @@ class VideoPmK(ScoresPredictions):
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k and the drop of sets with these facets."""
-    at_k = {**(facets or {}), 'k': self.k}
+    facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
-    yield self._means(PM_K, right, self._at_k, test=True, facets=at_k)
-    yield self._means(DROP, right, self._at_k, facets=at_k)
+    yield self._means(PM_K, right, self._at_k, test=True, facets=facets_with_k)
+    yield self._means(DROP, right, self._at_k, facets=facets_with_k)
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """The distances and `include_anchor` with which `worst` is over all frames within k."""
+    """The arguments of `worst` and `drop` after the outcomes: the distance k, `include_anchor`."""
     return [self.k], self.include_anchor
 
-  def _worst(self, right: SetOutcomes) -> np.ndarray:
-    """Returns whether all frames within k are right, [M, A]."""
+  def _all_right_within_k(self, right: SetOutcomes) -> np.ndarray:
+    """Returns whether all frames within k are right, bool [M, A] of M classifiers and A sets."""
     return worst(right, *self._at_k)[..., 0]
 
   def _means(
     self,
     quantity: Quantity,
     right: SetOutcomes,
-    settings: tuple[Any, ...] = (),
+    arguments: tuple[Any, ...] = (),
     views: pd.DataFrame = ONE_VIEW,
     counted: np.ndarray | None = None,
     test: bool = False,
     facets: Mapping[str, object] | None = None,
   ) -> pd.DataFrame:
-    """Returns means of a quantity by the facets of the views over what counts, bool [A, V].
+    """Returns means of a quantity by the facets of the views; see `estimates.means.means`.
 
-    `settings` are further arguments of its statistic. See `estimates.means.means`.
+    For `arguments`, `views` and `counted` see `_outcomes_of_quantity`.
     """
-    outcomes = _measured(quantity, right, settings, views, counted)
+    outcomes = _outcomes_of_quantity(quantity, right, arguments, views, counted)
     return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
     k frames from a right anchor, over both directions."""
-    for quantity, settings, count in (
-      (PM_K, (self.include_anchor,), self.k),
-      (NEIGHBORS_ONLY, (), self.k + 1),
-    ):
-      distances = range(count)
-      views = pd.DataFrame({'k': distances})
-      yield self._means(quantity, right, (distances, *settings), views)
+    distances = range(self.k)
+    arguments = distances, self.include_anchor
+    yield self._means(PM_K, right, arguments, pd.DataFrame({'k': distances}))
+    distances = range(self.k + 1)
+    yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     offsets = np.unique(np.append(right.offset, 0))
-    nearest = np.argsort(np.abs(offsets), kind='stable')  # the anchor first
-    near = nearest[1 : (np.abs(offsets) <= self.k).sum()]
+    by_distance = np.argsort(np.abs(offsets), kind='stable')
+    near = by_distance[1 : (np.abs(offsets) <= self.k).sum()]  # without the anchor at distance 0
     counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
-    for place, label in enumerate(right.models):
-      alone = SetOutcomes.stacked({label: right.of_model(place)})
-      yield self._means(CONDITIONAL, alone, (near,), views, counted[place])
+    for model, label in enumerate(right.models):
+      alone = SetOutcomes.stacked({label: right.of_model(model)})
+      yield self._means(CONDITIONAL, alone, (near,), views, counted[model])
 
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
@@ -410,35 +433,36 @@ class VideoPmK(ScoresPredictions):
     The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
     right anchor and a wrong frame, which is never so at the anchor itself, where the share is 0.
     """
-    every = np.ones(right.num_anchors, bool)
-    has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), every)
+    all_sets = np.ones(right.num_anchors, bool)
+    has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), all_sets)
     views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
     yield self._means(OFFSET_ERROR, right, (), views, has_frame, facets=facets)
-    turned = _measured(TURNED, right, (), views, has_frame)
+    turned = _outcomes_of_quantity(TURNED, right, (), views, has_frame)
     yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
     if len(right.models) > 1:
-      every_set = np.tile(np.arange(right.num_anchors), len(right.models))
+      # The sets of the first classifier, then those of the second, and so on.
+      repeated_sets = np.tile(np.arange(right.num_anchors), len(right.models))
       together = dataclasses.replace(
         turned,
         values={EVERY_CLASSIFIER: np.concatenate([*turned.values.values()])},
-        shown={EVERY_CLASSIFIER: has_frame[every_set]},
-        clusters=every_set if right.videos is None else right.videos[every_set],
+        counted={EVERY_CLASSIFIER: has_frame[repeated_sets]},
+        clusters=repeated_sets if right.videos is None else right.videos[repeated_sets],
       )
       yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
 
-  def _across(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on one static set, and the line of accuracy pm-k over that on anchors."""
+  def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
+    """Yields the accuracy on the frames that most classifiers get wrong, and the line of pm-k over
+    the accuracy on anchors."""
     near = right.of_pairs(np.abs(right.offset) <= self.k)
     yield self._means(STATIC, near, (metrics.static_pairs(near),))
-    anchor = right.anchor.mean(1)
-    if len(anchor) >= 3 and np.ptp(anchor) > 0:
-      fit = linear_fit(anchor, self._worst(right).mean(1), [], self.confidence)
-      yield part(
-        [
-          row(EVERY_CLASSIFIER, '', quantity, {'k': self.k}, estimate, self.confidence)
-          for quantity, estimate in ((SLOPE, fit.slope), (INTERCEPT, fit.intercept))
-        ]
-      )
+    anchor_accuracies = right.anchor.mean(1)
+    if len(anchor_accuracies) >= 3 and np.ptp(anchor_accuracies) > 0:
+      pm_k = self._all_right_within_k(right).mean(1)
+      fit = linear_fit(anchor_accuracies, pm_k, [], self.confidence)
+      at_k = {'k': self.k}
+      slope = row(EVERY_CLASSIFIER, '', SLOPE, at_k, fit.slope, self.confidence)
+      intercept = row(EVERY_CLASSIFIER, '', INTERCEPT, at_k, fit.intercept, self.confidence)
+      yield part([slope, intercept])
 
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
@@ -447,24 +471,34 @@ class VideoPmK(ScoresPredictions):
 
     Videos are resampled with their sets before and after (the paper's table 4).
 
-    A reviewed anchor that is not among the unreviewed is refused.
+    Raises:
+      InputError: a reviewed anchor is not among the unreviewed.
     """
-    predictions = [self._predictions(evaluations) for evaluations in (unreviewed, reviewed)]
-    sets = [next(iter(by_label.values())).sets for by_label in predictions]
-    within, place = self._within(sets[0]), metrics.positions(*sets)
-    before, after = map(within._outcomes, predictions)
+    predictions_before = self._predictions(unreviewed)
+    predictions_after = self._predictions(reviewed)
+    sets, reviewed_sets = _sets_of(predictions_before), _sets_of(predictions_after)
+    reviewed_rows = metrics.positions(sets, reviewed_sets)
+    reachable = self._with_reachable_k(sets)
+    before = reachable._outcomes(predictions_before)
+    after = reachable._outcomes(predictions_after)
     for frames, right in ((UNREVIEWED, before), (REVIEWED, after)):
-      yield from within._accuracies(right, {'frames': frames})
-      yield from within._by_offset(right, {'frames': frames})
-    counted = np.ones((len(sets[0].anchors), 4), bool)
-    counted[:, 2:] = np.isin(np.arange(len(counted)), place)[:, None]
+      yield from reachable._accuracies(right, {'frames': frames})
+      yield from reachable._by_offset(right, {'frames': frames})
+    # The four views: anchor and pm-k before the review, and both after it.
+    counted = np.zeros((len(sets.anchors), 4), bool)
+    counted[:, :2] = True
+    counted[reviewed_rows, 2:] = True
     values = np.zeros((len(before.models), *counted.shape), bool)
-    values[..., :2] = np.stack([before.anchor, within._worst(before)], -1)
-    values[:, place, 2:] = np.stack([after.anchor, within._worst(after)], -1)
-    fields, views = dict(zip(before.models, values, strict=True)), pd.DataFrame({'view': range(4)})
-    settings = {'shown': dict.fromkeys(fields, counted), 'clusters': before.videos}
-    outcomes = Outcomes.from_fields(REVIEW_ANCHOR, fields, views, **settings)
-    at_k = {'k': within.k}
+    values[..., 0], values[..., 1] = before.anchor, reachable._all_right_within_k(before)
+    values[:, reviewed_rows, 2] = after.anchor
+    values[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
+    fields = dict(zip(before.models, values, strict=True))
+    views = pd.DataFrame({'view': range(4)})
+    all_counted = dict.fromkeys(fields, counted)
+    outcomes = Outcomes.from_fields(
+      REVIEW_ANCHOR, fields, views, counted=all_counted, clusters=before.videos
+    )
+    at_k = {'k': reachable.k}
     for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
 
@@ -479,29 +513,34 @@ class VideoPmK(ScoresPredictions):
       yield from self._distances(evaluations, rows)
 
   def _distances(
-    self, evaluations: Sequence[Evaluation], rows: Rows | None = None
+    self, evaluations: Sequence[Evaluation], rows: Rows | None
   ) -> Iterator[pd.DataFrame]:
+    """Yields the cumulative distributions of `row_estimates`.
+
+    Frames are read from the folder `frames`, or from `rows` if it is ''.
+    """
     predictions = self._predictions(evaluations)
-    sets = next(iter(predictions.values())).sets
+    sets = _sets_of(predictions)
     pairs = sets.pairs
     if self.frames or rows is None:
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
-    far = distances(image_of, sets.anchors, pairs.frame, pairs.group)
-    every = np.ones(len(far), bool)
-    has_passed = are_reviewed(sets, metadata.read(self.reviewed)) if self.reviewed else every
-    subsets = {(IMAGES, 'all pairs'): every}
-    units = pairs.group if sets.videos is None else sets.videos[pairs.group]
+    pair_distances = distances(image_of, sets.anchors, pairs.frame, pairs.group)  # [P, 2]
+    has_passed = np.ones(len(pair_distances), bool)
+    subsets = {(IMAGES, 'all pairs'): has_passed}
     if self.reviewed:
+      has_passed = are_reviewed(sets, metadata.read(self.reviewed))
       subsets[IMAGES, 'reviewed pairs'] = has_passed
     right = self._outcomes(predictions)
     for label, mistakes in zip(right.models, right.mistakes, strict=True):
       subsets[label, 'mistakes'] = mistakes & has_passed
+    clusters = pairs.group if sets.videos is None else sets.videos[pairs.group]
     views = pd.DataFrame({'distance': DISTANCES})
     for (label, name), is_in in subsets.items():
+      fields = {label: pair_distances[is_in]}
       for quantity in (WITHIN, WITHIN_RMS):
-        outcomes = Outcomes.from_fields(quantity, {label: far[is_in]}, views, clusters=units[is_in])
+        outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
         is_certain = (shares.distance == 1) & (shares.n > 0)
@@ -511,20 +550,22 @@ class VideoPmK(ScoresPredictions):
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
     neighbors. The stated neighbor is the nearest wrong one."""
-    rows, near = [], np.abs(right.offset) <= self.k
+    rows = []
+    is_near = np.abs(right.offset) <= self.k
     for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
       sets, pairs = predicted.sets, predicted.sets.pairs
-      wrong = np.flatnonzero(mistakes & near)
-      count = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
-      neighbors = np.bincount(pairs.group[near], minlength=len(sets.anchors))
-      order = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
-      nearest = order[np.unique(pairs.group[order], return_index=True)[1]]
-      share = count[pairs.group[nearest]] / neighbors[pairs.group[nearest]]
-      for pair in nearest[np.argsort(-share, kind='stable')][: self.failures]:
+      wrong = np.flatnonzero(mistakes & is_near)
+      num_wrong = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
+      num_near = np.bincount(pairs.group[is_near], minlength=len(sets.anchors))
+      by_distance = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
+      groups, first = np.unique(pairs.group[by_distance], return_index=True)
+      nearest_wrong = by_distance[first]  # one pair for each set with a wrong neighbor
+      share = num_wrong[groups] / num_near[groups]
+      for pair in nearest_wrong[np.argsort(-share, kind='stable')][: self.failures]:
         group = int(pairs.group[pair])
         anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
         titles = (class_name(v, sets.class_names) for v in sets.labels[anchor].tolist() if v >= 0)
-        cells: dict[str, object] = {
+        values: dict[str, object] = {
           'classifier': label,
           'anchor': sets.frames[anchor],
           'neighbor': sets.frames[neighbor],
@@ -532,12 +573,13 @@ class VideoPmK(ScoresPredictions):
           'labels': ', '.join(titles),
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
-          number = int(predicted.prediction[frame])
-          words = class_name(number, sets.class_names) if number >= 0 else 'nothing'
-          cells[f'{name} predicted'] = words
-          cells[f'{name} probability'] = float(predicted.confidence[frame])
-          cells[f'{name} row'] = frame
-        rows.append({**cells, 'neighbors wrong': int(count[group]), 'of': int(neighbors[group])})
+          prediction = int(predicted.prediction[frame])
+          words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
+          values[f'{name} predicted'] = words
+          values[f'{name} probability'] = float(predicted.confidence[frame])
+          values[f'{name} row'] = frame
+        counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
+        rows.append({**values, **counts})
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
@@ -545,33 +587,46 @@ class VideoPmK(ScoresPredictions):
     table = findings.tables[FAILURES]
     if not table.rows:
       return {}
-    pairs = pd.DataFrame(table.rows, columns=table.columns)[['anchor row', 'neighbor row']]
-    pairs = pairs.to_numpy()
-    image = {
-      frame: next(rows.batches(1, [frame]))['image'][0] for frame in np.unique(pairs).tolist()
-    }
-    return {FAILURE_IMAGES: np.stack([np.stack([image[f] for f in p]) for p in pairs.tolist()])}
+    sets = pd.DataFrame(table.rows, columns=table.columns)
+    pairs = sets[['anchor row', 'neighbor row']].to_numpy()  # int [E, 2]
+    frames, index = np.unique(pairs, return_inverse=True)
+    images = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
+    return {FAILURE_IMAGES: np.stack(images)[index.reshape(pairs.shape)]}
 
   def figures(self, results: Results) -> Figures:
+    """See `Study`; with the figures of the paper and the most damaged sets."""
     return {
       **charts.draw(results),
       **accuracy_figures.draw(results),
-      **testbed.draw(results, self._published),
+      **testbed.draw(results, self._comparable_testbed),
       **_galleries(results),
     }
 
 
-def _measured(
+def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
+  """Returns the neighbor sets, which are the same for all classifiers."""
+  return next(iter(predictions.values())).sets
+
+
+def _outcomes_of_quantity(
   quantity: Quantity,
   right: SetOutcomes,
-  settings: tuple[Any, ...],
+  arguments: tuple[Any, ...],
   views: pd.DataFrame,
   counted: np.ndarray | None,
 ) -> Outcomes:
-  """Returns the outcomes of a quantity for every model; videos are the units."""
-  fields = {label: (right.of_model(place), *settings) for place, label in enumerate(right.models)}
-  shown_to = None if counted is None else dict.fromkeys(right.models, counted)
-  return Outcomes.from_fields(quantity, fields, views, shown=shown_to, clusters=right.videos)
+  """Returns the outcomes of a quantity for every classifier; videos are the units.
+
+  Args:
+    quantity: the quantity, with a statistic of `SetOutcomes`.
+    right: the outcomes of all classifiers.
+    arguments: further arguments of the statistic.
+    views: the facets of the V values that the statistic returns for a set.
+    counted: bool [A, V], the values of each set that count; None if all do.
+  """
+  fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
+  all_counted = None if counted is None else dict.fromkeys(right.models, counted)
+  return Outcomes.from_fields(quantity, fields, views, counted=all_counted, clusters=right.videos)
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
@@ -581,24 +636,22 @@ def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Returns a figure and caption of each classifier's most damaged sets, by name of the figure."""
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
     return {}
   sets = pd.DataFrame(table.rows, columns=table.columns)
-  sets['above'] = [
-    [
-      failures.taken(row['anchor predicted'], row['anchor probability']),
-      f'{failures.taken(row["neighbor predicted"], row["neighbor probability"])} '
-      f'({number(row["offset"])})',
-    ]
-    for row in sets.to_dict('records')
-  ]
-  return {
-    f'{FAILURES}_{label}': (
-      failures.gallery(images[damaged.index], damaged.above),
+  figures = {}
+  for label, damaged in sets.groupby('classifier', sort=False):
+    titles = []
+    for facts in damaged.to_dict('records'):
+      anchor = failures.taken(facts['anchor predicted'], facts['anchor probability'])
+      neighbor = failures.taken(facts['neighbor predicted'], facts['neighbor probability'])
+      titles.append([anchor, f'{neighbor} ({number(facts["offset"])})'])
+    caption = (
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
-      'distance in frames.',
+      'distance in frames.'
     )
-    for label, damaged in sets.groupby('classifier', sort=False)
-  }
+    figures[f'{FAILURES}_{label}'] = failures.gallery(images[damaged.index], titles), caption
+  return figures

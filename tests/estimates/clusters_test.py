@@ -41,7 +41,7 @@ def alone(right: dict[str, np.ndarray], copies: int = 1) -> Outcomes:
 
 def test_only_scenes_that_count_are_counted_pooled_by_group():
   outcomes = scenes()
-  is_shown, right = outcomes.shown['first'], outcomes.values['first']
+  is_shown, right = outcomes.counted['first'], outcomes.values['first']
   table = means(ACCURACY, outcomes, ('group',), paired=False).iloc[:3]
   for group, row in enumerate(table.itertuples()):
     part = SIX.group == group
@@ -111,7 +111,7 @@ def test_a_mean_over_uneven_clusters_has_the_quantile_of_their_effective_number(
 
 def test_differences_are_paired_and_their_signs_flipped_by_object():
   outcomes = scenes()
-  is_shown = outcomes.shown['first']
+  is_shown = outcomes.counted['first']
   pairs = means(ACCURACY, outcomes, ('group',), test=True).iloc[6:]
   for group, row in enumerate(pairs.itertuples()):
     part = SIX.group == group
@@ -124,7 +124,7 @@ def test_differences_are_paired_and_their_signs_flipped_by_object():
 
 def test_levels_without_a_scene_have_no_value_and_other_scenes_are_not_compared():
   outcomes = scenes()
-  values, is_shown, clusters = outcomes.values, outcomes.shown, outcomes.clusters
+  values, is_shown, clusters = outcomes.values, outcomes.counted, outcomes.clusters
   hidden = dict.fromkeys(values, is_shown['first'] & (np.arange(6) != 2))
   table = means(ACCURACY, Outcomes(values, SIX, hidden, clusters), ('level',), test=True)
   empty = table[table.level == 2]
@@ -137,7 +137,7 @@ def test_a_normalised_difference_takes_each_maximum_anew():
   outcomes = scenes(pairs=120)
 
   def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
-    shown_outcomes = Outcomes(right, SIX, outcomes.shown, outcomes.clusters)
+    shown_outcomes = Outcomes(right, SIX, outcomes.counted, outcomes.clusters)
     differences = of_means(NORMALISED, shown_outcomes, ('level',), by_group=True)
     return differences[differences.versus != '']
 
