@@ -13,6 +13,7 @@ robustness leaderboard DIR --out=SITE
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import itertools
 import json
@@ -60,16 +61,18 @@ from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table,
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
 DIGEST = 'digest of the images'
+"""The row of the table `WHICH_NUMBERS` that has the digest."""
 PROVENANCE = 'where every number comes from'
 COLUMNS = (
   *('classifier', 'entry', 'network and training', 'weights', 'images', 'version', 'commit'),
   'values',
 )
+"""Columns of the table `PROVENANCE`."""
 LEFT_OUT = 'entries left out'
 FROM_RECORDS = 'as records give'
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 """Methods of intervals that may exclude the value."""
-OF_THE_MACHINE = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
+MACHINE_SETTINGS = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
 """Settings in results that are no part of a protocol."""
 
 
@@ -81,10 +84,11 @@ def main(arguments: Sequence[str]) -> int:
     out = options.out.resolve()
     if options.folder.resolve() in (out, *out.parents):
       raise InputError(f'--out is {options.out}, in the folder of the entries: give one elsewhere.')
-    if files := [path for path in (out, *out.parents) if path.exists() and not path.is_dir()]:
-      raise InputError(f'--out is {options.out}, and {files[0]} is a file: name a folder.')
-  for path in options.add:
-    for line in add(options.folder, path, options.study):
+    for path in (out, *out.parents):
+      if path.exists() and not path.is_dir():
+        raise InputError(f'--out is {options.out}, and {path} is a file: name a folder.')
+  for reference in options.add:
+    for line in add(options.folder, reference, options.study):
       print(line)
   entries, wrong = read(options.folder, options.study)
   recorded_study.check_used(options.study, [entry.study for entry in entries if entry.study])
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
       _publish(folder, boards, environment, [entry.name for entry in accepted], wrong)
     return boards
 
-  boards = _built(build, entries, wrong, options.out)
+  boards = _build_without_faulty(build, entries, wrong, options.out)
   for entry in entries:
     if verification.NOT_REPRODUCED in entry.unverified:
       print(f'note: {entry.name}: {entry.unverified}', file=sys.stderr)
@@ -114,35 +118,46 @@ def main(arguments: Sequence[str]) -> int:
 
 
 Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Results]]
+"""Returns the boards of entries by name, and writes their pages to a folder unless it is None."""
 
 
-def _built(
+def _build_without_faulty(
   build: Build, entries: list[BoardEntry], wrong: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
-  """Returns the boards of the entries, written to `out`; moves entries with which boards cannot be
-  built to `wrong`.
+  """Builds the boards of the entries with which that succeeds.
 
-  Entries are other people's, and a fault that no check foresees must not stop the board: where it
+  Entries are other people's, and a fault that no check foresees must not stop the board: if it
   cannot be built of all entries, they are added one by one.
+
+  Args:
+    build: builds boards.
+    entries: all entries; those with which `build` fails are removed.
+    wrong: errors by name of the entry, to which those of `build` are added.
+    out: the folder of the pages; None writes none.
   """
   try:
     return build(entries, out)
-  except OSError:  # of the folder that is written, and of no entry
+  except OSError:  # the folder `out` cannot be written to
     raise
   except Exception:
-    taken = list[BoardEntry]()
-    for entry in list(entries):
+    accepted = list[BoardEntry]()
+    for entry in entries:
       try:
         with tempfile.TemporaryDirectory() as scratch:
-          build([*taken, entry], pathlib.Path(scratch) if out else None)
+          build([*accepted, entry], pathlib.Path(scratch) if out else None)
       except OSError:
         raise
       except Exception as error:
-        wrong[entry.name] = str(error) if isinstance(error, InputError) else repr(error)
-        entries.remove(entry)
+        wrong[entry.name] = _error_text(error)
       else:
-        taken.append(entry)
+        accepted.append(entry)
+    entries[:] = accepted
     return build(entries, out)
+
+
+def _error_text(error: Exception) -> str:
+  """Returns the message of an error that names its cause, else its type and message."""
+  return str(error) if isinstance(error, InputError) else repr(error)
 
 
 def _publish(
@@ -152,28 +167,34 @@ def _publish(
   names: Sequence[str],
   wrong: Mapping[str, str],
 ) -> None:
-  """Writes the page of all boards, and one for each of many; entries left out are a table."""
+  """Writes the page of all boards, and a page for each board if there are several.
+
+  Args:
+    out: the folder of the pages.
+    boards: the boards by name.
+    environment: versions and command, which are recorded.
+    names: names of the entries on the boards.
+    wrong: errors by name of the entry, for entries that are left out.
+  """
   config = {'entries': list(names)}
-  tables_of_errors = {LEFT_OUT: Table(('entry', 'why'), [[*pair] for pair in wrong.items()])}
   figures: dict[str, Drawn] = {}
+  results = Results('leaderboard', [], {}, {})
   if len(boards) == 1:
     [results] = boards.values()
   elif boards:
-    figures = {
-      name: publish(workdir.task_folder(out, name), board, PRESENTED, environment, config)
-      for name, board in boards.items()
-    }
+    for name, board in boards.items():
+      folder = workdir.task_folder(out, name)
+      figures[name] = publish(folder, board, PRESENTED, environment, config)
     results = joined(boards, {'tasks': list(boards)}, 'leaderboard')
-  else:
-    results = Results('leaderboard', [], {}, {})
   if wrong:
-    results = dataclasses.replace(results, tables={**tables_of_errors, **results.tables})
+    table = Table(('entry', 'why'), [[*pair] for pair in wrong.items()])
+    results = dataclasses.replace(results, tables={LEFT_OUT: table, **results.tables})
   publish(out, results, PRESENTED, environment, config, captioned(figures))
 
 
 def protocol_of(results: Results) -> dict[str, object]:
   """Returns the settings that must be equal for numbers to be compared."""
-  return {k: v for k, v in results.settings.items() if k not in OF_THE_MACHINE}
+  return {k: v for k, v in results.settings.items() if k not in MACHINE_SETTINGS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,21 +243,21 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
   """
   if not folder.is_dir():
     raise InputError(f'{folder} is no folder; give one with a folder for every entry.')
-  places = sorted(path for path in folder.iterdir() if os.path.lexists(path / JSON_NAME))
-  if not places:
+  paths = sorted(path for path in folder.iterdir() if os.path.lexists(path / JSON_NAME))
+  if not paths:
     raise InputError(
       f'{folder} holds no entry: expected {folder}/NAME/{JSON_NAME} of finished runs.'
     )
   entries, wrong = list[BoardEntry](), dict[str, str]()
-  for place in places:
+  for path in paths:
     try:
-      entries.append(_entry(place, study_file))
+      entries.append(_entry(path, study_file))
     except Exception as error:  # the entry is somebody else's, and may be damaged in any way
-      name = place.name if place.name.isprintable() else ascii(place.name)
-      wrong[name] = str(error) if isinstance(error, InputError) else repr(error)
-  for entry, reason in _declared_otherwise(entries):
-    wrong[entry.name] = reason
-    entries.remove(entry)
+      name = path.name if path.name.isprintable() else ascii(path.name)
+      wrong[name] = _error_text(error)
+  outvoted = _with_other_declarations(entries)
+  wrong |= outvoted
+  entries = [entry for entry in entries if entry.name not in outvoted]
   return entries, dict(sorted(wrong.items()))
 
 
@@ -250,72 +271,77 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     InputError: the entry is there already, or see `workdir.read`.
   """
   [(name, path)] = comparison.named_workdirs([reference]).items()
-  tasks = workdir.read(path, study_file)
-  for task, finished in tasks.items():
-    place = folder / '-'.join(filter(None, (name, task)))
-    if place.exists():
-      raise InputError(f'{place} exists: name the entry otherwise, as in --add=NAME={path}.')
-    dataclasses.replace(finished.results, arrays={}).write(place)
+  for task, finished in workdir.read(path, study_file).items():
+    entry = folder / '-'.join(filter(None, (name, task)))
+    if entry.exists():
+      raise InputError(f'{entry} exists: name the entry otherwise, as in --add=NAME={path}.')
+    dataclasses.replace(finished.results, arrays={}).write(entry)
     written = 'the results'
     study = finished.study
-    can_be_recorded = study.needs_classifier and not study.sequential_design
-    if can_be_recorded and not isinstance(study, RecordedStudy):
+    can_have_ranks = study.needs_classifier and not study.sequential_design
+    if can_have_ranks and not isinstance(study, RecordedStudy):
       for evaluation in finished.evaluations:
-        _write_ranks(place / workdir.RECORDS / evaluation.label, evaluation.records)
+        _write_ranks(entry / workdir.RECORDS / evaluation.label, evaluation.records)
       section = {key: value for key, value in study.describe().items() if key not in study.facts}
-      workdir.write_json(place / workdir.CONFIG, {'study': section})
+      workdir.write_json(entry / workdir.CONFIG, {'study': section})
       try:
-        verification.of_study(workdir.read(place)[SINGLE], is_strict=True)
+        verification.of_study(workdir.read(entry)[SINGLE], is_strict=True)
         written += ', and the rank of the true class for every answer'
       except InputError as error:
         written = f'the results alone: ranks are not enough ({error})'
-        shutil.rmtree(place / workdir.RECORDS)
-        (place / workdir.CONFIG).unlink()
+        shutil.rmtree(entry / workdir.RECORDS)
+        (entry / workdir.CONFIG).unlink()
     try:
-      _entry(place, study_file)
+      _entry(entry, study_file)
     except InputError as error:
-      shutil.rmtree(place)
+      shutil.rmtree(entry)
       written = f'left out: {error}'
-    yield f'{place}: {written}'
+    yield f'{entry}: {written}'
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes records in one compressed shard with the columns of the rows and ranks alone."""
+  """Writes the columns of the rows and the ranks of the true class as one compressed shard."""
   names = records.read(0, 0).arrays
-  columns = {name: records.column(name) for name in names if not is_of_views(name)}
+  arrays = {name: records.column(name) for name in names if not is_of_views(name)}
+  arrays |= {name: records.table(name) for name in PLACES_OF_TIES if name in names}
   ranks = records.table('rank')
-  ranked = Records(folder, Layout(*ranks.shape, *ranks.shape), records.identity)
-  places = {name: records.table(name) for name in PLACES_OF_TIES if name in names}
-  arrays = {**columns, **places, 'rank': ranks.astype(np.min_scalar_type(ranks.max()))}
-  ranked.write(0, 0, arrays, compress=True)
+  arrays['rank'] = ranks.astype(np.min_scalar_type(ranks.max()))
+  one_shard = Layout(*ranks.shape, *ranks.shape)
+  Records(folder, one_shard, records.identity).write(0, 0, arrays, compress=True)
 
 
-def _entry(place: pathlib.Path, study_file: str) -> BoardEntry:
-  check_name(f'{place.parent}', place.name, is_key=False)
-  refuse_special(place)
-  results = Results.read(place)
+def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
+  """Reads and checks the entry in a folder.
+
+  Raises:
+    InputError: it is no entry of a single study of classifiers, records do not confirm its values,
+      or none of its values can rank classifiers.
+  """
+  check_name(f'{path.parent}', path.name, is_key=False)
+  refuse_special(path)
+  results = Results.read(path)
   if results.tasks:
     raise InputError('a battery; give the folder tasks/TASK of each of its tasks.')
   if not results.classifiers:
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
-  finished = {}
-  if (place / workdir.RECORDS).is_dir():
-    finished = workdir.read(place, study_file)
-  reasons = [verification.of_study(task) for task in finished.values()]
-  unverified = '; '.join(filter(None, reasons)) if finished else verification.NO_RECORDS
-  study = next((task.study for task in finished.values()), None)
-  entry = BoardEntry(place.name, place, results, bool(finished), unverified, study)
+  has_records = (path / workdir.RECORDS).is_dir()
+  unverified, study = verification.NO_RECORDS, None
+  if has_records:
+    tasks = list(workdir.read(path, study_file).values())
+    unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
+    study = tasks[0].study
+  entry = BoardEntry(path.name, path, results, has_records, unverified, study)
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)
-  if all(_ranking(results, quantity).empty for quantity in results.quantities):
+  if all(_values_that_rank(results, quantity).empty for quantity in results.quantities):
     raise InputError(f'no headline of the study {results.study} ranks classifiers.')
   return entry
 
 
 def _check_intervals(results: Results) -> None:
-  """Raises InputError for a value outside of its interval, which none but percentiles allow."""
+  """Raises InputError for a value outside its interval, which only percentiles may exclude."""
   table = results.table[~results.table.method.isin(PERCENTILES)]
   slack = 1e-9 * np.maximum(1, table.value.abs())
   outside = table[(table.low > table.value + slack) | (table.high < table.value - slack)]
@@ -327,102 +353,105 @@ def _check_intervals(results: Results) -> None:
     )
 
 
-def _declared_otherwise(entries: Sequence[BoardEntry]) -> Iterator[tuple[BoardEntry, str]]:
-  """Yields the entries that declare a quantity otherwise than most of their board, with the reason.
+def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
+  """Returns the entries that declare a quantity otherwise than most entries of their board do.
 
-  In a tie the declaration of the first entry holds."""
-  declared: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
+  They are returned by name, with the reason in words. In a tie the declaration of the first entry
+  holds.
+  """
+  groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
   for entry in entries:
     for quantity in entry.results.quantities:
-      by_words = declared.setdefault((entry.protocol, quantity.name), {})
-      by_words.setdefault(quantity, []).append(entry)
-  reasons: dict[str, tuple[BoardEntry, str]] = {}
-  for (_, name), groups in declared.items():
-    first, *minorities = sorted(groups.values(), key=len, reverse=True)
+      by_declaration = groups.setdefault((entry.protocol, quantity.name), {})
+      by_declaration.setdefault(quantity, []).append(entry)
+  reasons = {}
+  for (_, name), by_declaration in groups.items():
+    majority, *minorities = sorted(by_declaration.values(), key=len, reverse=True)
     for entry in itertools.chain(*minorities):
       reasons[entry.name] = (
-        entry,
-        f'it declares the quantity {name} otherwise than {first[0].name}: another version measured '
-        'it. Run the same command again with one version.',
+        f'it declares the quantity {name} otherwise than {majority[0].name}: another version '
+        'measured it. Run the same command again with one version.'
       )
-  yield from reasons.values()
+  return reasons
 
 
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
-  """Returns a board for each protocol, by a short name: classifiers of all entries with values,
-  intervals and ranks; paired differences from the first where all entries kept their records.
+  """Returns a board for each protocol, by the name of the study, or the name and a number.
 
-  The quantities are the headlines of the study, each level of them ranked.
+  A board has the classifiers of all entries with values, intervals and ranks, and paired
+  differences from the first where all entries kept their records. Its quantities are the headlines
+  of the study; classifiers are ranked by each overall value of them.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
     by_protocol.setdefault(entry.protocol, []).append(entry)
-  named: dict[str, Results] = {}
+  boards: dict[str, Results] = {}
+  counts = collections.Counter[str]()
   for group in by_protocol.values():
     study = group[0].results.study
-    numbered = (f'{study} {number}' for number in itertools.count(2))
-    name = next(name for name in itertools.chain([study], numbered) if name not in named)
-    named[name] = _board(group, study_file)
-  return named
+    counts[study] += 1
+    name = study if counts[study] == 1 else f'{study} {counts[study]}'
+    boards[name] = _board(group, study_file)
+  return boards
 
 
 def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
+  """Returns the board of entries with one protocol; see `boards_of`."""
   first = entries[0].results
   labels = comparison.distinct_labels(
     {e.name: {*e.results.labels, *(c['label'] for c in e.results.classifiers)} for e in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
-  ranked: dict[str, tuple[Quantity, pd.DataFrame]] = {}
+  values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
-    rows = pd.concat([_values(entry, quantity, labels) for entry in entries])
+    renamed = []
+    for entry in entries:
+      rows = _values_that_rank(entry.results, quantity)
+      names = [labels[entry.name, label] for label in rows.classifier]
+      renamed.append(rows.assign(classifier=names))
+    rows = pd.concat(renamed)
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
-      ranked |= {level.words: (quantity, level.rows) for level in overall_choices(rows, quantity)}
-  for words, (quantity, rows) in ranked.items():
-    facets = {'ranked_by': words} if len(ranked) > 1 else {}
-    parts.append(part([*_ranked(quantity, rows, facets)]))
-  compared = _compared(entries, quantities, study_file)
-  provenance = [line for entry in entries for line in _provenance(entry, labels)]
+      for choice in overall_choices(rows, quantity):
+        values_by_words[choice.words] = quantity, choice.rows
+  for words, (quantity, rows) in values_by_words.items():
+    facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
+    parts.append(part([*_ranks(quantity, rows, facets)]))
+  classifiers, provenance = list[Facts](), list[list[str]]()
+  for entry in entries:
+    for classifier in entry.results.classifiers:
+      relabelled = {**classifier, 'label': labels[entry.name, classifier['label']]}
+      classifiers.append(relabelled)
+      provenance.append(_provenance(entry, relabelled))
   return dataclasses.replace(
     first,
-    classifiers=[
-      {**classifier, 'label': labels[entry.name, classifier['label']]}
-      for entry in entries
-      for classifier in entry.results.classifiers
-    ],
+    classifiers=classifiers,
     tables={PROVENANCE: Table(COLUMNS, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
-    table=assemble([*parts, *compared]),
+    table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
     quantities=(RANK, *dict.fromkeys([*quantities, comparison.ACCURACY, comparison.EFFECTIVE])),
   )
 
 
-def _values(
-  entry: BoardEntry, quantity: Quantity, labels: Mapping[tuple[str, str], str]
-) -> pd.DataFrame:
-  """Returns the estimates that rank an entry by a quantity, with the board's labels."""
-  rows = _ranking(entry.results, quantity)
-  return rows.assign(classifier=[labels[entry.name, label] for label in rows.classifier])
+def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
+  """Returns the overall values of a quantity, by which its classifiers are ranked.
 
-
-def _ranking(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the estimates of a quantity with the fewest facets, which rank the classifiers.
-
-  There are none if entries cannot be compared by them, such as ratios to a baseline in one run.
+  There are none if the quantity is no headline, or if entries cannot be compared by it, such as
+  ratios to a baseline in one run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
-  ranks = quantity.headline and bool(quantity.better)
-  compares = not rows.note.str.contains(ITSELF, regex=False).any()
-  return rows[(rows.versus == '') & rows.value.notna() & ranks & compares]
+  can_rank = quantity.headline and bool(quantity.better)
+  is_ratio_in_run = rows.note.str.contains(ITSELF, regex=False).any()
+  return rows[(rows.versus == '') & rows.value.notna() & can_rank & (not is_ratio_in_run)]
 
 
-def _ranked(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
-  """Yields the ranks of values with intervals.
+def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
+  """Yields the rank of each classifier with an interval, as rows with `facets`.
 
   A rank is 1 + the number of classifiers that are significantly better. The standard errors, half
   an interval divided by its quantile, are taken as independent, which is conservative for values on
-  the same images.
+  the same images. `rows` are the values of the quantity; those without an interval have no rank.
   """
   bounded = rows[rows.low.notna()]
   if len(bounded) < 2:
@@ -432,14 +461,13 @@ def _ranked(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -
   sign = 1 if quantity.better == 'higher' else -1
   confidence = float(bounded.confidence.min())
   bounds = ranks(sign * bounded.value.to_numpy(float), errors, confidence)
-  for label, n, low, high in zip(
-    bounded.classifier, bounded.n, bounds.low, bounds.high, strict=True
-  ):
+  columns = bounded.classifier, bounded.n, bounds.low, bounds.high
+  for label, n, low, high in zip(*columns, strict=True):
     estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)
 
 
-def _compared(
+def _paired_estimates(
   entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
   """Returns paired differences from the first entry in the quantities and in accuracy, and
@@ -452,10 +480,8 @@ def _compared(
   if not all(entry.has_records for entry in paired):
     return []
   file = study_file if any(entry.study and entry.study.file for entry in paired) else ''
-  for group in (
-    paired,
-    *([member for member in paired if member is not left_out] for left_out in paired),
-  ):
+  all_but_one = ([entry for entry in paired if entry is not absent] for absent in paired)
+  for group in (paired, *all_but_one):
     if sum(len(entry.results.labels) for entry in group) < 2:
       continue
     folders = {entry.name: entry.folder for entry in group}
@@ -465,35 +491,34 @@ def _compared(
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
-    leads = [
-      overall_rows(table, quantity)
-      for quantity in dict.fromkeys([*quantities, comparison.ACCURACY])
-    ]
-    above = table[table['quantity'] == comparison.EFFECTIVE.name]
-    return [*(estimates[estimates.versus != ''] for estimates in leads), above]
+    estimates = []
+    for quantity in dict.fromkeys([*quantities, comparison.ACCURACY]):
+      rows = overall_rows(table, quantity)
+      estimates.append(rows[rows.versus != ''])
+    return [*estimates, table[table['quantity'] == comparison.EFFECTIVE.name]]
   return []
 
 
-def _provenance(entry: BoardEntry, labels: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
+def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
+  """Returns the row of `PROVENANCE` for a classifier of an entry, under its label on the board."""
   environment = entry.results.environment
-  for classifier in entry.results.classifiers:
-    yield [
-      labels[entry.name, classifier['label']],
-      entry.name,
-      classifier_words(classifier),
-      str(classifier.get('sha256', ''))[:12],
-      entry.digest,
-      str(environment.get('robustness', '')),
-      str(environment.get('git_commit') or '')[:12],
-      entry.unverified or FROM_RECORDS,
-    ]
+  return [
+    classifier['label'],
+    entry.name,
+    classifier_words(classifier),
+    str(classifier.get('sha256', ''))[:12],
+    entry.digest,
+    str(environment.get('robustness', '')),
+    str(environment.get('git_commit') or '')[:12],
+    entry.unverified or FROM_RECORDS,
+  ]
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
+  formatter = argparse.RawDescriptionHelpFormatter
   parser = argparse.ArgumentParser(
-    'robustness leaderboard',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
+    'robustness leaderboard', description=__doc__, formatter_class=formatter
   )
   parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
   entry = 'add the entry of a finished run'
