@@ -326,12 +326,12 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
+  tasks = [*workdir.read(path, study_file).values()] if has_records else []
   unverified, study = verification.NO_RECORDS, None
-  if has_records:
-    tasks = list(workdir.read(path, study_file).values())
+  if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
     study = tasks[0].study
-  entry = BoardEntry(path.name, path, results, has_records, unverified, study)
+  entry = BoardEntry(path.name, path, results, bool(tasks), unverified, study)
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)

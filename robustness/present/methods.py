@@ -5,22 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from robustness.core.typing import Facts
-from robustness.estimates import systematic
-from robustness.estimates.intervals import (
-  BAYESIAN,
-  BONETT_PRICE,
-  BOOTSTRAP,
-  CLOPPER_PEARSON,
-  EXACT,
-  JACKKNIFE,
-  KORN_GRAUBARD,
-  LOG_RATIO,
-  NEWCOMBE,
-  REGRESSION,
-  SEQUENTIAL,
-  STUDENT,
-  THRESHOLD,
-)
+from robustness.estimates import intervals, systematic
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
@@ -29,18 +14,18 @@ from robustness.present.page import classifier_words, counted_devices, data_word
 from robustness.results import NO_CLASSIFIER, SEED, Results
 
 METHODS = {
-  CLOPPER_PEARSON: "Clopper and Pearson's exact binomial ones",
-  KORN_GRAUBARD: "Korn and Graubard's for clustered observations",
-  SEQUENTIAL: "Clopper and Pearson's at the level of the sequential design",
-  BONETT_PRICE: "Bonett and Price's for paired shares",
-  LOG_RATIO: 'by the delta method for the log ratio',
-  BOOTSTRAP: 'percentiles of a bootstrap over the units',
-  STUDENT: "Student's",
-  REGRESSION: "Student's of a regression, over its points and not over images",
-  BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
-  JACKKNIFE: "Student's from the jackknife over the units, after a transformation",
-  NEWCOMBE: "Newcombe's for independent shares",
-  THRESHOLD: 'over the measured images and the draw of those that decide the threshold',
+  intervals.CLOPPER_PEARSON: "Clopper and Pearson's exact binomial ones",
+  intervals.KORN_GRAUBARD: "Korn and Graubard's for clustered observations",
+  intervals.SEQUENTIAL: "Clopper and Pearson's at the level of the sequential design",
+  intervals.BONETT_PRICE: "Bonett and Price's for paired shares",
+  intervals.LOG_RATIO: 'by the delta method for the log ratio',
+  intervals.BOOTSTRAP: 'percentiles of a bootstrap over the units',
+  intervals.STUDENT: "Student's",
+  intervals.REGRESSION: "Student's of a regression, over its points and not over images",
+  intervals.BAYESIAN: 'percentiles of a Bayesian bootstrap over the units',
+  intervals.JACKKNIFE: "Student's from the jackknife over the units, after a transformation",
+  intervals.NEWCOMBE: "Newcombe's for independent shares",
+  intervals.THRESHOLD: 'over the measured images and the draw of those that decide the threshold',
   STRATIFIED: 'normal ones of stratified samples',
   systematic.STRATIFIED: "Korn and Graubard's for images clustered in classes of equal weight",
   systematic.PAIRED: "Bonett and Price's for paired shares, in classes of equal weight",
@@ -58,63 +43,70 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
     environment: plain values of its `environment.json`.
     label: the classifier that the paragraph describes; '' describes all and their differences.
   """
+  command = environment['command']
   sentences = [
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
     _intervals(results, label),
     _baseline(results),
-    _varies(results, environment, label),
+    _scope_of_intervals(results, environment, label),
     _machine(environment),
-    f'The command is `{command}`.' if (command := environment['command']) else '',
+    f'The command is `{command}`.' if command else '',
   ]
   return ' '.join(filter(None, sentences))
 
 
 def _classifiers(results: Results, label: str) -> str:
-  return '; '.join(
-    f'{facts["label"]} ({words})' if (words := classifier_words(facts)) else facts['label']
-    for facts in results.classifiers
-    if label in ('', facts['label'])
-  )
+  """Returns the classifier `label` in words, or all classifiers if it is ''."""
+  texts = []
+  for facts in results.classifiers:
+    if label in ('', facts['label']):
+      words = classifier_words(facts)
+      texts.append(f'{facts["label"]} ({words})' if words else facts['label'])
+  return '; '.join(texts)
 
 
 def _intervals(results: Results, label: str) -> str:
   """Returns the methods of the intervals of the headlines, with n and the number of independent
-  units if it differs."""
-  kinds: dict[str, dict[str, list[pd.Series]]] = {}
+  units if it differs. Differences are left out if a single classifier `label` is described."""
+  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}
   for choice in headlines(results.over_seeds.by_task):
     for _, row in choice.summary_rows.iterrows():
       is_included = not label or (row.classifier == label and not row.versus)
-      if is_included and row.low == row.low and row.method != EXACT:  # as mCE = 1 of the baseline
+      has_estimated_interval = not pd.isna(row.low) and row.method != intervals.EXACT
+      if is_included and has_estimated_interval:
         words = f'differences in {choice.name}' if row.versus else choice.name
         words += '' if choice.extremes is None else f' ({choice.coverage})'
-        kinds.setdefault(row.method, {}).setdefault(words, []).append(row)
-  clauses, levels = [], set()
-  for method, by_words in kinds.items():
-    rows = [row for group in by_words.values() for row in group]
-    levels |= {f'{100 * row.confidence:g} %' for row in rows}
+        rows_by_method.setdefault(row.method, {}).setdefault(words, []).append(row)
+  clauses, confidences = [], set()
+  for method, rows_by_words in rows_by_method.items():
+    rows = [row for group in rows_by_words.values() for row in group]
+    confidences |= {f'{100 * row.confidence:g} %' for row in rows}
     n, units = _span([row.n for row in rows]), _span([row.clusters for row in rows])
     size = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
-    clauses.append(f'for {", ".join(by_words)}: {METHODS.get(method, method)} ({size})')
-  return f'Intervals of {" and ".join(sorted(levels))} are {"; ".join(clauses)}.' if clauses else ''
+    clauses.append(f'for {", ".join(rows_by_words)}: {METHODS.get(method, method)} ({size})')
+  levels = ' and '.join(sorted(confidences))
+  return f'Intervals of {levels} are {"; ".join(clauses)}.' if clauses else ''
 
 
 def _baseline(results: Results) -> str:
-  names = {
-    str(task.settings.get('baseline', ''))
-    for task in results.by_task.values()
-    if any(q.kind == RATIO and q.better == 'lower' for q in task.quantities)
-  } - {''}
-  if 'first' in names:
-    names = {*(names - {'first'}), results.labels[0]}
+  """Returns which classifiers' values ratios such as mCE are relative to; '' without ratios."""
+  names = set()
+  for task in results.by_task.values():
+    if any(q.kind == RATIO and q.better == 'lower' for q in task.quantities):
+      baseline = str(task.settings.get('baseline', ''))
+      names.add(results.labels[0] if baseline == 'first' else baseline)
+  names.discard('')
   return f'Ratios are to the values of {" and ".join(sorted(names))}.' if names else ''
 
 
 def _span(counts: Sequence[int]) -> str:
+  """Returns the smallest and the largest of some counts as '10' or '10 to 1,000'."""
   low, high = min(counts), max(counts)
   return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
-def _varies(results: Results, environment: Facts, label: str) -> str:
+def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
+  """Returns what the intervals cover, such as other images, and what they leave out."""
   seeds = results.settings.get('seeds') or ()
   if seeds or SEED in results.table:
     return (
@@ -123,7 +115,7 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
       'images, and leave out the choice of images.'
     )
   images = 'Intervals cover the choice of images of the same kind'
-  if (results.table.method == REGRESSION).any():
+  if (results.table.method == intervals.REGRESSION).any():
     images += ', those of a regression that of its points'
   if all('predictions' in facts for facts in results.classifiers):
     return f'{images}; they hold for these predictions.'
@@ -141,11 +133,14 @@ def _varies(results: Results, environment: Facts, label: str) -> str:
 
 
 def _machine(environment: Facts) -> str:
+  """Returns the versions, the duration and the devices of a run in words."""
   versions: Mapping[str, str] = environment.get('versions', {})
   code = f'classifier-robustness {environment.get("robustness", "")}'
-  if len(commit := str(environment.get('git_commit', ''))) == 40:
+  commit = str(environment.get('git_commit', ''))
+  if len(commit) == 40:  # else it says why the commit is unknown
     code = f'{code} (commit {commit[:12]})'
   packages = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
-  verb = f'takes {time} on' if (time := duration(environment)) else 'uses'
+  time = duration(environment)
+  verb = f'takes {time} on' if time else 'uses'
   software = ', '.join([f'Python {environment.get("python", "")}', *packages])
   return f'The run of {code} {verb} {counted_devices(environment)} with {software}.'

@@ -17,12 +17,20 @@ from robustness.present.notation import FREQUENCIES, Notation, value_text
 from robustness.results import Results
 
 MAX_CLASSIFIERS = 3
-_HEIGHT = 2.4  # inches: a line of panels
+_HEIGHT = 2.4
+"""Height of the panels of one classifier in inches."""
 
 
-class _Part(NamedTuple):
-  """A column of the picture: its caption, the quantity, its rows, and a function that draws the
-  rows of a classifier."""
+class _Column(NamedTuple):
+  """A column of panels, one per classifier.
+
+  Attributes:
+    caption: what the panels show.
+    quantity: the quantity of all rows.
+    rows: the rows of all classifiers.
+    draw: draws the rows of one classifier; takes the axes, rows, quantity and the smallest and
+      largest value of all panels.
+  """
 
   caption: str
   quantity: Quantity
@@ -34,25 +42,25 @@ class _Part(NamedTuple):
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers, a row each;
   {} if no task has any of the three parts."""
-  parts = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
+  columns = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
-  if not parts:
+  if not columns:
     return {}
-  size = style.PAGE_WIDTH * max(len(parts), 2) / 3, _HEIGHT * len(labels) + 0.2
+  size = style.PAGE_WIDTH * max(len(columns), 2) / 3, _HEIGHT * len(labels) + 0.2
   figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(len(labels), len(parts), squeeze=False)
-  for column, part in zip(grid.T, parts, strict=True):
-    limits = maps.limits_of([maps.Panel('', part.rows, Notation(part.quantity))])
-    for axes, label in zip(column, labels, strict=True):
-      rows = part.rows[part.rows.classifier == label]
+  grid = figure.subplots(len(labels), len(columns), squeeze=False)
+  for panels, column in zip(grid.T, columns, strict=True):
+    limits = maps.limits_of([maps.Panel('', column.rows, Notation(column.quantity))])
+    for axes, label in zip(panels, labels, strict=True):
+      rows = column.rows[column.rows.classifier == label]
       if rows.empty:  # a task may leave out a classifier
         axes.set_axis_off()
         continue
-      part.draw(axes, rows, part.quantity, limits)
+      column.draw(axes, rows, column.quantity, limits)
       axes.tick_params(labelsize=6)
       if len(labels) > 1:
         axes.set_title(label, fontsize=7)
-  captions = '; '.join(f'{part.caption}{charts.sample(part.rows)}' for part in parts)
+  captions = '; '.join(f'{column.caption}{charts.sample(column.rows)}' for column in columns)
   excerpt = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 
@@ -60,49 +68,54 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
   """Returns the first drawn share that has values by exactly these facets in a task, and its rows;
   None if there is none."""
-  by: dict[str, Any] = dict.fromkeys(facets, ...)
+  any_value: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():
     for quantity in results.drawn:
-      rows = select(results.table, quantity.name, '', **by).dropna(subset=['value'])
+      rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])
       if len(rows) > 1 and quantity.scale > 1:
         return quantity, rows
   return None
 
 
-def _heat_map(tasks: Mapping[str, Results]) -> _Part | None:
-  if not (measured := _rows(tasks, *FREQUENCIES)):
-    return None
-
-  def draw_map(
-    axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
-  ) -> None:
-    image = maps.cell_image(axes, maps.cells_of(rows, *FREQUENCIES), Notation(quantity), limits)
-    _name_axes(axes, 'horizontal frequency', 'vertical frequency')
-    _add_bar(axes, image, quantity)
-
-  return _Part(f'{measured[0].words} by frequency', *measured, draw_map)
+def _heat_map(tasks: Mapping[str, Results]) -> _Column | None:
+  """Returns the column of maps over the frequencies of Fourier basis images, if one is measured."""
+  measured = _rows(tasks, *FREQUENCIES)
+  return measured and _Column(f'{measured[0].words} by frequency', *measured, _draw_map)
 
 
-def _corruptions(tasks: Mapping[str, Results]) -> _Part | None:
-  if not (measured := _rows(tasks, 'corruption', 'severity')):
-    return None
-
-  def draw_cells(
-    axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
-  ) -> None:
-    notation, names = Notation(quantity), list(dict.fromkeys(rows.corruption))
-    numbered = rows.assign(corruption=rows.corruption.map(names.index))
-    table = maps.cells_of(numbered, 'corruption', 'severity')
-    image = maps.cell_image(axes, table, notation, limits)
-    axes.set_yticks(range(len(names)), [value_text(CORRUPTION, name) for name in names])
-    axes.set_xticks(list(table.columns))
-    _name_axes(axes, SEVERITY.axis, '')
-    _add_bar(axes, image, quantity)
-
-  return _Part(f'{measured[0].words} by corruption and severity', *measured, draw_cells)
+def _draw_map(
+  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+) -> None:
+  """Draws a classifier's heat map of frequencies; see `_Column.draw`."""
+  image = maps.cell_image(axes, maps.cells_of(rows, *FREQUENCIES), Notation(quantity), limits)
+  _name_axes(axes, 'horizontal frequency', 'vertical frequency')
+  _add_bar(axes, image, quantity)
 
 
-def _attack(tasks: Mapping[str, Results]) -> _Part | None:
+def _corruptions(tasks: Mapping[str, Results]) -> _Column | None:
+  """Returns the column of grids over corruption and severity, if one is measured."""
+  measured = _rows(tasks, 'corruption', 'severity')
+  return measured and _Column(
+    f'{measured[0].words} by corruption and severity', *measured, _draw_corruptions
+  )
+
+
+def _draw_corruptions(
+  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+) -> None:
+  """Draws a classifier's values by corruption and severity as cells; see `_Column.draw`."""
+  names = list(dict.fromkeys(rows.corruption))
+  numbered = rows.assign(corruption=rows.corruption.map(names.index))
+  table = maps.cells_of(numbered, 'corruption', 'severity')
+  image = maps.cell_image(axes, table, Notation(quantity), limits)
+  axes.set_yticks(range(len(names)), [value_text(CORRUPTION, name) for name in names])
+  axes.set_xticks(list(table.columns))
+  _name_axes(axes, SEVERITY.axis, '')
+  _add_bar(axes, image, quantity)
+
+
+def _attack(tasks: Mapping[str, Results]) -> _Column | None:
+  """Returns the column of accuracies by the radius ε of an attack, of which 0 is no attack."""
   for results in tasks.values():
     attacked = select(results.table, 'attack_error', '', epsilon=...)
     if len(attacked):
@@ -112,14 +125,15 @@ def _attack(tasks: Mapping[str, Results]) -> _Part | None:
       rows = errors.assign(value=1 - errors.value, low=1 - errors.high, high=1 - errors.low)
       words = quantity.words.replace('error', 'accuracy')
       accuracy = Quantity('accuracy', words, better='higher')
-      return _Part(f'{words} by ε', accuracy, rows, _draw_curve)
+      return _Column(f'{words} by ε', accuracy, rows, _draw_curve)
   return None
 
 
 def _draw_curve(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  del limits  # accuracies are on the scale of all shares
+  """Draws a classifier's accuracy by ε with intervals, from 0 to 100 %; see `_Column.draw`."""
+  del limits
   rows, scale = rows.sort_values('epsilon'), quantity.scale
   errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]
   axes.errorbar(
@@ -132,11 +146,13 @@ def _draw_curve(
 
 
 def _name_axes(axes: Axes, x: str, y: str) -> None:
+  """Writes the names `x` and `y` next to the axes."""
   axes.set_xlabel(x, fontsize=7)
   axes.set_ylabel(y, fontsize=7)
 
 
 def _add_bar(axes: Axes, image: Any, quantity: Quantity) -> None:
+  """Draws the colour scale of an image next to it, with the quantity and its unit."""
   bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, aspect=18)
   bar.ax.tick_params(labelsize=6)
   name = quantity.words.partition(' under ')[0]
