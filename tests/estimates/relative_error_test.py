@@ -97,16 +97,3 @@ def test_intervals_over_sites_hold_as_often_as_they_say(sites, correlation, shar
   coverage = interval_coverage.site_coverage(sites, correlation, share, 2000)
   error = 2 * np.sqrt(0.04 * 0.96 / (2000 * (1 - coverage.undefined)))
   assert 0.93 <= coverage.held <= 0.98 + error and coverage.one_side <= 0.04 + error
-
-
-@pytest.mark.slow
-@cases(
-  'inside, images, error', (10, 200, 0.2), (10, 1000, 0.05), (200, 1000, 0.2), (970, 1000, 0.2)
-)
-def test_intervals_of_independent_images_hold_as_often_as_they_say(inside, images, error):
-  generator, held, group = np.random.default_rng(0), 0, np.arange(images) < inside
-  for _ in range(500):
-    wrong = generator.random(images) < error
-    (estimate,) = relative_errors(units(np.arange(images), group, wrong))
-    held += estimate.low <= 1 <= estimate.high
-  assert held >= 465

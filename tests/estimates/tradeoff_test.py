@@ -57,21 +57,6 @@ def made(generator: np.random.Generator, count: int, change: np.ndarray) -> list
   return [shares, first, second]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('bend', [0.0, 0.04])
-def test_intervals_over_images_cover_the_line(bend):
-  """At least 51 of 60 intervals of 95 % hold the truth, a bound that chance crosses in .001."""
-  change = 0.4 * SHARE - 0.1 + bend * np.array([1, -1, 0, 1, 0, -1])
-  true, covered = fit_lines(SHARE, change), {'slope': 0, 'residual': 0}
-  generator = np.random.default_rng(1)
-  for _ in range(60):
-    rows = trade_off('net', 'base', *made(generator, 80, change))
-    for name in covered:
-      number = estimate(assemble([rows]), 'net', name, 'base')
-      covered[name] += number.low <= getattr(true, name) + 1e-9 <= number.high + 2e-9
-  assert min(covered.values()) >= 51, covered
-
-
 def test_what_a_trade_off_holds_with_and_without_a_corruption_that_changes_nothing():
   shares, first, second = made(np.random.default_rng(2), 60, 0.4 * SHARE - 0.1)
   shares[3, 2] = np.nan  # an image that a corruption leaves as it is

@@ -9,7 +9,6 @@ import pytest
 from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
-from robustness.results import Results
 from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
@@ -233,32 +232,6 @@ def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_n
   classes = select(table, 'accuracy', **{'class': ...})
   assert classes['class'].tolist() == ['koala', 'tabby']
   refused('no scene has 0.5', table_of, SiScore('location', stored=True), stored)
-
-
-@pytest.mark.slow
-def test_pictures_need_the_results_alone(tmp_path):
-  labels = ('one', 'two')
-  for study, expected in (
-    (SMALL, {'accuracy_area', 'accuracy_angle'}),
-    (PLACES, {'accuracy_y_x'}),
-    (dataclasses.replace(PLACES, xs=PLACES.xs[:1]), {'accuracy_y_x'}),
-  ):
-    folder = tmp_path / '-'.join(sorted(expected)) / str(len(study.xs))
-    made = [made_records(folder, study, k, seed) for seed, k in enumerate(labels)]
-    table = table_of(study, *made)
-    pictures = {'gallery': np.zeros((2, 3, 8, 8, 3))}
-    pictures['gallery_level'] = np.array(['small', 'large', 'low'])
-    described, settings = [{'label': label} for label in labels], {'false_discovery_rate': 0.05}
-    results = Results('si_score', described, {}, settings, arrays=pictures, table=table)
-    results.quantities = study.quantities
-    results.write(folder / 'results')
-    figures = study.figures(Results.read(folder / 'results'))
-    assert figures.keys() >= {*expected, 'gallery'}
-    assert figures['gallery'][0].axes[0].get_title() == 'small'
-    for figure, caption in figures.values():
-      if study is SMALL:
-        figure.canvas.draw()
-      assert caption.endswith('.')
 
 
 def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tmp_path):
