@@ -350,6 +350,11 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
 
 
 def _study_name(section: object, key: str, path: pathlib.Path) -> str:
+  """Returns the name of the study in a section of a JSON file; `key` names the section.
+
+  Raises:
+    InputError: the section names no study.
+  """
   study = section.get('study') if isinstance(section, dict) else None
   if not isinstance(study, dict) or not isinstance(study.get('name'), str):
     raise InputError(

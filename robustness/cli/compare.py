@@ -145,6 +145,7 @@ def _presented(study: Study) -> Presentation:
   """Returns the presentation of a comparison: the study's figures, then the accuracies."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
+    """Returns the figures of the study, if it reduced all records together, and of accuracies."""
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
     is_reduced = comparison.WHY_NOT not in results.tables

@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _extract(options: argparse.Namespace) -> Iterator[str]:
+  """Extracts cutouts, and yields lines that count them by reason of their refusal."""
   absent = _words(options.absent)
   for flag in absent:
     choice('--absent', flag, FLAGS)
@@ -45,10 +46,12 @@ def _extract(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
+  """Returns the words of a text that are separated by commas."""
   return tuple(word.strip() for word in text.split(',') if word.strip())
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
   parser = argparse.ArgumentParser(
     'robustness cutouts', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -73,6 +73,7 @@ def _lines(results: Results, k: int) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
   parser = argparse.ArgumentParser(
     prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -117,5 +117,6 @@ def is_installed(module: str) -> bool:
 
 
 def _state(modules: tuple[str, ...], use: str) -> str:
+  """Returns whether an extra with these modules is installed, and its use."""
   present = (any if modules == CUDA else all)(map(is_installed, modules))
   return f'yes      {use}' if present else f'MISSING  would add: {use}'

@@ -111,6 +111,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
+  """Yields the keys of a config, section after section."""
   run = meanings(Execution)
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
@@ -175,6 +176,7 @@ def _parts(
 
 
 def _entry(head: str, text: str) -> Iterator[str]:
+  """Yields a head and its text, wrapped and indented."""
   yield f'  {head}'
   indent = ' ' * 6
   yield from textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)

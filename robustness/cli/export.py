@@ -210,6 +210,7 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
   parser = argparse.ArgumentParser(
     'robustness export', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -95,6 +95,7 @@ def main(arguments: Sequence[str]) -> int:
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
+    """Returns the boards of entries; writes their pages unless `folder` is None."""
     boards = boards_of(accepted, options.study)
     if folder is not None:
       _publish(folder, boards, environment, [entry.name for entry in accepted], wrong)

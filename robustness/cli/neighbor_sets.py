@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
   parser = argparse.ArgumentParser(
     prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

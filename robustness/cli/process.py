@@ -45,6 +45,7 @@ def set_logging() -> None:
 
 
 def _is_reported_by_the_command(record: logging.LogRecord) -> bool:
+  """Returns whether the command itself reports the error that a line of the log is about."""
   error = record.exc_info[1] if record.exc_info else None
   return error is not None and bool(disk.advice(error, '') or peers.peer_is_lost(error))
 

@@ -67,6 +67,11 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   settings = recorded(config)
 
   def draw(place: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
+    """Writes the figures and the report of results in a folder, and returns the figures.
+
+    Raises:
+      InputError: the results cannot be drawn.
+    """
     reason, results = unverified.get(place, ''), Results.read(place)
     if isinstance(presented, Study):
       results = results.with_facets(presented.described_facets)

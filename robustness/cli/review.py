@@ -93,12 +93,14 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
+  """Returns the neighbor sets under review, with the names of their classes."""
   sets = metadata.read(flags.metadata)
   names = sets.class_names or building.vocabulary(flags.classes)[0]
   return Candidates(sets, dict(enumerate(names)))
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
+  """Returns a parser with the flags that both commands have."""
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
   add('--metadata', required=True, type=expanded, help='folder of the sets under review')

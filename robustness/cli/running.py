@@ -91,6 +91,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 
 def _parse(arguments: list[str]) -> list[str]:
+  """Reads the flags of a run and returns the other arguments; ends the process for bad flags."""
   try:
     unparsed = flags.FLAGS(arguments)
     if len(unparsed) > 1:
@@ -107,6 +108,10 @@ def _parse(arguments: list[str]) -> list[str]:
 def _run(
   config: command_line.ConfigDict | None, typed: Sequence[str], arguments: Sequence[str]
 ) -> int:
+  """Runs a config, or prints it or its plan, as the flags say; returns the exit status.
+
+  `typed` are the words of the command, and `arguments` those that set flags and keys.
+  """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
     print(json.dumps(recorded(config.to_dict()), indent=2))
@@ -160,6 +165,7 @@ def _status(
   processes: peers.Processes,
   compiled: str | None,
 ) -> int:
+  """Runs a config and returns the exit status; see `run_command`."""
   try:
     compilation_cache.use(compiled)
     process.set_devices(processes)

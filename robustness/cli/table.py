@@ -83,6 +83,16 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
 def _joined(
   task: str, results_by_run: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
+  """Returns the results of a task of several runs as one, with labels that are distinct.
+
+  Args:
+    task: name of the task.
+    results_by_run: the results of each run by its name.
+    labels: the distinct labels by name of the run and label in it.
+
+  Raises:
+    InputError: the runs are of different studies, or of settings that their quantities name.
+  """
   (first_name, first), *later = results_by_run.items()
   prefix, declared = f'{task}: ' if task else '', dict[str, Quantity]()
   for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
@@ -137,6 +147,7 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
 
 
 def _parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
   parser = argparse.ArgumentParser(
     'robustness table', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

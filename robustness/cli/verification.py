@@ -158,6 +158,7 @@ def _estimates(finished: FinishedStudy) -> pd.DataFrame:
 
 
 def _is_of_this_code(results: Results) -> bool:
+  """Returns whether this version and commit wrote the results."""
   return all(results.environment.get(key) == value for key, value in workdir.code().items())
 
 
@@ -170,6 +171,7 @@ def _failed(error: Exception) -> str:
 
 
 def _has_run(path: pathlib.Path) -> bool:
+  """Returns whether a workdir, or the folder of a seed in it, has records."""
   folders = (path, *path.glob(workdir.seed_folder('*')))
   return any((folder / workdir.RECORDS).is_dir() for folder in folders)
 
@@ -219,6 +221,7 @@ def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFram
 
 
 def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
+  """Returns how the estimates in results, `stated`, differ from those of records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
   rows = _keyed(stated, facets).merge(
@@ -236,6 +239,7 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
 
 
 def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
+  """Returns whether numbers are equal up to the rounding of another machine."""
   return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 

@@ -62,6 +62,7 @@ def variants(
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
+    """Returns the config of a variant; see `variants`."""
     name, *labels = variant.split(',')
     if labelled and name == labelled.__name__ and labels and all(labels):
       return labelled(tuple(labels))
@@ -210,6 +211,7 @@ def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[Co
 
 
 def _at(values: Any, *path: str) -> Any:
+  """Returns the value at a path of keys in nested values, None if there is none."""
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
   return values

@@ -262,6 +262,7 @@ def refuse_what_is_lost(
 def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
+  """Returns the recipes of the classifiers of a config by label; {} if no study needs one."""
   strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not strictest.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
@@ -282,6 +283,7 @@ def _classifiers(
   settings.parse(TrainingSettings, training, 'config.training')
 
   def parsed(section: Section, path: str) -> ClassifierKind:
+    """Returns the recipe of a section of a classifier, whose path is `path`."""
     return parse_classifier(section, path, training, sections.get('data', {}), execution.seed)
 
   path = 'config.classifiers'

@@ -62,6 +62,7 @@ def _words(value: object) -> list[str]:
 
 
 def _is_trained(classifier: Section) -> bool:
+  """Returns whether a classifier is trained in the run."""
   return bool(classifier.get('train')) and not classifier.get('weights')
 
 

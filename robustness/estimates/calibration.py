@@ -167,6 +167,7 @@ def squared_calibration_error(bins: Bins) -> np.ndarray:
 
 
 def _share(bins: Bins) -> np.ndarray:
+  """Returns the share of the predictions that is in each bin, [..., M]."""
   return np.asarray(bins.size / bins.size.sum(-1, keepdims=True))
 
 
@@ -209,6 +210,7 @@ class Scores:
       return views[0]
 
     def over(field: str) -> dict[str, Any]:
+      """Returns the means over the views of a field of `Scores`, by name."""
       parts = [vars(view)[field] for view in views]
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
 
@@ -336,6 +338,7 @@ def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
 
 
 def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+  """Returns Brier score, AURC and excess AURC at weights [..., N] of images; None is 1."""
   p, y = predictions.confidence, predictions.correct
   w = np.ones(len(p), int) if weights is None else weights
   total = w.sum(-1)

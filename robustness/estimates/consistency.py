@@ -149,6 +149,7 @@ def _interval(
 
 
 def _z(kappa: np.ndarray) -> np.ndarray:
+  """Returns Fisher's transformation artanh κ, finite at κ = ±1."""
   return np.asarray(np.arctanh(np.clip(kappa, -_NEAREST, _NEAREST)))
 
 

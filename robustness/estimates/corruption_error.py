@@ -114,6 +114,7 @@ def failure_point(
   n, count, highest = measured.n, len(measured.weight), severities[-1]
 
   def severity_at(weights: np.ndarray) -> np.ndarray:
+    """Returns the failure severity [B] at weights [B, K] of the units, which are counts ÷ K."""
     accuracy = measured.means(np.rint(weights * count))
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 

@@ -137,6 +137,9 @@ def shaped(bank: Recording, percentile: float) -> Score:
   count = size - round(size * percentile / 100)
 
   def shape(features: np.ndarray) -> np.ndarray:
+    """Returns features in which the largest of each image have the mean that keeps their sum, and
+    the others are 0.
+    """
     changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :count]
     np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / count, 1)
     return changed

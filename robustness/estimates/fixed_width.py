@@ -98,6 +98,7 @@ class FixedWidth:
     p = np.asarray(proportions, float)[:, None]
 
     def holding(successes: np.ndarray, n: int) -> np.ndarray:
+      """Returns whether the interval at a look after n trials holds p, for counts of successes."""
       low, high = _at(_outcomes(self, n)[:2], successes)
       return (low <= p) & (p <= high)
 
@@ -181,6 +182,7 @@ def fixed_size(half_width: float, confidence: float) -> int:
   the number of successes; the interval is widest at half successes."""
 
   def wide(n: int) -> bool:
+    """Returns whether the interval of n trials is wider than ± `half_width` at half successes."""
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return bool(((high - low) / 2 > half_width).any())
 
@@ -215,6 +217,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
+  """Returns the design with equal looks, each at confidence 1 − `share` · (1 − `confidence`)."""
   level = 1 - share * (1 - confidence)
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)

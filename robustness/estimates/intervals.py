@@ -171,12 +171,14 @@ def z_value(confidence: float) -> float:
 
 
 def _tail(confidence: float) -> float:
+  """Returns (1 − confidence)/2; raises InputError for a confidence outside (0, 1)."""
   if not 0 < confidence < 1:
     raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
   return (1 - confidence) / 2
 
 
 def _counts(values: ArrayLike, name: str) -> np.ndarray:
+  """Returns counts as floats; raises InputError for values that are negative or not whole."""
   counts = np.asarray(values, float)
   bad = (counts < 0) | (counts != np.round(counts))
   if np.any(bad):

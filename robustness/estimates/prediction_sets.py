@@ -93,6 +93,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   place, ordered = math.ceil((count + 1) * (1 - alpha) - 1e-9), np.sort(of_true_class)
 
   def score(number: int) -> float:
+    """Returns the score of a rank, counted from 1; ∞ beyond the last."""
     return math.inf if number > count else float(ordered[max(number, 1) - 1])
 
   if place > count:

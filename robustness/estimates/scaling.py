@@ -113,6 +113,9 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   fitted_rows = [np.setdiff1d(order, part) for part in parts]
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
+    """Returns the losses of all left-out rows, each by the scaling that was fitted without it, and
+    of the added error, [N + 1].
+    """
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
     z, of_rows = np.concatenate(scaled), labels[np.concatenate(parts)]
     second = z.argsort(1)[:, -2] if z.shape[1] > 1 else of_rows
@@ -163,12 +166,14 @@ def _fitted(
   shrunk = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
+    """Returns the scaling of a vector of parameters: weights, then biases."""
     weight, bias = parameters[:size], parameters[size:]
     if kind == TEMPERATURE:
       return Scaling(float(weight[0]))
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns the penalised loss of a vector of parameters, and its gradient."""
     scaled = scaling(parameters)
     logarithm = special.log_softmax(scaled(z), 1)
     change = (np.exp(logarithm) - target) / len(z)
@@ -204,6 +209,7 @@ def _fitted(
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
 
   def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns the loss and its gradient with respect to parameters in units of `unit`."""
     value, gradient = loss(parameters * unit)
     return value, gradient * unit
 

@@ -70,6 +70,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
+  """Returns the ends of the interval of an estimate at the confidence `joint`; see `for_all`.
+
+  They are NaN if the estimate has no interval; None is returned if its interval cannot be widened.
+  """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan
@@ -151,6 +155,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
     return float(np.log(tail) / np.log1p(-width)) if 0 < width < 1 else float(n)
 
   def excess(logarithm: float) -> float:
+    """Returns how far the upper end at exp(`logarithm`) trials is above `high`."""
     trials = np.exp(logarithm)
     return float(special.betaincinv(value * trials + 1, trials * (1 - value), 1 - tail) - high)
 

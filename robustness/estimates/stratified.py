@@ -76,12 +76,25 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
 
 
 def _counts(strata: np.ndarray, count: int) -> np.ndarray:
+  """Returns the number of trials in each stratum, float [V]; other numbers are ignored."""
   return np.bincount(strata[(strata >= 0) & (strata < count)], minlength=count).astype(float)
 
 
 def _with_interval(
   weights: np.ndarray, total: np.ndarray, variance: np.ndarray, n: np.ndarray, confidence: float
 ) -> Estimate:
+  """Returns Σ_v w_v x_v with an interval of the normal distribution.
+
+  Args:
+    weights: w, [V]; strata of weight 0 do not count.
+    total: the sum of the trials in each stratum, [V], whose mean is x.
+    variance: the variance of a single trial in each stratum, [V].
+    n: the number of trials in each stratum, [V].
+    confidence: confidence of the interval, in (0, 1).
+
+  Raises:
+    InputError: a stratum that counts has no trial.
+  """
   counted = weights > 0
   if not n[counted].all():
     raise InputError(

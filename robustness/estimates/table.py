@@ -50,6 +50,7 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return canonical(pd.DataFrame(columns=columns))
 
   def values(part: pd.DataFrame, name: str) -> np.ndarray:
+    """Returns a column of a part of the table, NaN if the part lacks it."""
     return part[name].to_numpy(object) if name in part else np.full(len(part), np.nan, object)
 
   joined = {name: np.concatenate([values(part, name) for part in parts]) for name in columns}

@@ -117,6 +117,7 @@ def trade_off(
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
+    """Returns slope, intercept, residual and the line, [B, 28], at weights [B, N] of images."""
     lines = fit_lines(*np.split(units.means(weights), 2, -1))
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
     return np.concatenate([fields, lines.at(grid)], -1)
@@ -168,6 +169,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   reach = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
   def half(point: np.ndarray) -> np.ndarray:
+    """Returns half the width of the band of the line at a point."""
     return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))
 
   numbers = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))

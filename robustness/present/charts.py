@@ -85,6 +85,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     return {}
 
   def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
+    """Returns the rows at a value of the facet `by`, or all if they have no such facet."""
     rows = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
     return rows.set_index('classifier')
 
@@ -153,6 +154,7 @@ def of_rows(
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
+    """Returns the caption of a picture of some columns."""
     return _caption(columns, facets, varying, rate)
 
   lines = _reference(reference, '' if axes else names[0], facets) if reference and varying else {}
@@ -204,6 +206,12 @@ def _reference(
 def _grids(
   columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
 ) -> dict[str, Picture]:
+  """Returns the pictures of grids, a grid per classifier: of values, and of differences.
+
+  Columns with more values of a facet than a picture holds are left out. `caption` returns the
+  caption
+  of a picture of some columns.
+  """
   return {
     '_difference' if column[0].difference else '': (
       maps.grids(_by_classifier([column]), down, across),
@@ -226,6 +234,7 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
 
 
 def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
+  """Returns a panel for each classifier and each difference of the columns."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
     for notation, rows in columns
@@ -236,6 +245,10 @@ def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
+  """Returns a picture for each classifier, with a map over two axes for each value of `name`.
+
+  All maps are on one scale. Pictures are returned by '_LABEL', the end of their names.
+  """
   pictures, scaled = {}, _by_classifier([column])  # on one scale
   facet = column[0].quantity.facet(name)
   for label, rows in column[1].groupby('classifier', sort=False):
@@ -257,6 +270,10 @@ def _points_by_name(
   name: str,
   reference: Mapping[tuple[str, str], float],
 ) -> Figure:
+  """Draws points by the values of the facet `name`, of which at most `MAX_POINTS` are drawn.
+
+  These are the values with the worst results. For `reference` see `_reference`.
+  """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
     largest = columns[0][1].groupby(name, sort=False).value.max()
@@ -267,6 +284,7 @@ def _points_by_name(
 
 
 def _title(facet: Facet, value: Any) -> str:
+  """Returns the title of a panel for a value of a facet: 'fog', or 'severity 3'."""
   text = value_text(facet, value)
   return text if isinstance(value, str) else f'{facet.words} {text}'
 
@@ -274,6 +292,11 @@ def _title(facet: Facet, value: Any) -> str:
 def _caption(
   columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
+  """Returns the caption of a picture of some columns.
+
+  `facets` are the facets of its rows, and `varying` those with several values; the caption states
+  the only value of the others.
+  """
   notation, rows = columns[0]
   quantity = notation.quantity
   words = f'difference in {quantity.words}' if notation.difference else quantity.words
@@ -299,6 +322,7 @@ def _caption(
 
 
 def _difference_words(column: Column, rate: float) -> str:
+  """Returns what a caption says of differences; '' if the column has values."""
   notation, rows = column
   if not notation.difference:
     return ''

@@ -36,6 +36,13 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
+  """Returns the caption of a classifier's gallery.
+
+  Args:
+    label: label of the classifier.
+    rows: the rows of the table of failures, by column.
+    pictures: number of pictures of each image, 1 or 2.
+  """
   has_one_view = rows[0]['of'] == 1
   if has_one_view and pictures == 1:
     return (

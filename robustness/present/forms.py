@@ -171,6 +171,7 @@ def curves(
 def _curve(
   axes: Axes, rows: pd.DataFrame, notation: Notation, x: str, index: int, label: str
 ) -> None:
+  """Draws a classifier's curve over the facet `x` with its band; `index` selects its colour."""
   places, (value, low, high) = rows[x].to_numpy(float), _ends(rows, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(rows) <= 40 else ''
@@ -195,6 +196,7 @@ def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | N
 
 
 def _spans_decades(rows: pd.DataFrame) -> bool:
+  """Returns whether positive values span more decades than a linear scale shows."""
   values = rows.value.to_numpy(float)
   values = values[np.isfinite(values)]
   return len(values) > 0 and 0 < values.min() * 10**_DECADES < values.max()

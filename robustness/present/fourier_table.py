@@ -72,11 +72,13 @@ def published(results: Results) -> pd.DataFrame:
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
+    """Returns a published value, or a published change from `versus`, as a row."""
     n, places = table.images, {**facets, 'source': PUBLISHED}
     printed = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
     return row(label, versus, declared[name], places, printed, np.nan)
 
   def rows() -> Iterator[Any]:
+    """Yields the published values of each classifier, and their changes from the first."""
     for label in results.labels:
       for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
         if table is TABLE_3 and 'fog_noise' in results.labels:

@@ -273,6 +273,7 @@ def cell_notes(rows: pd.DataFrame) -> pd.Series:
 
 
 def _longest(names: Sequence[str]) -> int:
+  """Returns the number of letters in the longest line of some names."""
   return max(len(line) for name in names for line in name.split('\n'))
 
 

@@ -196,6 +196,7 @@ def _first_table(results: Results) -> Table:
 
 
 def _card(results: Results, context: Context) -> str:
+  """Returns the facts at the top of the page: data, classifiers, seeds, commit and command."""
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   when = environment.get('started', '')[:10], duration(environment), counted_devices(environment)
@@ -228,6 +229,7 @@ def duration(environment: Facts) -> str:
 
 
 def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
+  """Returns a description list of names and texts as HTML; `kind` is an HTML attribute."""
   items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
   return f'<dl{kind}>{items}</dl>' if items else ''
 
@@ -272,6 +274,7 @@ def _findings(
 
 
 def _about_brackets(results: Results) -> str:
+  """Returns a paragraph that says what the intervals in brackets cover."""
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []
@@ -323,6 +326,7 @@ def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
 
 
 def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
+  """Returns the tables of estimates as HTML, and which estimates are in results.csv alone."""
   parts = [
     f'<h3 id="rows-{quote(name)}">{escape(table.title)}</h3>{_table(table.table)}'
     for name, table in titled.items()
@@ -343,6 +347,11 @@ def _files(folder: pathlib.Path, results: Results) -> str:
 
 
 def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = '') -> str:
+  """Returns a figure as HTML: the PNG file itself, its caption, and links to its files.
+
+  Raises:
+    InputError: the file does not exist or is not a PNG file.
+  """
   if not file.is_file():
     raise InputError(f'figure {file} does not exist: write it before the report.')
   content = file.read_bytes()
@@ -394,6 +403,7 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
 
 
 def _cell(tag: str, value: object, right: bool) -> str:
+  """Returns a table cell as HTML; `tag` is 'td', or 'th' with its attributes."""
   text = tables.cell_text(value, '–')
   kind = ' class="number"' if right else ' class="long"' if len(text) > _MAX_UNBROKEN else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
@@ -410,6 +420,7 @@ def _copied(text: str) -> str:
 
 
 def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
+  """Yields the name, such as 'data.split', and the text of each plain value in nested values."""
   if isinstance(values, Mapping):
     for key, value in values.items():
       yield from _flattened(value, f'{name}.{key}' if name else str(key))
@@ -494,6 +505,7 @@ def classifier_words(classifier: Facts) -> str:
 
 
 def _training(classifier: Facts) -> str:
+  """Returns how a classifier was trained: 'trained here 100 steps on train with crop'."""
   parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
   objective = classifier.get('objective')
   if objective and objective.get('name') != 'cross_entropy':

@@ -197,6 +197,7 @@ def _comparatives(quantity: Quantity) -> tuple[str, str]:
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:
+  """Returns the rows of a table."""
   return [row for _, row in table.iterrows()]
 
 
@@ -209,6 +210,7 @@ def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
 
 
 def _reversed(row: pd.Series) -> pd.Series:
+  """Returns a difference in the other direction, with its interval."""
   return pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
 
 

@@ -86,6 +86,7 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
   @functools.wraps(draw)
   def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Returns text in lines of at most `letters` letters; lines of the text stay apart."""
     with matplotlib.rc_context():
       matplotlib.rcParams.update(_DEFAULTS)
       matplotlib.rcParams.update(_SETTINGS)

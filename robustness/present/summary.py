@@ -79,6 +79,7 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
     return {**draw_seeds(results), **(battery.figures if means.tasks else charts.draw)(means)}
 
   def find(results: Results) -> list[Finding]:
+    """Returns the findings about the means, and the share that another seed changes most."""
     means = results.over_seeds
     return [*(battery.findings if means.tasks else findings)(means), *most_changed(results)]
 
@@ -116,6 +117,10 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -> None:
+  """Draws the mean over seeds with its interval, and the value of each seed, in a row per line.
+
+  `lines` are pairs of a headline and the row of its mean; a labelled panel names both marks.
+  """
   for place, (choice, mean) in enumerate(lines):
     scale = Notation(choice.quantity).scale
     facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
@@ -141,6 +146,7 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
 
 
 def _name(line: Line) -> str:
+  """Returns the name of a line: 'top-1 error, natural'."""
   choice, row = line
   return style.wrapped(f'{choice.name}, {row.classifier}', 60)
 

@@ -112,6 +112,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
 
 
 def _facet_text(facet: Facet, value: Any) -> str:
+  """Returns the value of a facet as the text of a table cell."""
   if facet.name in ('attack', 'epsilon'):
     return value_text(facet, value)
   return value if isinstance(value, str) else cell_text(value).replace('-', MINUS)
@@ -154,10 +155,12 @@ def markdown_text(text: str) -> str:
 
 
 def _markdown_cell(text: str) -> str:
+  """Returns a text with the characters escaped that Markdown would interpret."""
   return escaped(text).translate(_MARKDOWN).replace('](', ']\\(')
 
 
 def _latex_text(text: str) -> str:
+  """Returns a text with the characters escaped that LaTeX would interpret."""
   return escaped(text).translate(_LATEX)
 
 

@@ -42,6 +42,7 @@ def summary(results: Results) -> list[str]:
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
+  """Returns a headline's value for (classifier, versus), and the number of its note in brackets."""
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
 
@@ -78,6 +79,7 @@ def lines(table: Table) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+  """Returns a value as the text of a table cell; '-' if it is missing."""
   if value is None or (isinstance(value, float) and math.isnan(value)):
     return '-'
   return f'{value:.4f}' if isinstance(value, float) else str(value)

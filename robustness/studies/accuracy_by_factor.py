@@ -198,6 +198,7 @@ class AccuracyByFactor(Study):
   def _estimates(
     self, right: Outcomes, wrong: Outcomes, columns: dict[str, np.ndarray]
   ) -> Iterator[pd.DataFrame]:
+    """Yields accuracies and ratios of errors over all, by factor and by pairs of factors."""
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
       yield self.means(BY_FACTOR, self._grouped(right, columns, (name,)), by=(name,), test=True)

@@ -50,8 +50,10 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The norm of the noise in words; see `Study`."""
     return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `BandStudy`; a norm or clipping other than the paper's."""
     differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
     return [*super().differences(records, image_shape), *differing]

@@ -43,6 +43,7 @@ SEED = 0  # of the bootstrap
 
 
 def _error(name: str, words: str, headline: bool = False) -> Quantity:
+  """Returns a quantity of calibration errors, in [0, 1]."""
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 

@@ -122,6 +122,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def severities_between(self) -> tuple[float, ...]:
+    """Whether severities between the whole ones may be shown; see `StoredOrMade`."""
     return self.between
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -146,6 +147,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
+    """The errors, mCE and relative mCE with their denominator in words; see `Study`."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -198,6 +200,7 @@ class CorruptionError(StoredOrMade):
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
+    """Returns what mCE divides by, in words; `first` is the label of the first classifier."""
     if self.published:
       return f'{self.published.title} (published)'
     return f'{first}, the first classifier: published mCE divides by another'

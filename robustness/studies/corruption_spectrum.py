@@ -105,10 +105,12 @@ class CorruptionSpectrum(StoredOrMade):
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
+      """Returns |F| of the change of an image; of the image itself in the clean view."""
       clean, place = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
       return spectrum.half_magnitude(change(image, row[clean], place['severity']), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
+      """Returns the mean |F| over the channels of an image, which is summed over images."""
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
@@ -242,6 +244,7 @@ def _with_slots(rows: Rows) -> Rows:
   slots = np.eye(min(num_parts, -(-MOST_ROWS // num_base) + 1), dtype=np.float32)
 
   def column(batch: Batch) -> np.ndarray:
+    """Returns the one-hot slots of the rows of a batch, float32 [B, slots]."""
     parts = parts_in(batch['corruption'], batch['severity'])
     return slots[[number.get(part, 0) % len(slots) for part in parts]]
 

@@ -68,6 +68,7 @@ class FeatureSpectrum(Study):
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
+    """The layers of which records hold spectra; see `Study`."""
     """Returns the log-amplitude along the half diagonal, [B, J]; [B, 0] of vectors [B, D]."""
     x = output.astype(jnp.float32)
     if x.ndim == 3:

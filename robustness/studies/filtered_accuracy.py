@@ -43,6 +43,7 @@ class FilteredAccuracy(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The filters in words; see `Study`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:

@@ -115,6 +115,7 @@ class FlipRate(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+      """Returns the image of a row in a frame; see `Views`."""
       refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])
 
@@ -136,11 +137,13 @@ class FlipRate(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The sequences in words; see `Study`."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; sequences that are made here are not those of ImageNet-P."""
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

@@ -96,9 +96,11 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The attack in words; see `Study`."""
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; settings other than the paper's."""
     side = image_shape[0]
     differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
     return [*super().differences(records, image_shape), *differing]

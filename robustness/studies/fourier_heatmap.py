@@ -124,12 +124,14 @@ class FourierHeatmap(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The waves and their frequencies in words; see `Study`."""
     return {
       'perturbation': basis.in_words(self.norm, self.clip, self.phase),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+    """See `Study`; norms, windows and numbers of images other than published ones."""
     side, norms = image_shape[0], {s: tuple(norms) for s, norms in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
     by_norm = PUBLISHED_WINDOWS.get(side, {})
@@ -174,6 +176,7 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
+    """Errors by frequency, of classes and of layers, with the norm in words; see `Study`."""
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (

@@ -135,6 +135,7 @@ class FourierPreview(BeginsWithMap):
     """Returns a classifier's map [H, W] by frequency, the measured error, and their correlation."""
 
     def at(window: int) -> tuple[Frequencies, np.ndarray]:
+      """Returns the distinct frequencies of a window, and the sensitivity at each."""
       height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
       return f, sensitivity[f.fy + height // 2, f.fx + width // 2]

@@ -201,6 +201,7 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
 
 
 def _one_class() -> InputError:
+  """Returns the error for images of a single class."""
   return InputError(
     'frequency_shortcuts asks what else is taken for a class, and these rows are of one class: '
     f'give images of two ({KEYS.data}).'

@@ -25,7 +25,7 @@ from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
 from robustness.estimates.fitted_scores import Recording, Score
-from robustness.estimates.means import part, row
+from robustness.estimates.means import Row, part, row
 from robustness.estimates.out_of_distribution import FITTED, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
@@ -49,15 +49,18 @@ OOD_SET = Facet('ood_set', 'images of no known class', '', False, 'against {}', 
 ID_SET = Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images')
 FEATURES, ID = 'features', 'example_id'
 TEST, SHIFTED = 'test images', 'test and shifted images'
-USED_BY = {
+"""Values of the facet `id_set`."""
+SCORES_BY_SETTING = {
   'neighbours': ('knn',),
   'directions': ('vim',),
   'percentile': ('react', 'ash'),
   'exponent': ('gen',),
   'largest': ('gen',),
 }
-MOST_ALIKE = 0.02  # of images: data sets have some twice, and a few digests are equal by chance
-APART = 'versions of one image in two data sets count as two: their order may differ'
+MAX_SHARED = 0.02
+"""Share of scored images that may be in the bank: data sets have some images twice, and a few
+digests are equal by chance."""
+NOTE_ON_VERSIONS = 'versions of one image in two data sets count as two: their order may differ'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +128,11 @@ class OodScores(ScoresPredictions):
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    for key, scores in USED_BY.items():
-      is_used = {*scores} & {*self.scores} or getattr(self, key) == getattr(type(self), key)
+    for key, scores in SCORES_BY_SETTING.items():
+      is_used = bool({*scores} & {*self.scores})
+      is_default = getattr(self, key) == getattr(type(self), key)
       words = ' and '.join(map(repr, scores))
-      self.require(bool(is_used), key, f'left out without {words} in {self.key("scores")}')
+      self.require(is_used or is_default, key, f'left out without {words} in {self.key("scores")}')
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -149,66 +153,86 @@ class OodScores(ScoresPredictions):
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
-    fitted = [name for name in self.scores if name in FITTED]
-    if bool(fitted) != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
+    is_fitted = any(name in FITTED for name in self.scores)
+    if is_fitted != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
         f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
         'else does.'
       )
     first = _read(workdirs.predictions, workdirs.task)
-    paths = (*workdirs.unknown, *workdirs.shifted)
-    tasks_of = {path: _read(path, workdirs.task, first) for path in paths}
-    bank_paths = filter(None, [workdirs.bank, workdirs.held_out])
+    unknown = {path: _read(path, workdirs.task, first) for path in workdirs.unknown}
+    shifted = {path: _read(path, workdirs.task, first) for path in workdirs.shifted}
+    bank_paths = [path for path in (workdirs.bank, workdirs.held_out) if path]
     banks = {path: _read(path, workdirs.task, first) for path in bank_paths}
-    scored = {workdirs.predictions: first, **tasks_of}
+    scored = {workdirs.predictions: first, **unknown, **shifted}
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
-    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))
-    groups = {
-      f'mean of {len(members)} {group} sets': [names[path] for path in members]
-      for group, members in (('near', workdirs.near), ('far', workdirs.far))
-      if len(members) > 1
-    }
-    sets = {_set(first): 0}
-    for path in workdirs.shifted:
-      sets.setdefault(_set(tasks_of[path]), len(sets))
-    note = {'note': APART} if len(sets) > 1 else {}
-    rows = []
+    runs = first, [*shifted.values()], [*unknown.values()], [*banks.values()]
+    rows: list[Row] = []
     for evaluation in first.evaluations:
-      label = evaluation.label
-      fitted_to = [_recording(bank, label) for bank in banks.values()] or [_recording(first, label)]
-      scores = {name: self._score(name, fitted_to[0], fitted_to[-1]) for name in self.scores}
-      test = _scored(first, label, scores)
-      shifted = [_scored(tasks_of[path], label, scores) for path in workdirs.shifted]
-      for path, values in zip(workdirs.shifted, shifted, strict=True):
-        values[ID] = values[ID].astype(np.int64) + (sets[_set(tasks_of[path])] << 40)
-      outside = {name: _scored(tasks_of[path], label, scores) for path, name in names.items()}
-      kinds = {TEST: [test]} | ({SHIFTED: [test, *shifted]} if shifted else {})
-      for kind, parts in kinds.items():
-        for score in self.scores:
-          inside, ids = (np.concatenate([p[key] for p in parts]) for key in (score, ID))
-          unknown = {name: (values[score], values[ID]) for name, values in outside.items()}
-          separations = ood.separations(
-            inside, ids, unknown, groups, self.positives, self.confidence, workdirs.seed
-          )
-          for name, estimates in separations.items():
-            facets = {'score': score, 'ood_set': name, **({'id_set': kind} if shifted else {})}
-            rows += [
-              row(label, '', quantity, facets, estimate, self.confidence)
-              | (note if kind == SHIFTED else {})
-              for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True)
-            ]
-    settings = {**self.describe(), **dataclasses.asdict(workdirs)}
+      rows += self._separations(evaluation.label, workdirs, *runs)
     tasks = {
       TEST: first,
-      **{f'{path}, shifted': tasks_of[path] for path in workdirs.shifted},
-      **{f'{path}, no known class': tasks_of[path] for path in workdirs.unknown},
+      **{f'{path}, shifted': task for path, task in shifted.items()},
+      **{f'{path}, no known class': task for path, task in unknown.items()},
       **dict(zip(('bank of features', 'held-out images'), banks.values(), strict=False)),
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
+    settings = {**self.describe(), **dataclasses.asdict(workdirs)}
     return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings, data)
+
+  def _separations(
+    self,
+    label: str,
+    workdirs: Workdirs,
+    first: FinishedStudy,
+    shifted: Sequence[FinishedStudy],
+    unknown: Sequence[FinishedStudy],
+    banks: Sequence[FinishedStudy],
+  ) -> Iterator[Row]:
+    """Yields how well each score of a classifier separates images of known and of no known class.
+
+    Args:
+      label: label of the classifier.
+      workdirs: the settings.
+      first: the run on test images.
+      shifted: runs on shifted images of the known classes.
+      unknown: runs on images of no known class, in the order of `workdirs.unknown`.
+      banks: the runs on training images and on held-out images that scores are fitted to, or one
+        run for both, or none.
+    """
+    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))
+    groups = {
+      f'mean of {len(paths)} {group} sets': [names[path] for path in paths]
+      for group, paths in (('near', workdirs.near), ('far', workdirs.far))
+      if len(paths) > 1
+    }
+    recordings = [_recording(bank, label) for bank in banks or [first]]
+    scores = {name: self._score(name, recordings[0], recordings[-1]) for name in self.scores}
+    outside = dict(zip(names.values(), (_values(t, label, scores) for t in unknown), strict=True))
+    inside_by_set = {TEST: [_values(first, label, scores)]}
+    data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted])))
+    if shifted:
+      inside_by_set[SHIFTED] = [*inside_by_set[TEST]]
+      for task in shifted:
+        values = _values(task, label, scores)
+        # Equal ids are one image only within one data set.
+        values[ID] = values[ID].astype(np.int64) + (data_sets.index(_data_set(task)) << 40)
+        inside_by_set[SHIFTED].append(values)
+    for id_set, parts in inside_by_set.items():
+      note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and len(data_sets) > 1 else {}
+      for score in self.scores:
+        inside, ids = (np.concatenate([values[key] for values in parts]) for key in (score, ID))
+        pairs = {name: (values[score], values[ID]) for name, values in outside.items()}
+        separations = ood.separations(
+          inside, ids, pairs, groups, self.positives, self.confidence, workdirs.seed
+        )
+        for name, estimates in separations.items():
+          facets = {'score': score, 'ood_set': name, **({'id_set': id_set} if shifted else {})}
+          for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
+            yield {**row(label, '', quantity, facets, estimate, self.confidence), **note}
 
   def _score(self, name: str, bank: Recording, held_out: Recording) -> Score:
     """Returns a score by its name, fitted to training and held-out images if it is of `FITTED`."""
@@ -231,13 +255,14 @@ class OodScores(ScoresPredictions):
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:
-  """Returns what a run recorded of a classifier."""
+  """Returns the logits, features and labels that a run recorded of a classifier."""
   records = _evaluation(task, label).records
   return Recording(*map(records.column, ('output/logits', f'output/{FEATURES}', 'label')))
 
 
-def _scored(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
-  """Returns the scores of a classifier on the images of a run, and which images these are."""
+def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
+  """Returns the scores of a classifier on the N images of a run by name, [N], and the number of
+  each image, under `ID`; versions of one image have the same number."""
   records, recording = _evaluation(task, label).records, _recording(task, label)
   images = versions(records)
   ids = records.column(ID) if images is None else images
@@ -245,8 +270,11 @@ def _scored(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dic
 
 
 def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedStudy:
-  """Returns a finished workdir of this study, or a task of it; refuses other studies, and other
-  classifiers than the first's."""
+  """Returns the study of a finished workdir, or of its task `name`.
+
+  Raises:
+    InputError: it is another study, or has other classifiers than `first`.
+  """
   task = read_task(path, name)
   if not isinstance(task.study, OodScores):
     raise InputError(
@@ -254,12 +282,10 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
       'workdir of configs/ood_scores.py.'
     )
   for expected in first.evaluations if first else ():
-    before, after = (
-      {'classifier': e.records.identity['classifier']}
-      for e in (expected, _evaluation(task, expected.label))
-    )
-    lines = differing_keys(before, after)
-    if lines:
+    actual = _evaluation(task, expected.label)
+    before, after = expected.records.identity, actual.records.identity
+    keys = [{'classifier': identity['classifier']} for identity in (before, after)]
+    if lines := differing_keys(keys[0], keys[1]):
       raise InputError(
         f'{path} and {first.folder if first else path} have other classifiers under '
         f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'
@@ -268,33 +294,38 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
 
 
 def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Refuses runs on images of known classes where none is known, the reverse, and a run twice."""
-  paths = [
-    workdirs.predictions,
-    *workdirs.shifted,
-    *workdirs.unknown,
-    *filter(None, [workdirs.bank, workdirs.held_out]),
-  ]
-  places = [expanded(path).resolve() for path in paths]
-  for path, place in zip(paths, places, strict=True):
-    if places.count(place) > 1:
+  """Raises InputError for a workdir that is named twice, or of the wrong kind of images.
+
+  Runs of `workdirs.unknown` must be on images of no known class, all others on images of known
+  classes. `tasks` are the studies of all workdirs by path.
+  """
+  paths = [workdirs.predictions, *workdirs.shifted, *workdirs.unknown]
+  paths += [path for path in (workdirs.bank, workdirs.held_out) if path]
+  folders = [expanded(path).resolve() for path in paths]
+  for path, folder in zip(paths, folders, strict=True):
+    if folders.count(folder) > 1:
       raise InputError(f'{path} is given twice: each workdir is of other images.')
-    unknown = tasks[path].evaluations[0].records.identity['data'].get('labels') == UNKNOWN_CLASSES
-    if unknown != (path in workdirs.unknown):
-      kind, fix = ('no known', 'False') if not unknown else ('known', 'True')
+    labels = tasks[path].evaluations[0].records.identity['data'].get('labels')
+    must_be_unknown = path in workdirs.unknown
+    if (labels == UNKNOWN_CLASSES) != must_be_unknown:
+      kind = 'no known class' if must_be_unknown else 'known classes'
       raise InputError(
-        f'{path} must be of images of {kind} class{"es" * unknown}: give a run with '
-        f'{KEYS.data.known_classes}={fix}.'
+        f'{path} must be of images of {kind}: give a run with '
+        f'{KEYS.data.known_classes}={not must_be_unknown}.'
       )
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Refuses a bank with images that are scored: their nearest feature is their own."""
+  """Raises InputError for a bank of training images that has images that are scored.
+
+  The nearest feature of such an image would be its own. `path` names the bank; `tasks` are the
+  scored runs by path.
+  """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():
     digests = task.evaluations[0].records.column(IMAGE_DIGEST)
     shared = int(np.isin(digests, in_bank).sum())
-    if shared > MOST_ALIKE * len(digests):
+    if shared > MAX_SHARED * len(digests):
       raise InputError(
         f'{shared} of the {len(digests)} images of {other} are in config.bank, {path}: give a run '
         'on training images.'
@@ -302,6 +333,7 @@ def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedS
 
 
 def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
+  """Returns the evaluation of a classifier; raises InputError if the run does not have it."""
   for evaluation in task.evaluations:
     if evaluation.label == label:
       return evaluation
@@ -309,9 +341,11 @@ def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
   raise InputError(f'{task.folder} has no classifier {label!r}; it has {labels}.')
 
 
-def _set(task: FinishedStudy) -> tuple[object, str]:
-  """Returns the data set of a run, within which an example id is one image: its source and its
-  name, or the file or folder of a set without a name."""
+def _data_set(task: FinishedStudy) -> tuple[object, str]:
+  """Returns the data set of a run, within which an example id is one image.
+
+  It is the source, and the name, or the file or folder of a set without a name.
+  """
   data = task.evaluations[0].records.identity['data']
   name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
   return data.get('source'), name or (str(expanded(path).resolve()) if path else '')

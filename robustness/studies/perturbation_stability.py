@@ -138,6 +138,7 @@ class PerturbationStability(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
+    """The perturbations in words; see `Study`."""
     is_alexnet = self.baseline == ALEXNET
     baseline = 'AlexNet on ImageNet-P (published)' if is_alexnet else 'the first classifier'
     return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': baseline}

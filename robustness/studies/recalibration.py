@@ -150,6 +150,7 @@ class Recalibration(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
+    """The quantities, with the promised coverage 1 − α in words; see `Study`."""
     promised = f'{100 * (1 - self.alpha):g} %'
     covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
     return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
@@ -266,6 +267,17 @@ class Recalibration(StoredOrMade):
   def _fitted(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
   ) -> _Fitted:
+    """Returns the scalings and thresholds of a classifier.
+
+    Args:
+      evaluation: the records of the classifier.
+      clean: the index of the clean view.
+      fitting: indices of the images that scalings are fitted on.
+      deciding: indices of the images that decide thresholds.
+
+    Raises:
+      InputError: the classifier cannot predict the class of some images.
+    """
     records = evaluation.records
     logits, labels = records.column(LOGITS, clean), _single(records.column('label'))
     can_predict = np.isfinite(logits).all(0)

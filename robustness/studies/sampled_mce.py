@@ -69,6 +69,7 @@ class SampledMCE(CorruptionViews):
 
   @property
   def published(self) -> PublishedErrors:
+    """The published errors that mCE divides by."""
     return BASELINES[self.baseline]
 
   @property
@@ -177,11 +178,13 @@ class SampledMCE(CorruptionViews):
     yield part(rows)
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
+    """See `CorruptionViews`; each image has one corruption."""
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
 
 
 def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
+  """Returns an estimate with its interval cut to the valid values."""
   low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 
@@ -195,6 +198,7 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   order = np.argsort(examples)
 
   def view_of(batch: Batch) -> np.ndarray:
+    """Returns the drawn view of each row of a batch."""
     at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
     return np.asarray(views[order[at]])
 

@@ -276,6 +276,7 @@ class SiScore(Study):
 
     @jax.jit
     def pictures_at(level: Arrays) -> jax.Array:
+      """Returns pictures of the rows at a level, [rows, side, side, 3] in [0, 1]."""
       images = map_rows(lambda row, level: views.show(key, row, level), columns, level)
       shape = (len(images), GALLERY_SIDE, GALLERY_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)

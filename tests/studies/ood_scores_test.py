@@ -109,7 +109,7 @@ def test_workdirs_and_settings_that_do_not_fit_are_refused(folders, tmp_path, ch
 
 def set_of(key: str, source: str, name: str) -> object:
   records = SimpleNamespace(identity={'data': {'source': source, key: name}})
-  return ood_scores._set(SimpleNamespace(evaluations=[SimpleNamespace(records=records)]))
+  return ood_scores._data_set(SimpleNamespace(evaluations=[SimpleNamespace(records=records)]))
 
 
 FOG = 'cifar10_corrupted/fog'
