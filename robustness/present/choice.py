@@ -124,10 +124,19 @@ class Choice:
     return f'{SHORT_WORDS.get(name, name)}{"" if norm == "ℓ∞" else f" {norm}"} {radius}'
 
   @property
+  def as_accuracy(self) -> Choice:
+    """The accuracies of the classifiers, 1 − error, which papers print under attacks."""
+    errors = self.rows[self.rows.versus == '']
+    rows = errors.assign(value=1 - errors['value'], low=1 - errors.high, high=1 - errors.low)
+    words = self.quantity.words.replace('error', 'accuracy')
+    quantity = dataclasses.replace(self.quantity, words=words, better='higher')
+    return dataclasses.replace(self, quantity=quantity, rows=rows)
+
+  @property
   def short_words(self) -> str:
-    """The words for a narrow column: 'mCE', 'AA 8/255', 'lowest accuracy'."""
+    """The words for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
     if self.attack_words:
-      return self.attack_words
+      return f'{self.attack_words} error'
     unqualified = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
     words = SHORT_WORDS.get(self.quantity.name, unqualified)
     is_extreme = self.extremes is not None and self.quantity.end

@@ -203,7 +203,10 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
     head = name.replace('_', ' ').capitalize()
   for choice in choices:
     place = f' {choice.place}' if len(choices) > 1 else ''
-    yield choice.attack_words or f'{head}{place}', choice
+    if choice.attack_words:
+      yield choice.attack_words, choice.as_accuracy
+    else:
+      yield f'{head}{place}', choice
 
 
 def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> list[Choice]:

@@ -98,7 +98,7 @@ def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_na
   first = headlines.table(battery.by_task, 10)
   assert [line[0] for line in first.rows] == [
     *('clean: accuracy (%)', 'corruptions: error (%)', 'heat map: highest error (%)'),
-    *('attack: AA 8/255 (%)', 'attack: clean error (%)'),
+    *('attack: AA 8/255 error (%)', 'attack: clean error (%)'),
   ]
   assert len(headlines.table(battery.by_task, 3).rows) == 3
   assert 'build of net.py, 269,722 parameters, SHA-256 aaaaaaaaaaaa' in text
