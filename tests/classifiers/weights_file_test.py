@@ -88,16 +88,6 @@ def test_results_have_weights_revision_and_preprocessing(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_has_all_classes_on_pictures_of_some_of_them(tmp_path, lite0_file):
-  section = {'crop': 0, 'weights': str(lite0_file)}
-  small, large = (pictures(WNIDS[3], WNIDS[7], side=side) for side in (64, 224))
-  # The architecture's size, as none is known.
-  refused('224 × 224', published_builder(small, tmp_path, **section).build)
-  (classifier,) = published_builder(large, tmp_path, **section).build()
-  assert classifier.class_names == NAMES
-
-
-@pytest.mark.slow
 def test_a_file_with_the_names_of_torchvision_has_its_normalisation(tmp_path, caplog):
   architecture, side = catalog.get('vit_s32'), 70
   scheme = architecture.scheme('torchvision')

@@ -113,15 +113,6 @@ def test_bad_flags(flags, tmp_path, change, message):
   refused(message, main, words({**flags, **answered}))
 
 
-@pytest.mark.slow
-def test_answers_about_other_sets_are_refused(flags, tmp_path):
-  with running({**flags, 'annotator': 'ann'}, signal.SIGKILL):
-    pass
-  metadata.write(candidates(anchors=3).sets, tmp_path / 'sets')
-  save_frames(tmp_path / 'frames', candidates(anchors=3))
-  refused('holds answers about other sets', main, words(flags))
-
-
 def test_the_document_names_every_flag_and_key():
   text = (ROOT / 'docs' / 'review.md').read_text(encoding='utf-8')
   actions = [*serve_parser()._actions, *export_parser()._actions]

@@ -29,9 +29,7 @@ def test_the_doctor_names_the_variable_in_one_line(name, value, message):
 
 @cases(
   'name, value, arguments',
-  ('JAX_PLATFORMS', 'cuda', ('--dry_run',)),
   ('JAX_PLATFORMS', 'cuda', ('--workdir=WORKDIR',)),
-  ('JAX_ENABLE_X64', 'maybe', ('--print_config',)),
   ('MPLBACKEND', 'nonsense', ('--print_config',)),
 )
 def test_a_run_names_the_variable_in_one_line(tmp_path, name, value, arguments):

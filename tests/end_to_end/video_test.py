@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs import finetune_video, video_pm_k
+from configs import video_pm_k
 from robustness.cli.neighbor_sets import main
 from robustness.estimates.table import select, to_csv
 from robustness.evaluation.records import Records
@@ -154,16 +154,3 @@ def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
   anchor, worst = accuracies(results, 'efficientnet_lite0')
   assert anchor.value == right[sets.anchors].mean() == 3 / 4
   assert worst.value == np.mean(is_set_right) == 2 / 4 and worst.n == 4
-
-
-@pytest.mark.parametrize('variant', finetune_video.STARTS)
-def test_fine_tuning_has_the_appendix_s_hyperparameters(variant):
-  config = finetune_video.get_config(variant)
-  training = config.training
-  assert (training.batch_size, training.epochs, training.schedule) == (32, 10.0, 'plateau')
-  assert training.learning_rate == (1e-5 if variant.startswith('vgg') else 1e-4)
-  endings = {'efficientnet_lite0': 'model', 'resnet152': 'a1_in1k'}
-  endings |= dict.fromkeys(('vgg16_bn', 'vgg19'), 'tv_in1k')
-  assert config.classifier.train and config.classifier.initial_weights.endswith(
-    endings.get(variant, 'IMAGENET1K_V1')
-  )

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.sources.scenes import read_background
 from robustness.scenes.composition import counted, paste_cutout, premultiplied
 from robustness.scenes.geometry import place
-from tests.cases import cases
 
 UPRIGHT = (
   *((area, 0, 0.5, 0.5) for area in (0.01, 0.6, 1.0)),
@@ -107,26 +105,6 @@ def composed(foreground, background, *factors, rotate, measure='rectangle', size
 def close(scene: jax.Array, expected: np.ndarray) -> float:
   """Returns the share of pixels with all channels within 2 levels."""
   return float((np.abs(np.asarray(scene) * 255 - expected) <= 2).all(-1).mean())
-
-
-@pytest.mark.slow
-@cases(
-  'name, ground, side',
-  ('koala/koala1', 'forest1.jpeg', 224),
-  ('vase/vase1', 'grass1.jpg', 224),
-  ('strawberry/strawberry1', 'ocean1.jpg', 500),
-  ('starfish/starfish1', 'field1.jpg', 224),
-)
-def test_agrees_with_pillow_on_real_cutouts(shared_dir, name, ground, side):
-  folder = shared_dir / 'data/si_score'
-  cutout = Image.open(folder / f'foregrounds/{name}.png')
-  background = Image.fromarray(read_background(folder / 'backgrounds' / ground, side))
-  pixels = as_floats(cutout), as_floats(background)
-  for factors in (*UPRIGHT, *TURNED):
-    expected, share = paste(cutout, background, *factors)
-    scene, fraction = composed(*pixels, *factors, rotate=factors[1] != 0)
-    assert close(scene, expected) >= 0.99, factors
-    assert fraction == np.float32(share), factors
 
 
 def made_cutout(height: int = 31, width: int = 47) -> np.ndarray:
