@@ -92,14 +92,6 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   _assert_same_weights(tmp_path, finished)
 
 
-def test_processes_of_other_configs_are_refused(start, tmp_path):
-  second = tmp_path, {**DEFAULT_CHANGES, 'seed': 7}
-  for process in _begin(start, (tmp_path, DEFAULT_CHANGES), second):
-    output = runs.finish(process, status=2)
-    assert 'error: process 1 was started with another config than process 0' in output
-    assert '\n  config.seed: 0 → 7\n' in output
-
-
 def test_a_coordinator_that_does_not_answer_is_named(start, tmp_path):
   flags = ('--num_processes=2', '--coordinator=127.0.0.1:1', '--process_id=1', '--join_timeout=3')
   output = runs.finish(start(tmp_path, DEFAULT, DEFAULT_CHANGES, flags), status=2)

@@ -1,4 +1,4 @@
-"""Through `launch`: recipes that differ in every part, several seeds, held-out validation rows."""
+"""Through `launch`: recipes that differ in every part, several seeds, trained input filters."""
 
 import numpy as np
 import pandas as pd
@@ -112,14 +112,3 @@ def test_several_seeds_give_each_and_their_mean(tmp_path):
   assert len(set(shas)) == 2
   written.seeds = (0, 4)
   refused(r'config\.seeds: \[0, 3\] → \[0, 4\]', runs.run, written, tmp_path / 'both')
-
-
-def test_validation_rows_are_held_out_and_choose_the_weights(tmp_path):
-  written = config('net', training__validation=0.25, training__keep='best', training__steps=6)
-  written.training.evaluate_every_epochs = 0.01
-  results = runs.run(written, tmp_path, drawn=False)
-  assert results.classifiers[0]['kept'] == 'best by validation accuracy'
-  facts = load_variables(tmp_path / 'checkpoints/net')[1]
-  assert facts['training']['num_examples'] == 3000, '1000 of the 4000 training digits are held out'
-  scores = [line['evaluation/accuracy'] for line in runs.log(tmp_path, 'evaluation/accuracy')]
-  assert all(round(score * 1000) == pytest.approx(score * 1000) for score in scores)

@@ -1,4 +1,4 @@
-"""Runs with `config.study.half_width`: their files, their resumption and their other readers."""
+"""Runs with `config.study.half_width`: their files and their other readers."""
 
 import pathlib
 import shutil
@@ -26,14 +26,6 @@ def test_a_heat_map_in_rounds(tmp_path):
   errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
   assert len(errors) == 2 * 5 and ((errors.high - errors.low) / 2 <= 0.14).all()
   assert 'images of a view, most' in (tmp_path / 'run/report.html').read_text()
-
-  shutil.copytree(tmp_path / 'run', tmp_path / 'again')
-  records = tmp_path / 'again/records/gaussian'
-  shutil.rmtree(sorted(records.glob('round*'))[-1])
-  (tmp_path / 'again/results.json').unlink()
-  assert any('complete' in line for line in workdir.shards(tmp_path / 'again'))
-  runs.run(config, tmp_path / 'again', drawn=False)
-  runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
   study = workdir.read_task(tmp_path / 'run', '')
   for evaluation in study.evaluations:

@@ -1,17 +1,14 @@
-"""Stored images through whole runs: corrupted, shifted and rendered ones, made small."""
+"""Stored images through whole runs: corrupted and rendered ones, made small."""
 
 import pathlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.corruptions.names import OFFICIAL, PERTURBATION_SETS, SETS, STORED_SETS
+from robustness.corruptions.names import OFFICIAL, SETS, STORED_SETS
 from robustness.estimates.published import ALEXNET_3DCC_ERRORS, ALEXNET_ERRORS
 from robustness.estimates.table import select
-from robustness.models import catalog, hub, weights
 from robustness.models.imagenet_names import WNIDS
 from robustness.results import WHICH_NUMBERS, Results
 from tests.end_to_end import runs
@@ -19,33 +16,6 @@ from tests.refusals import refused
 from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
-
-
-def test_a_border_of_imagenet_c_reaches_a_network_of_240_pixels(tmp_path, monkeypatch):
-  """EfficientNet-Lite1 of zeros, which takes 240 pixels, of 272, in place of the published one."""
-  module = catalog.get('efficientnet_lite1').build(1000)
-  shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 240, 240, 3)))
-  variables = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)
-  file = tmp_path / 'lite1.safetensors'
-  weights.save_variables(file, variables, {})
-  monkeypatch.setattr(hub, 'fetch', lambda entry: hub.Fetched(file, 'made'))
-  pixels = np.full((224, 224, 3), 255, np.uint8)
-  pixels[12:-12, 12:-12] = 0
-  for severity in ('1', '3'):
-    runs.save_image(tmp_path / 'imagenet_c' / 'fog' / severity / WNIDS[7] / 'a.png', pixels)
-  path = str(tmp_path / 'imagenet_c')
-  changes = {
-    'data': {'source': 'imagenet_c', 'imagenet_c.path': path, 'num_images': 0},
-    'classifier.name': 'efficientnet_lite1',
-  }
-  config = runs.shrunk('corruption_error', 'cifar10_c', changes)
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  seen = results.arrays['gallery'][0, 0]
-  assert seen.shape == (240, 240, 3)
-  white = (seen[120, :, 0] > 0.5).sum()
-  assert white == 26, '24 of 224 pixels are 25.7 of 240; none of them is cropped'
-  assert (results.data['resize'], results.data['crop']) == (240, 240)
-  assert 'cropped before they were stored' in results.data['crop_margin']
 
 
 def write_imagenet_c(
@@ -133,63 +103,6 @@ def test_laion_c_is_scored_by_the_mean_probability_of_superclasses(tmp_path):
   results = runs.run(config, tmp_path / 'run', drawn=False)
   error = select(results.table, 'error', corruption_set='laion_c')
   assert (error.n.item(), error.value.item()) == (4, 0.75)
-
-
-@pytest.mark.usefixtures('shallow_resnet')
-def test_sequences_of_cifar10_p_through_a_whole_run(tmp_path):
-  draw, folder = np.random.default_rng(0), tmp_path / 'data'
-  folder.mkdir()
-  for name in PERTURBATION_SETS['cifar10_p']:
-    still = np.repeat(draw.integers(0, 256, (6, 1, 32, 32, 3), np.uint8), 3, axis=1)
-    if name == 'tilt':
-      still[:3, 1:] = still[3:, 1:]
-    np.save(folder / f'{name}.npy', still)
-  np.save(folder / 'labels.npy', np.arange(6))
-  settings = {'path': str(folder), 'label_dataset': ''}
-  changes = {'data': {'cifar10_p': settings, 'num_images': 0}}
-  file = runs.save_weights(tmp_path / 'one.safetensors', 'resnet20')
-  config = runs.shrunk(
-    'perturbation_stability', 'cifar10_p', {**changes, 'classifier.weights': file}
-  )
-  results = runs.run(config, tmp_path / 'run')
-  rates = (
-    select(results.table, 'flip_probability', perturbation=...).set_index('perturbation').value
-  )
-  assert rates.drop('tilt').max() == 0 and set(rates.index) == set(PERTURBATION_SETS['cifar10_p'])
-  distances = select(results.table, 'top5_distance', perturbation=...).set_index('perturbation')
-  assert 0 < distances.value['tilt'] <= 15 / 4, 'of three of six sequences the second frame differs'
-  stated = dict(results.tables[WHICH_NUMBERS].rows)
-  assert stated['comparable with published tables'] == 'no: 6 of 10000 images'
-
-
-LAST_CLASS = """
-def scores(images):
-  # most of all the last class, which the data lack; then the class four times the grey level
-  logits = np.zeros((len(images), 1000), np.float32)
-  logits[:, 999] = 2
-  logits[np.arange(len(images)), np.rint(255 * images.mean((1, 2, 3))).astype(int) * 4] = 1
-  return logits
-"""
-
-
-@pytest.mark.parametrize(('space', 'accuracy'), [('', 0.0), ('data', 1.0)])
-def test_accuracy_on_a_natural_shift_is_among_all_classes_or_those_of_the_data(
-  tmp_path, space, accuracy
-):
-  for label in (40, 80, 120):
-    for k in range(2):
-      pixels = np.full((8, 8, 3), label // 4, np.uint8)
-      runs.save_image(tmp_path / 'data' / WNIDS[label] / f'{k}.png', pixels)
-  settings = {'dataset': 'imagenet_r', 'allow_missing': True, 'path': str(tmp_path / 'data')}
-  network = runs.write_network(tmp_path / 'mine.py', LAST_CLASS, (8, 8, 3))
-  changes = {
-    'data': {'source': 'natural_shifts', 'natural_shifts': settings, 'num_images': 0},
-    'classifier': {'name': network, 'label_space': space},
-  }
-  config = runs.shrunk('accuracy', 'own', changes=changes)
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  row = estimate(results.table, *results.labels, 'top1_accuracy')
-  assert results.data['classes'] == 3 and (row.value, row.n) == (accuracy, 6)
 
 
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')

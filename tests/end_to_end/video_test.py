@@ -1,4 +1,4 @@
-"""Neighbor sets, made small: each variant, scores of other programs, real clips, fine-tuning."""
+"""Neighbor sets, made small: made clips, scores of other programs, real clips."""
 
 import json
 from typing import Any
@@ -16,7 +16,6 @@ from robustness.results import Results
 from robustness.video import metadata
 from tests.end_to_end import runs
 from tests.end_to_end.configs_test import check_repeats
-from tests.refusals import refused
 from tests.table_rows import estimate
 
 pytestmark = pytest.mark.slow
@@ -74,34 +73,6 @@ def test_predictions_on_the_command_line(shared_dir, tmp_path):
   num_right = sum(right[a] and all(right[f] for f in sets[a]) for a in sets)
   assert worst.value == num_right / len(sets)
   assert (tmp_path / 'run/figures/testbed.png').is_file()
-
-
-def test_frames_on_disk(tmp_path):
-  generator = np.random.default_rng(0)
-  sets = {f'clip{c}/5.png': [f'clip{c}/{n}.png' for n in (3, 4, 6)] for c in range(6)}
-  frames = sorted({frame for anchor, members in sets.items() for frame in (anchor, *members)})
-  for frame in frames:
-    pixels = generator.integers(0, 256, (32, 32, 3), np.uint8)
-    runs.save_image(tmp_path / 'frames' / frame, pixels)
-  labels = {frame: [int(frame[4])] for frame in frames}
-  names = tuple(f'thing {n}' for n in range(10))
-  metadata.write(metadata.from_mappings(sets, labels, names), tmp_path / 'sets')
-  source = 'scores = lambda images: images[:, :10, 0, 0] + images[:, 0, :10, 1]'
-  network = runs.write_network(tmp_path / 'mine.py', source, (32, 32, 3), names)
-  changes = {'classifier.name': network, 'classifier.label_space': ''}
-  config = of_frames(tmp_path / 'frames', tmp_path / 'sets', changes)
-  results = runs.run(config, tmp_path / 'run', drawn=False)
-  assert estimate(results.table, 'network', 'accuracy_anchor').n == 6
-  assert Records.open(tmp_path / 'run/records/network').column('path').tolist() == frames
-  fewer = {anchor: members[:2] for anchor, members in list(sets.items())[:4]}
-  metadata.write(metadata.from_mappings(fewer, labels, names), tmp_path / 'reviewed')
-  config.study.distances, config.study.reviewed = True, str(tmp_path / 'reviewed')
-  again = runs.run(config, tmp_path / 'again', drawn=False)
-  for pairs, count in (('all pairs', 18), ('reviewed pairs', 8)):
-    assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=1).n == count
-    assert estimate(again.table, 'images', 'pairs_within', pairs=pairs, distance=0).value == 0
-  config.data.video_neighbors.frames = str(tmp_path / 'elsewhere')
-  refused('config.data.video_neighbors.frames', runs.run, config, tmp_path / 'other')
 
 
 @pytest.fixture
