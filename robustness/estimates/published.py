@@ -126,6 +126,22 @@ def _read(name: str, images: int) -> PublishedTable:
 TABLE_3 = _read('table 3', 10_000)
 """CIFAR-10, WRN-28-10, 15 corruptions."""
 
+SHAPE_BIAS = _TABLES['shape_bias']
+"""Shape bias, and the share of answers by shape or by texture, by who answers: ten humans pooled,
+networks with the mean probability of a class's members.
+
+Source: humans and networks by the answers that model-vs-human (79ed7cd) and vlm_shapebias (459198f)
+released; ResNet-50 trained on Stylized-ImageNet by the table of texture-vs-shape (ccd0c01).
+"""
+HUMAN_SHAPE_BIAS = _TABLES['human_shape_bias']
+"""The same of the ten humans by the class of the shape; 75 pictures each."""
+
+BACKGROUNDS = _TABLES['backgrounds']
+"""Accuracy on variants of ImageNet-9 and the gap between two, by network.
+
+Source: Xiao et al., Noise or signal, 2021, and the table of backgrounds_challenge (46d224b).
+"""
+
 ALL_BUT_ONE = _TABLES['all_but_one']['all_but_one']
 """The last column of table 3: of networks trained on all other corruptions at the same severity;
 motion blur and snow, which could not be made on training images, have none."""

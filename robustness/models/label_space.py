@@ -8,7 +8,9 @@ cannot be predicted.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
-LAION-C, 2025, and the released map: 285 classes.
+LAION-C, 2025, and the released map: 285 classes; Geirhos et al., Partial success in closing the
+gap between human and machine vision, 2021: 207; Xiao et al., Noise or signal, 2021: 370 in nine
+classes, and the others, which are wrong answers, in a tenth.
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ DATA = 'data'
 MAX_LOGGED_CLASSES = 13
 MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
-_COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c')
+_COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c', 'cue_conflict', 'imagenet_9')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,8 @@ class LabelSpace:
 
 @functools.cache
 def get(name: str) -> LabelSpace:
-  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30), 'youtube_bb' (24) or 'laion_c' (16).
+  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30), 'youtube_bb' (24), 'laion_c' (16),
+  'cue_conflict' (16) or 'imagenet_9' (9, and the classes that are none of them).
 
   Raises:
     InputError: there is no such space; the valid ones are listed.

@@ -9,6 +9,7 @@ import pytest
 from robustness.corruptions.names import OFFICIAL, SETS, STORED_SETS
 from robustness.estimates.published import ALEXNET_3DCC_ERRORS, ALEXNET_ERRORS
 from robustness.estimates.table import select
+from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
 from robustness.results import WHICH_NUMBERS, Results
 from tests.end_to_end import runs
@@ -93,6 +94,16 @@ def scores(images):
 """
 
 
+DOGS_IN_THE_DARK = """
+def scores(images):
+  # 700 is in none of the nine classes
+  logits = np.zeros((len(images), 1000), np.float32)
+  logits[:, 151] = np.where(images.mean((1, 2, 3)) < 0.2, 3, 0)
+  logits[:, 700] = 1
+  return logits
+"""
+
+
 def test_laion_c_is_scored_by_the_mean_probability_of_superclasses(tmp_path):
   for name in SETS['laion_c']:
     for severity in range(1, 6):
@@ -103,6 +114,50 @@ def test_laion_c_is_scored_by_the_mean_probability_of_superclasses(tmp_path):
   results = runs.run(config, tmp_path / 'run', drawn=False)
   error = select(results.table, 'error', corruption_set='laion_c')
   assert (error.n.item(), error.value.item()) == (4, 0.75)
+
+
+def test_cue_conflict_is_scored_by_the_mean_probability_of_16_classes(tmp_path):
+  for name in (
+    'cat/cat1-dog1',
+    'dog/dog1-cat2',
+    'dog/dog2-car1',
+    'bear/bear1-cat3',
+    'cat/cat2-cat4',
+  ):
+    runs.save_image(tmp_path / 'data' / f'{name}.png', np.full((16, 16, 3), 90, np.uint8))
+  network = runs.write_network(tmp_path / 'mine.py', ALL_CATS, (16, 16, 3))
+  changes = {'path': str(tmp_path / 'data'), 'allow_missing': True}
+  changes = {f'data.cue_conflict.{key}': value for key, value in changes.items()}
+  changes |= {'classifier.name': network, 'data.num_images': 0}
+  table = runs.run(runs.shrunk('shape_bias', '', changes), tmp_path / 'run').table
+  bias, decided = (estimate(table, 'mine', name) for name in ('shape_bias', 'decided'))
+  assert (bias.value, bias.n, decided.value, decided.n) == (1 / 3, 3, 0.75, 4)
+  edges = tmp_path / 'edge'
+  runs.save_image(edges / 'cat/cat1.png', np.full((16, 16, 3), 90, np.uint8))
+  changes['data.cue_conflict.path'] = str(edges)
+  for variant in ('edge', 'silhouette'):
+    made = runs.shrunk('shape_bias', variant, changes)
+    table = runs.run(made, tmp_path / variant, drawn=False).table
+    assert select(table, 'top1_accuracy').value.item() == 1
+
+
+def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
+  names = label_space.get('imagenet_9').class_names[:-1]
+  for variant in ('original', 'mixed_same', 'mixed_rand'):
+    for label, name in enumerate(names):
+      for number in range(3):
+        file = f'a{number}' if variant == 'original' else f'fg_a{number}_bg_b{label}'
+        folder = tmp_path / 'data' / variant / 'val' / f'{label:02d}_{name}'
+        level = 90 if variant == 'mixed_rand' and number == 2 else 10
+        runs.save_image(folder / f'{file}.JPEG', np.full((16, 16, 3), level, np.uint8))
+  network = runs.write_network(tmp_path / 'mine.py', DOGS_IN_THE_DARK, (16, 16, 3))
+  changes = {'classifier.name': network, 'data.num_images': 0}
+  changes['data.imagenet_9.path'] = str(tmp_path / 'data')
+  table = runs.run(runs.shrunk('background_gap', '', changes), tmp_path / 'run').table
+  original = estimate(table, 'mine', 'accuracy', variant='original')
+  assert (original.value, original.n) == (pytest.approx(1 / 9), 27)
+  gap = estimate(table, 'mine', 'bg_gap')
+  assert (gap.value, gap.clusters) == (pytest.approx(1 / 9 - 2 / 27), 27)
 
 
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')

@@ -103,7 +103,12 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
 @pytest.mark.slow
 @pytest.mark.parametrize('merge', label_space.MERGES)
 @cases(
-  'name, classes, members', ('imagenet_vid', 30, 288), ('youtube_bb', 24, 231), ('laion_c', 16, 285)
+  'name, classes, members',
+  ('imagenet_vid', 30, 288),
+  ('youtube_bb', 24, 231),
+  ('laion_c', 16, 285),
+  ('cue_conflict', 16, 207),
+  ('imagenet_9', 10, 1000),
 )
 def test_scores_match_the_device_for_logits_and_probabilities(name, classes, members, merge):
   space = label_space.get(name)

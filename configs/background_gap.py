@@ -1,0 +1,22 @@
+r"""Accuracy on ImageNet-9 with backgrounds kept and exchanged, and the gap between two exchanges.
+
+python main.py --config=configs/background_gap.py --workdir=/tmp/background_gap \
+    --config.classifier.name=efficientnet_lite0 --config.data.imagenet_9.path=DIR
+
+  DIR holds original, mixed_same and mixed_rand of the release bg_challenge. Of ImageNet's classes
+  370 are joined to the nine; any other answer is wrong. Other variants:
+  --config.data.imagenet_9.variants=mixed_same,mixed_rand,only_fg,no_fg
+"""
+
+from robustness.config.defaults import ConfigDict, default_config, variants
+
+
+def imagenet_9() -> ConfigDict:
+  """Three variants, which have the same foregrounds."""
+  config = default_config('background_gap')
+  config.data.source = 'imagenet_9'
+  config.classifier.label_space = 'imagenet_9'
+  return config
+
+
+get_config = variants(imagenet_9)

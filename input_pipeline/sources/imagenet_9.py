@@ -1,0 +1,94 @@
+"""ImageNet-9: nine groups of ImageNet's classes with backgrounds kept, removed and exchanged.
+
+Files are PATH/<variant>/val/<number>_<class>/<picture>.JPEG. The column `variant` is the name of a
+row's variant: 'original', 'mixed_same', 'mixed_rand', 'mixed_next', 'only_fg', 'no_fg', 'only_bg_b'
+or 'only_bg_t'. Rows are ordered by variant, class and file name. `base_id` numbers foregrounds: a
+picture `fg_<foreground>_bg_<background>.JPEG` is a version of `<foreground>.JPEG` of its class.
+
+Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
+2021, and the layout of their release.
+"""
+
+import dataclasses
+import re
+from collections import Counter
+
+import numpy as np
+
+from input_pipeline.image_files import file_images, folders_in, images_in
+from input_pipeline.images import Images
+from input_pipeline.selection import choose_subset
+from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError
+from robustness.core.registry import setting
+from robustness.models import label_space
+
+MIXED_SAME, MIXED_RAND, VARIANT, BASE = 'mixed_same', 'mixed_rand', 'variant', 'base_id'
+VARIANTS = (
+  *('original', MIXED_SAME, MIXED_RAND, 'mixed_next'),
+  *('only_fg', 'no_fg', 'only_bg_b', 'only_bg_t'),
+)
+_FOREGROUND = re.compile(r'fg_(.+?)_bg_.+')
+_FOLDER = re.compile(r'\d\d_(.+)')
+
+
+@dataclasses.dataclass(frozen=True)
+class Imagenet9(Source):
+  """ImageNet-9 as it was released: <variant>/val/<number>_<class>/<picture>.
+
+  Attributes:
+    path: the folder of the variants.
+    variants: those that are read.
+  """
+
+  name = 'imagenet_9'
+  splits = ('test',)
+
+  path: str = ''
+  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty', bool)
+
+  def open(self, settings: DataSettings) -> Images:
+    """See `Source`; RGB. A subset takes all variants of a foreground."""
+    self.choose('variants', VARIANTS)
+    self.require(len({*self.variants}) == len(self.variants), 'variants', 'distinct')
+    root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
+    names = label_space.get(self.name).class_names[:-1]
+    left_out = Counter[str]()
+    paths, variants, foregrounds = list[str](), list[str](), list[str]()
+    labels = list[int]()
+    for variant in self.variants:
+      place = root / variant / 'val'
+      folders = folders_in(place) if place.is_dir() else {}
+      classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
+      if {*classes.values()} != {*names} or len(classes) < len(folders):
+        raise InputError(
+          f'{place} has the folders {", ".join(folders) or "none"}; expected 00_dog to 08_fish.'
+        )
+      for folder, name in classes.items():
+        files = images_in(folders[folder], left_out=left_out)
+        paths += map(str, files)
+        labels += [names.index(name)] * len(files)
+        variants += [variant] * len(files)
+        foregrounds += [
+          f'{name}/{match[1] if (match := _FOREGROUND.fullmatch(file.stem)) else file.stem}'
+          for file in files
+        ]
+    if not paths:
+      raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
+    distinct, bases = np.unique(foregrounds, return_inverse=True)
+
+    def choose(num_images: int, seed: int) -> np.ndarray:
+      chosen_bases = choose_subset(len(distinct), num_images, seed, noun='foregrounds')
+      return np.flatnonzero(np.isin(bases, chosen_bases))
+
+    return file_images(
+      paths,
+      np.array(labels, np.int32),
+      names,
+      title=f'ImageNet-9 in {self.path}',
+      description={'path': self.path, 'variants': list(self.variants)},
+      channels=3,
+      columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
+      choose=choose,
+      left_out=left_out,
+    )

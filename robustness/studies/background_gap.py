@@ -1,0 +1,86 @@
+"""Accuracy with the backgrounds of ImageNet-9, and what backgrounds of the right class add.
+
+  bg_gap  accuracy on 'mixed_same' − accuracy on 'mixed_rand'
+
+In both the foreground is another picture's than the background; in 'mixed_same' the background is
+of the same class. Versions of one foreground are one unit.
+
+Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
+2021.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import KEYS, InputError
+from robustness.core.rows import Rows
+from robustness.estimates.facets import Facet
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.published import BACKGROUNDS
+from robustness.estimates.quantity import Quantity, Right, declare_accuracy
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.study import Recipes, Study
+
+VARIANT, MIXED = 'variant', ('mixed_same', 'mixed_rand')
+PICTURES = 4050
+"""Pictures of each variant as released, of which the published values are."""
+ACCURACY = declare_accuracy('accuracy', 'top-1 accuracy', headline=True)
+GAP = Quantity(
+  'bg_gap',
+  'gain of accuracy by backgrounds of the right class',
+  better='lower',
+  low=-1.0,
+  headline=True,
+  statistic=Right(),
+  function=lambda means, baseline: means[..., 0] - means[..., 1],
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class BackgroundGap(Study):
+  """The settings of `Study`. Rows have the name of their variant in the column `variant`."""
+
+  title: ClassVar[str] = 'Backgrounds'
+  lists_failures: ClassVar[bool] = False
+  papers: ClassVar[tuple[str, ...]] = ('xiao2021noise',)
+  quantities = (ACCURACY, GAP)
+  described_facets = (Facet(VARIANT, 'variant', place='on {}'),)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Refuses rows without the variants that are compared."""
+    super().check(rows, recipes)
+    names = set(rows.without_images().get(VARIANT, np.array(())).tolist())
+    if not names.issuperset(MIXED):
+      raise InputError(
+        f'the images are of the variants {", ".join(sorted(map(str, names))) or "none"}; '
+        f'{" and ".join(MIXED)} are compared: set {KEYS.data.source}=imagenet_9.'
+      )
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields accuracy by variant and the gap, and published values."""
+    variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
+    names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
+    counts = variants[:, None] == np.array(names)
+    outcomes = recorded.outcomes(GAP)
+    by_variant = Outcomes(
+      {k: np.broadcast_to(x, counts.shape) for k, x in outcomes.values.items()},
+      pd.DataFrame({VARIANT: names}),
+      dict.fromkeys(outcomes.values, counts),
+      outcomes.clusters,
+    )
+    yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
+    yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
+    rows = []
+    for name, values in BACKGROUNDS.items():
+      is_gap = name == GAP.name
+      for label, value in values.items():
+        estimate = Estimate(value, np.nan, np.nan, PICTURES, PICTURES, '')
+        facets = {} if is_gap else {VARIANT: name}
+        quantity, words = GAP if is_gap else ACCURACY, label.replace('_', ' ')
+        rows.append(row(words, '', quantity, facets, estimate, np.nan))
+    yield part(rows)

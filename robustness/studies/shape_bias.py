@@ -1,0 +1,106 @@
+r"""Whether classifiers answer by shape or by texture, on pictures where the two conflict.
+
+Of pictures with the shape of one class and the texture of another, S answers are the class of the
+shape and T that of the texture:
+
+  shape_bias  S / (S + T)
+  decided     (S + T) / pictures
+
+Reference: Geirhos et al., ImageNet-trained CNNs are biased towards texture, ICLR 2019; Geirhos et
+al., Partial success in closing the gap between human and machine vision, NeurIPS 2021, with code.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import KEYS, InputError
+from robustness.core.rows import Rows
+from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
+from robustness.estimates.quantity import Quantity
+from robustness.evaluation.outcomes import ONE_VIEW
+from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
+
+TEXTURE, CLASS, HUMANS = 'texture', 'class', 'humans'
+PICTURES = 1200
+"""Pictures with a conflict in the released set, of which the published values are."""
+
+
+def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+  """Returns S / (S + T) of the shares [..., 2] of answers by shape and by texture."""
+  with np.errstate(invalid='ignore'):
+    return np.asarray(shares[..., 0] / shares.sum(-1))
+
+
+BIAS = Quantity('shape_bias', 'shape bias', headline=True, function=_bias)
+DECIDED = Quantity('decided', 'share of answers by shape or by texture', drawn=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeBias(Study):
+  """The settings of `Study`. Rows have the class of the texture in words in the column `texture`,
+  and that of the shape as the label."""
+
+  title: ClassVar[str] = 'Shape or texture'
+  papers: ClassVar[tuple[str, ...]] = ('geirhos2019texture', 'geirhos2021partial')
+  lists_failures: ClassVar[bool] = False
+  quantities = (BIAS, DECIDED)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Refuses rows without textures, and without a conflict."""
+    super().check(rows, recipes)
+    values = rows.without_images()
+    textures, shapes = values.get(TEXTURE), values['label']
+    if textures is None or textures.dtype.kind not in 'UO' or shapes.ndim > 1:
+      raise InputError(
+        f'the images have no column {TEXTURE!r} with the class of the texture, or several labels: '
+        f'set {KEYS.data.source}=cue_conflict.'
+      )
+    if np.array_equal(textures.astype(str), np.asarray(rows.class_names)[shapes]):
+      raise InputError('no picture has the texture of another class than its shape has.')
+
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+    """Returns shape bias and decided answers, over all and by the class of the shape."""
+    return Findings(estimates=[*self._measured(evaluations), *self._published()])
+
+  def _measured(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
+    by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
+    for evaluation in evaluations:
+      records = evaluation.records
+      classes = np.asarray(records.identity['classes'])
+      shapes, textures = classes[records.column('label')], records.column(TEXTURE).astype(str)
+      is_conflict = shapes != textures
+      answers = classes[records.table('prediction')[:, 0]]
+      by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
+      by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
+    names = [name for name in classes.tolist() if name in shapes[is_conflict]]
+    masks: list[tuple[dict[str, str], np.ndarray]]
+    masks = [({}, is_conflict), *(({CLASS: n}, is_conflict & (shapes == n)) for n in names)]
+    decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
+    answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
+    views = pd.DataFrame({'answer': ['shape', 'texture']})
+    for facets, mask in masks:
+      shares = Outcomes(decided, ONE_VIEW).of_rows(mask)
+      yield self.means(DECIDED, shares, facets=facets)
+      shapes_of_decided = Outcomes(by_shape, ONE_VIEW, decided).of_rows(mask)
+      yield means(BIAS, shapes_of_decided, confidence=self.confidence, facets=facets, paired=False)
+      pairs = self.means(BIAS, Outcomes(answered, views).of_rows(mask), ['answer'], facets=facets)
+      yield pairs[pairs.versus != '']
+
+  def _published(self) -> Iterator[pd.DataFrame]:
+    """Yields the published values, which have no intervals."""
+    rows = []
+    for quantity in self.quantities:
+      networks, classes = SHAPE_BIAS[quantity.name], HUMAN_SHAPE_BIAS[quantity.name]
+      values: list[tuple[str, dict[str, str], float]]
+      values = [(label.replace('_', ' '), {}, value) for label, value in networks.items()]
+      values += [(HUMANS, {CLASS: name}, value) for name, value in classes.items()]
+      for label, facets, value in values:
+        estimate = Estimate(value, np.nan, np.nan, PICTURES, PICTURES, '')
+        rows += [row(label, '', quantity, facets, estimate, np.nan)] if value == value else []
+    yield part(rows)

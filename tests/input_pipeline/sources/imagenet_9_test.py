@@ -1,0 +1,65 @@
+"""ImageNet-9 in the released layout, made small: variants, foregrounds, and what is refused."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.models import label_space
+from tests.cases import cases
+from tests.input_pipeline.domains import levels, read, whole
+from tests.refusals import bad_setting, refused
+
+NAMES = label_space.get('imagenet_9').class_names[:-1]
+VARIANTS = ('original', 'mixed_same', 'mixed_rand')
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Two foregrounds a class in three variants; levels are 10 times the class, plus the variant."""
+  for place, variant in enumerate(VARIANTS):
+    for label, name in enumerate(NAMES):
+      for foreground in ('n1_5', 'n2_6'):
+        file = foreground if variant == 'original' else f'fg_{foreground}_bg_n{label}_9'
+        path = tmp_path / variant / 'val' / f'{label:02d}_{name}' / f'{file}.JPEG'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8, 3), 10 * label + place, np.uint8)).save(path)
+  return tmp_path
+
+
+def test_versions_of_a_foreground_share_a_base(folder):
+  rows = read('imagenet_9', folder)
+  batch = whole(rows)
+  assert rows.class_names == NAMES and rows.num_examples == 54
+  variants = batch['variant'].astype(str)
+  assert variants.tolist() == np.repeat(VARIANTS, 18).tolist()
+  expected = 10 * batch['label'] + np.repeat([0, 1, 2], 18)
+  np.testing.assert_allclose(levels(batch['image']), expected, atol=2)
+  bases = batch['base_id'].reshape(3, 18)
+  assert len({*bases[0].tolist()}) == 18 and (bases == bases[0]).all()
+
+
+def test_a_subset_takes_all_variants_of_a_foreground(folder):
+  bases = whole(read('imagenet_9', folder, num_images=5))['base_id']
+  assert len(bases) == 15 and (np.bincount(bases)[np.unique(bases)] == 3).all()
+
+
+@cases(
+  'settings, message',
+  ({'variants': ('only_fg',)}, 'only_fg/val has the folders none; expected 00_dog to 08_fish'),
+  ({'variants': ('mixed',)}, bad_setting('config.data.imagenet_9.variants', 'mixed')),
+  ({'variants': ()}, bad_setting('config.data.imagenet_9.variants', ())),
+  (
+    {'variants': ('original', 'original')},
+    bad_setting('config.data.imagenet_9.variants', words='distinct'),
+  ),
+)
+def test_bad_settings_are_refused(folder, settings, message):
+  refused(message, read, 'imagenet_9', folder, **settings)
+
+
+def test_other_class_folders_and_no_images_are_refused(folder):
+  (folder / 'original/val/09_cat').mkdir()
+  refused('09_cat; expected 00_dog to 08_fish', read, 'imagenet_9', folder)
+  for label, name in enumerate(NAMES):
+    (folder / f'only_fg/val/{label:02d}_{name}').mkdir(parents=True)
+  refused('holds no images of only_fg', read, 'imagenet_9', folder, variants=('only_fg',))

@@ -1,0 +1,55 @@
+"""The study `background_gap`: counts by hand, pairs of versions, and what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robustness.evaluation.study import Evaluation
+from robustness.studies.background_gap import BackgroundGap
+from tests.refusals import refused
+from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.table_rows import estimate
+
+COUNT = rows().num_examples
+VARIANTS = np.array(['original', 'mixed_same', 'mixed_rand', 'mixed_same'])[np.arange(COUNT) % 4]
+WITH_VARIANTS = dataclasses.replace(
+  rows(), columns={'variant': VARIANTS, 'base_id': (np.arange(COUNT) // 4).astype(np.int32)}
+)
+RIGHT = np.argmax(classifier('', 0).predict(rows().images), 1) == rows().labels
+
+
+@pytest.fixture(scope='module')
+def table(tmp_path_factory):
+  study, folder = BackgroundGap(), tmp_path_factory.mktemp('records')
+  study.check(WITH_VARIANTS, {})
+  return table_of(
+    study,
+    [
+      Evaluation(label, recorded(folder / label, study, classifier(label, seed), WITH_VARIANTS))
+      for seed, label in enumerate(('first', 'second'))
+    ],
+  )
+
+
+def test_the_gap_is_the_difference_of_two_accuracies(table):
+  same, random = (RIGHT[name == VARIANTS].mean() for name in ('mixed_same', 'mixed_rand'))
+  for name in {*VARIANTS}:
+    row = estimate(table, 'first', 'accuracy', variant=name)
+    assert (row.value, row.n) == (RIGHT[name == VARIANTS].mean(), (name == VARIANTS).sum())
+  gap = estimate(table, 'first', 'bg_gap')
+  assert gap.value == pytest.approx(same - random) and gap.clusters == COUNT // 4
+  assert gap.low <= gap.value <= gap.high
+  assert estimate(table, 'second', 'bg_gap', 'first').low < 1
+
+
+def test_published_values_are_shown(table):
+  assert estimate(table, 'ResNet-50', 'bg_gap').value == 0.073
+  accuracy = estimate(table, 'ResNet-50', 'accuracy', variant='original')
+  assert accuracy.value == 0.956 and np.isnan(accuracy.low)
+
+
+def test_rows_without_the_two_variants_are_refused():
+  refused('of the variants none; mixed_same and mixed_rand', BackgroundGap().check, rows(), {})
+  other = dataclasses.replace(rows(), columns={'variant': np.repeat('only_fg', COUNT)})
+  refused('of the variants only_fg; .*source=imagenet_9', BackgroundGap().check, other, {})

@@ -1,0 +1,83 @@
+"""The study `shape_bias`: counts by hand, published values, and what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robustness.core.rows import ArrayRows
+from robustness.estimates.intervals import clopper_pearson
+from robustness.evaluation.study import Evaluation
+from robustness.studies.shape_bias import ShapeBias
+from tests.refusals import refused
+from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.table_rows import estimate
+
+CLASSES = np.asarray(rows().class_names)
+SHAPES = CLASSES[rows().labels]
+TEXTURES = np.roll(SHAPES, 7)
+WITH_TEXTURES = dataclasses.replace(rows(), columns={'texture': TEXTURES})
+ANSWERS = [CLASSES[np.argmax(classifier('', seed).predict(rows().images), 1)] for seed in (0, 1)]
+IS_CONFLICT = SHAPES != TEXTURES
+
+
+def counts(answers: np.ndarray, mask: np.ndarray) -> tuple[int, int]:
+  mask = mask & IS_CONFLICT
+  return (answers == SHAPES)[mask].sum(), (answers == TEXTURES)[mask].sum()
+
+
+@pytest.fixture(scope='module')
+def table(tmp_path_factory):
+  study, folder = ShapeBias(), tmp_path_factory.mktemp('records')
+  study.check(WITH_TEXTURES, {})
+  evaluations = []
+  for seed, label in enumerate(('first', 'second')):
+    arguments = folder / label, study, classifier(label, seed), WITH_TEXTURES
+    records = recorded(*arguments, identity={'classes': list(rows().class_names)})
+    evaluations.append(Evaluation(label, records))
+  return table_of(study, evaluations)
+
+
+def test_bias_is_the_share_of_shapes_among_shapes_and_textures(table):
+  everywhere = np.ones(len(SHAPES), bool)
+  for seed, label in enumerate(('first', 'second')):
+    shape, texture = counts(ANSWERS[seed], everywhere)
+    bias, decided = (estimate(table, label, name) for name in ('shape_bias', 'decided'))
+    assert (bias.value, bias.n) == (shape / (shape + texture), shape + texture)
+    np.testing.assert_allclose([bias.low, bias.high], clopper_pearson(shape, shape + texture))
+    assert decided.value == (shape + texture) / IS_CONFLICT.sum()
+  difference = estimate(table, 'second', 'shape_bias', 'first')
+  first, second = (np.divide(*counts(a, everywhere)) for a in ANSWERS)
+  assert difference.value == pytest.approx(second / (1 + second) - first / (1 + first))
+  assert difference.low < difference.value < difference.high
+
+
+def test_bias_by_class_is_of_the_pictures_with_its_shape(table):
+  for name in np.unique(SHAPES[IS_CONFLICT]):
+    shape, texture = counts(ANSWERS[0], name == SHAPES)
+    row = estimate(table, 'first', 'shape_bias', **{'class': name})
+    assert row.n == shape + texture
+    assert row.value == pytest.approx(shape / (shape + texture), nan_ok=True)
+
+
+def test_published_values_have_no_intervals(table):
+  humans = estimate(table, 'humans', 'shape_bias')
+  assert humans.value == 0.959 and np.isnan(humans.low)
+  assert estimate(table, 'humans', 'decided', **{'class': 'boat'}).value == 0.532
+  assert estimate(table, 'ResNet-50 on stylized', 'shape_bias').value == 0.814
+  assert not (
+    (table.classifier == 'ResNet-50 on stylized') & (table['quantity'] == 'decided')
+  ).any()
+
+
+def test_rows_without_a_conflict_are_refused():
+  study = ShapeBias()
+  refused("no column 'texture'.*config.data.source=cue_conflict", study.check, rows(), {})
+  agreeing = dataclasses.replace(rows(), columns={'texture': SHAPES})
+  refused('no picture has the texture of another class', study.check, agreeing, {})
+  numbers = dataclasses.replace(rows(), columns={'texture': np.arange(len(SHAPES))})
+  refused("no column 'texture'", study.check, numbers, {})
+  double_labels = ArrayRows(
+    rows().images, rows().labels[:, None], rows().class_names, columns={'texture': TEXTURES}
+  )
+  refused('several labels', study.check, double_labels, {})
