@@ -18,17 +18,9 @@ from input_pipeline.settings import DEFAULT, SOURCES, moved_keys
 from robustness.config import defaults, packaged
 from robustness.config.recipe import KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
-from robustness.core import json_files
+from robustness.core import json_files, settings
 from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
-from robustness.core.settings import (
-  Section,
-  check_name,
-  check_sections,
-  refuse_moved,
-  refuse_unknown,
-  type_name,
-  without_inherited,
-)
+from robustness.core.settings import Section
 from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
 
@@ -181,7 +173,7 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
       value = config_flags.get_override_values(parsed['config'])['value']
       section[last] = value
     except (flags.Error, TypeError, ValueError) as error:
-      raise SettingError(f'config.{path}', text, type_name(kind)) from error
+      raise SettingError(f'config.{path}', text, settings.type_name(kind)) from error
     if isinstance(value, tuple) and '' in value:
       fix = f'Leave the empty word out; --config.{path}= gives no words.'
       raise SettingError(f'config.{path}', value, fix=fix, problem='with an empty word')
@@ -232,10 +224,10 @@ def _refuse_moved(section: Section, values: Section, path: str) -> None:
   """Raises SettingError for values of keys that a section `study` or `data` had in an earlier
   version."""
   if path.endswith('.study'):
-    refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
+    settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
   elif path.endswith('.data'):
     source = SOURCES.find(section.get('source') or DEFAULT, f'{path}.source')
-    refuse_moved(moved_keys(source), values, path)
+    settings.refuse_moved(moved_keys(source), values, path)
 
 
 def load_config(reference: str) -> ConfigDict:
@@ -318,7 +310,7 @@ def _place(error: Exception, file: str) -> str:
 def from_json(path: pathlib.Path) -> ConfigDict:
   """Returns the config of a JSON file: its values, and defaults for the keys it leaves out."""
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
-  check_sections(without_inherited(values), ('battery', 'classifiers'), 'config')
+  settings.check_sections(settings.without_inherited(values), ('battery', 'classifiers'), 'config')
   if 'predictions' in values:
     _study_name(values, 'config', path)
     return defaults.nested(values)
@@ -336,11 +328,11 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
   classifiers, battery = values.get('classifiers'), values.get('battery')
   labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
   for label in labels:
-    check_name('config.classifiers', label)
+    settings.check_name('config.classifiers', label)
   if not isinstance(battery, Mapping):
     return defaults.default_config(_study_name(values, 'config', path), labels)
   for name in battery:
-    check_name('config.battery', name)
+    settings.check_name('config.battery', name)
   studies = {
     name: _study_name(task, f'config.battery.{name}', path)
     for name, task in battery.items()
@@ -368,7 +360,7 @@ def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
   """Sets keys of a section to values read from JSON, which has lists for tuples."""
   unknown = {key: value for key, value in values.items() if key not in config}
   _refuse_moved({**config, **values}, unknown, path)
-  refuse_unknown(values, config, path)
+  settings.refuse_unknown(values, config, path)
   for key, value in values.items():
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):
       _fill(config[key], value, f'{path}.{key}')

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from input_pipeline import cutouts
 from input_pipeline.cutouts import FLAGS, read_class_names, read_segments
+from robustness.cli import new_parser
 from robustness.core.paths import expanded
 from robustness.core.settings import choice
 
@@ -52,9 +53,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    'robustness cutouts', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser('robustness cutouts', __doc__)
   commands = parser.add_subparsers(dest='command', required=True)
   extract = commands.add_parser('extract')
   for name in ('images', 'masks', 'segments', 'boxes', 'classes', 'out'):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from robustness import workdir
+from robustness.cli import new_parser
 from robustness.core.paths import expanded
 from robustness.present.notation import Notation, value_words
 from robustness.present.publish import Presentation, publish
@@ -74,9 +75,7 @@ def _lines(results: Results, k: int) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser(PROGRAM, __doc__)
   needed = functools.partial(parser.add_argument, type=expanded, required=True)
   needed('--metadata', help='folder of the neighbor sets')
   needed('--truth', help='boxes: COCO annotations, or a folder of ILSVRC .xml files')

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from robustness import workdir
-from robustness.cli import trackers, verification
+from robustness.cli import new_parser, trackers, verification
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
@@ -211,9 +211,7 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    'robustness export', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser('robustness export', __doc__)
   add = parser.add_argument
   add('workdir', metavar='WORKDIR', help='of a finished run')
   add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))

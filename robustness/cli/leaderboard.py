@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from robustness import comparison, workdir
-from robustness.cli import verification
+from robustness.cli import new_parser, verification
 from robustness.core.bounded_files import refuse_special
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -517,10 +517,7 @@ def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  formatter = argparse.RawDescriptionHelpFormatter
-  parser = argparse.ArgumentParser(
-    'robustness leaderboard', description=__doc__, formatter_class=formatter
-  )
+  parser = new_parser('robustness leaderboard', __doc__)
   parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
   entry = 'add the entry of a finished run'
   parser.add_argument('--add', action='append', default=[], metavar='WORKDIR', help=entry)

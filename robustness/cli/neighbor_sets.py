@@ -16,6 +16,7 @@ import argparse
 import functools
 from collections.abc import Sequence
 
+from robustness.cli import new_parser
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.video import building, metadata
@@ -47,9 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser(PROGRAM, __doc__)
   commands = parser.add_subparsers(dest='command', required=True)
   build = commands.add_parser('build', help='choose an anchor in each video and frames around it')
   add = build.add_argument

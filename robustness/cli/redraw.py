@@ -7,13 +7,12 @@ robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
   unless you type --study. Values are computed again from the records where these are present.
 """
 
-import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
 
 from robustness import workdir
-from robustness.cli import verification
+from robustness.cli import new_parser, verification
 from robustness.config.recorded import recorded
 from robustness.core.errors import InputError
 from robustness.evaluation import recorded_study
@@ -25,9 +24,7 @@ from robustness.results import SINGLE, Results, summary_name
 
 def main(arguments: Sequence[str]) -> int:
   """Draws a workdir again and prints the path of its report."""
-  parser = argparse.ArgumentParser(
-    'robustness report', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser('robustness report', __doc__)
   parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
   parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
   recorded_study.add_flag(parser)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from robustness import comparison
-from robustness.cli import verification
+from robustness.cli import new_parser, verification
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
@@ -74,9 +74,9 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   )
   tasks: dict[str, dict[str, Results]] = {}
   for name, results in results_by_run.items():
-    for task, of_task in results.over_seeds.by_task.items():
-      of_task = of_task if of_task.study else dataclasses.replace(of_task, study=results.study)
-      tasks.setdefault(task, {})[name] = of_task
+    for task, task_results in results.over_seeds.by_task.items():
+      study = task_results.study or results.study
+      tasks.setdefault(task, {})[name] = dataclasses.replace(task_results, study=study)
   return {task: _joined(task, by_run, labels) for task, by_run in tasks.items()}
 
 
@@ -93,46 +93,58 @@ def _joined(
   Raises:
     InputError: the runs are of different studies, or of settings that their quantities name.
   """
-  (first_name, first), *later = results_by_run.items()
+  first = next(iter(results_by_run.values()))
   prefix, declared = f'{task}: ' if task else '', dict[str, Quantity]()
   for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
     declared.setdefault(quantity.name, quantity)
+  _check_comparable(prefix, results_by_run, declared)
+  ratios = _ratios_to_different_baselines(results_by_run)
+  if ratios:
+    note = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
+    print(f'note: {prefix}{note}', file=sys.stderr)
+  tables, classifiers = [], []
+  for name, results in results_by_run.items():
+    new_labels = {label: labels[name, label] for label in results.labels}
+    classifiers += [{'label': label} for label in new_labels.values()]
+    table = results.table[~results.table['quantity'].isin(ratios)]
+    versus = table.versus.replace(new_labels)
+    tables.append(table.assign(classifier=table.classifier.map(new_labels), versus=versus))
+  quantities = tuple(quantity for name, quantity in declared.items() if name not in ratios)
+  return dataclasses.replace(
+    first, classifiers=classifiers, table=assemble(tables), quantities=quantities
+  )
+
+
+def _check_comparable(
+  prefix: str, results_by_run: Mapping[str, Results], declared: Mapping[str, Quantity]
+) -> None:
+  """Prints a note for each run with other images or settings than the first.
+
+  Args:
+    prefix: the task, which notes begin with; '' for a single study.
+    results_by_run: the results of each run by its name.
+    declared: the quantities by name, as the first run declares them.
+
+  Raises:
+    InputError: a run is of another study, or has settings that its quantities name.
+  """
+  (first_name, first), *later = results_by_run.items()
   for name, other in later:
     if first.study != other.study:
       raise InputError(
         f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
         'one study.'
       )
-    comparisons = (
-      ('images', first.data, other.data),
-      ('settings', protocol_of(first), protocol_of(other)),
-    )
-    for subject, expected, actual in comparisons:
-      if lines := differing_keys(expected, actual):
+    differing = {
+      'images': differing_keys(first.data, other.data),
+      'settings': differing_keys(protocol_of(first), protocol_of(other)),
+    }
+    for subject, lines in differing.items():
+      if lines:
         note = f'{prefix}{first_name} and {name} have other {subject} ({"; ".join(lines[:3])})'
         if subject == 'settings' and any(declared[q.name] != q for q in other.quantities):
           raise InputError(f'{note}, and other quantities: make a table of each.')
         print(f'note: {note}', file=sys.stderr)
-  ratios = _ratios_to_different_baselines(results_by_run)
-  if ratios:
-    note = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
-    print(f'note: {prefix}{note}', file=sys.stderr)
-  renamed = []
-  for name, results in results_by_run.items():
-    names = {label: labels[name, label] for label in results.labels}
-    columns = {
-      'classifier': results.table.classifier.map(names),
-      'versus': results.table.versus.replace(names),
-    }
-    renamed.append(results.table.assign(**columns)[~results.table['quantity'].isin(ratios)])
-  return dataclasses.replace(
-    first,
-    classifiers=[
-      {'label': labels[name, k]} for name, results in results_by_run.items() for k in results.labels
-    ],
-    table=assemble(renamed),
-    quantities=tuple(quantity for name, quantity in declared.items() if name not in ratios),
-  )
 
 
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
@@ -140,17 +152,16 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
   weights of these classifiers differ; else none."""
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():
-    itself = results.table[results.table.note.str.contains(ITSELF, regex=False)]
-    ratios |= dict.fromkeys(itself['quantity'])
-    baselines.add(results.classifiers[0].get('sha256', name) if len(itself) else '')
+    # A ratio of the baseline to itself has this note.
+    of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
+    ratios |= dict.fromkeys(of_baseline['quantity'])
+    baselines.add(results.classifiers[0].get('sha256', name) if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 
 
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
-  parser = argparse.ArgumentParser(
-    'robustness table', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = new_parser('robustness table', __doc__)
   add = parser.add_argument
   add('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
   add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')

@@ -86,11 +86,11 @@ def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   """Returns a config with every key at its default, for a file in `configs/` to change.
 
-  That of a study of images alone has neither classifiers nor a training. Without `labels` there is
-  a single `config.classifier`.
+  The config of a study of images alone has neither classifiers nor a training. Without `labels`
+  there is a single `config.classifier`.
   """
-  found = study.STUDIES.find(study_name, 'config.study.name')
-  shared = _sections(labels, found.needs_classifier)
+  study_class = study.STUDIES.find(study_name, 'config.study.name')
+  shared = _sections(labels, study_class.needs_classifier)
   return nested({'study': study.default_section(study_name), **shared})
 
 
@@ -100,7 +100,7 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
   Classifiers and a training, which a study of images alone does not have, come at their defaults or
   are left out.
   """
-  if 'predictions' in config:  # scores files: there is nothing else
+  if 'predictions' in config:  # it scores files, and has no other sections
     config.study = nested(study.default_section(name))
     return config
   changed = default_config(name, tuple(config.get('classifiers', ())))
@@ -124,7 +124,7 @@ def default_battery(
     for name, study_name in tasks.items()
   }
   studies = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
-  shared = _sections(labels, any(each_study.needs_classifier for each_study in studies))
+  shared = _sections(labels, any(study_class.needs_classifier for study_class in studies))
   return nested({'battery': {'tasks': tuple(tasks), 'summary': summary, **sections}, **shared})
 
 
@@ -140,62 +140,69 @@ def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]
 
 
 def classifier() -> dict[str, Any]:
-  """Returns a classifier's section: all parts' settings; nothing differs from the run."""
+  """Returns a classifier's section, with the settings of all parts at their defaults.
+
+  Its sections `training` and `data` and its seed have no values, so that the run's hold.
+  """
   settings = ClassifierSettings()
-  single = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
+  section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
   default_names = {'augment': (), 'objective': settings.objective.name}
-  parts = {
-    kind: {key: default_names.get(kind, ''), **registry.default_sections()}
-    for kind, (key, registry) in KINDS.items()
-  }
-  inheriting = {'training': inherited(TrainingSettings), 'data': inherited_data()}
-  return {**single, **parts, **inheriting, 'seed': placeholder(int)}
+  for kind, (key, registry) in KINDS.items():
+    section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}
+  section |= {'training': inherited(TrainingSettings), 'data': inherited_data()}
+  return {**section, 'seed': placeholder(int)}
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
-  """Adds the sections of parts in the user's files, which `values` or it names, to a config; those
-  of parts in studies are the chosen ones' alone."""
+  """Adds the sections of parts that are in the user's files to a config.
+
+  In a study, sections of other parts than the chosen ones are left out.
+
+  Args:
+    config: the config, which is changed.
+    values: values that the config is going to have, which name the parts; None takes the config's.
+  """
   values = config if values is None else values
   for section, keys in _studies(config, values):
-    part_class = study.STUDIES.find(section.name, 'config.study.name')
-    for key, parts in part_class.sections_of_parts(keys).items():
+    study_class = study.STUDIES.find(section.name, 'config.study.name')
+    for key, parts in study_class.sections_of_parts(keys).items():
       with section.unlocked():
         section[key] = nested(parts)
-  recipes = {'classifier': (config, values)}
-  by_label = (config.get('classifiers'), values.get('classifiers'))
-  recipes |= {f'classifiers.{label}': by_label for label in by_label[0] or ()}
-  for path, (holder, changes) in recipes.items():
-    label = path.rpartition('.')[2]
+  paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
+  for path in paths:
     for kind, (key, registry) in KINDS.items():
-      section, value = _at(holder, label, kind), _at(changes, label, kind, key)
-      names = value if isinstance(value, tuple | list) else [value]
-      for name in names if isinstance(section, Mapping | ConfigDict) else ():
+      section, names = _at(config, *path, kind), _at(values, *path, kind, key)
+      if not isinstance(section, ConfigDict):
+        continue
+      for name in names if isinstance(names, tuple | list) else [names]:
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
-          part_class = registry.find(name, f'config.{path}.{kind}.{key}')
+          part = registry.find(name, '.'.join(('config', *path, kind, key)))
           with section.unlocked():
-            section[part_class.name] = nested(_defaults(part_class))
+            section[part.name] = nested(_defaults(part))
   _add_sources(config, values)
 
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   """Adds the sections of sources in the user's files to every section `data` of a config."""
-  holders = [(config, values)]
+  paths: list[tuple[str, ...]] = [()]
   for key in ('battery', 'classifiers'):
-    holders += [(member, _at(values, key, name)) for name, member in config.get(key, {}).items()]
-  holders.append((_at(config, 'classifier'), _at(values, 'classifier')))
-  sections = [section for holder, _ in holders if (section := _at(holder, 'data')) is not None]
-  named = [_at(holder, 'data', 'source') for _, holder in holders]
-  for name in dict.fromkeys(name for name in named if isinstance(name, str) and is_reference(name)):
+    paths += [(key, name) for name in config.get(key, ())]
+  paths.append(('classifier',))
+  sections = list(filter(None, (_at(config, *path, 'data') for path in paths)))
+  names = dict.fromkeys(_at(values, *path, 'data', 'source') for path in paths)
+  for name in names:
+    if not isinstance(name, str) or not is_reference(name):
+      continue
     source = SOURCES.find(name, 'config.data.source')
     for section in sections:
-      keys = _defaults(source) if section is sections[0] else inherited(source)
       if source.name not in section:
+        keys = _defaults(source) if section is sections[0] else inherited(source)
         with section.unlocked():
           section[source.name] = nested(keys)
 
 
 def _defaults(part: type[Part]) -> Facts:
-  """Returns the settings of a part with their defaults, of those without one a placeholder."""
+  """Returns the defaults of the settings of a part; a setting without one has a placeholder."""
   fields = dataclasses.fields(part)
   missing = dataclasses.MISSING
   return {f.name: placeholder(object) if f.default is missing else f.default for f in fields}

@@ -5,7 +5,7 @@ import html
 import io
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -79,36 +79,32 @@ def left_out(results: Results, names: Container[str]) -> list[str]:
 
 
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
-  """Returns a table with a row per value of the facets, a column per classifier and difference."""
-  columns: dict[tuple[str, str], None] = {}
-  lines: dict[Sequence[Any], dict[tuple[str, str], str]] = {}
-  notations = [Notation(quantity, difference) for difference in (False, True)]
+  """Returns a table with a row per value of the facets, a column per classifier and difference.
+
+  Values of facets that are numbers ascend; names have the order in which they occur.
+  """
+  texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
   keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
   for key, row in zip(keys, estimates, strict=True):
-    column = row.classifier, row.versus
-    columns[column] = None
-    note, text = row.note.partition(';')[0], notations[bool(row.versus)].bare(row)
+    note = row.note.partition(';')[0]
+    text = Notation(quantity, difference=bool(row.versus)).bare(row)
     if math.isnan(row.value):
       text = note or text
-    lines.setdefault(key, {})[column] = f'{text}, {note}' if note == DEGENERATE else text
-  ordered = sorted(columns, key=lambda column: bool(column[1]))
+    column = row.classifier, row.versus
+    texts.setdefault(key, {})[column] = f'{text}, {note}' if note == DEGENERATE else text
+  ordered_values = []
+  for name in facets:
+    values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
+    ordered_values.append(list(dict.fromkeys(values)))
+  pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
+  columns = sorted(pairs, key=lambda pair: pair[1] != '')  # values, then differences
+  lines = []
+  for key in sorted(texts, key=lambda key: [*map(list.index, ordered_values, key)]):
+    values = [_facet_text(quantity.facet(f), v) for f, v in zip(facets, key, strict=True)]
+    lines.append([*(values or [quantity.words]), *(texts[key].get(c, '') for c in columns)])
   heads = [quantity.facet(name).axis for name in facets] or ['quantity']
-  orders = [
-    [*dict.fromkeys(rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name])]
-    for name in facets
-  ]
-  in_order = sorted(lines, key=lambda key: [*map(list.index, orders, key)])
-  return Table(
-    (*heads, *itertools.starmap(column_name, ordered)),
-    [
-      [
-        *(map(_facet_text, map(quantity.facet, facets), key) if key else (quantity.words,)),
-        *(lines[key].get(k, '') for k in ordered),
-      ]
-      for key in in_order
-    ],
-  )
+  return Table((*heads, *itertools.starmap(column_name, columns)), lines)
 
 
 def _facet_text(facet: Facet, value: Any) -> str:

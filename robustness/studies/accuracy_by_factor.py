@@ -82,17 +82,16 @@ class AccuracyByFactor(Study):
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_of_views, columns)}
-    for key, names, valid in (
-      ('factors', self.factors, {*MEASURED, CLASS, *columns}),
-      ('clusters', (self.clusters,), {*columns, *set(MEASURED).intersection(self.factors)}),
-    ):
-      for name in filter(None, names):
-        if key == 'factors' and name in RESERVED:
-          raise InputError(
-            f'{KEYS.study.factors} has {name!r}, the name of a column of the table of results: '
-            f'rename that of the data ({", ".join(RESERVED)} are taken).'
-          )
-        choice(f'a column in {KEYS.study}.{key}', name, sorted(valid))
+    for name in self.factors:
+      if name in RESERVED:
+        raise InputError(
+          f'{KEYS.study.factors} has {name!r}, the name of a column of the table of results: '
+          f'rename that of the data ({", ".join(RESERVED)} are taken).'
+        )
+      choice(f'a column in {KEYS.study.factors}', name, sorted({*MEASURED, CLASS, *columns}))
+    if self.clusters:
+      valid = sorted({*columns, *set(MEASURED).intersection(self.factors)})
+      choice(f'a column in {KEYS.study.clusters}', self.clusters, valid)
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
     if any(name in MEASURED for name in self.factors):
@@ -101,20 +100,20 @@ class AccuracyByFactor(Study):
       count = rows.num_examples
       require(count >= least, 'config.data.num_images', count, enough)
     values = rows.without_images()
-    taken = {*MEASURED} & columns & {*self.factors}
-    if CLASS in columns & {*self.factors}:
-      of_label = self._levels(CLASS, values['label'], rows.class_names)
-      taken |= set() if np.array_equal(values[CLASS].astype(str), of_label) else {CLASS}
-    if taken:
-      raise InputError(
-        f'{KEYS.study.factors} has {min(taken)!r}, which is the label or measured in the image, '
-        'and the data have a column so called: rename it.'
-      )
     levels = {
       name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
       if name not in MEASURED
     }
+    ambiguous = {*MEASURED} & columns & {*self.factors}
+    has_two_classes = CLASS in columns and CLASS in levels
+    if has_two_classes and not np.array_equal(values[CLASS].astype(str), levels[CLASS]):
+      ambiguous.add(CLASS)
+    if ambiguous:
+      raise InputError(
+        f'{KEYS.study.factors} has {min(ambiguous)!r}, which is the label or measured in the '
+        'image, and the data have a column so called: rename it.'
+      )
     for size in (1, 2) if self.pairs else (1,):
       for names in itertools.combinations(levels, size):
         self._groups(levels, names)
@@ -154,37 +153,55 @@ class AccuracyByFactor(Study):
     return dataclasses.replace(table, units=units)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
-    """Returns the level of every image: words, None for '', or numbers, cut at quantiles if there
-    are many; labels are words."""
+    """Returns the level of a factor for every image, [N].
+
+    Words are levels as they are, None for ''. Numbers are too, unless there are more than `bins` of
+    them: then they are cut at quantiles, and a level is the median of its bin, rounded. Labels are
+    the names of classes.
+
+    Args:
+      name: name of the factor.
+      values: [N], the column of the factor; the label for 'class'.
+      classes: names of the classes by label; () writes labels as numbers.
+    """
     if name == CLASS:
       return np.asarray(classes)[values] if classes else values.astype(str)
     if values.dtype.kind not in 'iuf':
       words = values.astype(str).astype(object)
       words[words == ''] = None
       return words
-    distinct, times = np.unique(values, return_counts=True)
-    distinct, times = (x[~np.isnan(distinct)] for x in (distinct, times))
+    is_present = ~np.isnan(values)
+    distinct, counts = np.unique(values[is_present], return_counts=True)
     if not self.bins or len(distinct) <= self.bins:
       return values.astype(float)
-    present = np.isin(values, distinct)
-    ends = np.unique(np.quantile(values[present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # a value that fills a bin is a group
-      common = distinct[times * self.bins >= times.sum()].astype(float)
+    ends = np.unique(np.quantile(values[is_present], np.linspace(0, 1, self.bins + 1)))
+    if len(ends) <= self.bins:  # a value that fills a bin of its own is a group
+      common = distinct[counts * self.bins >= counts.sum()].astype(float)
       ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
-    bin_of = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
-    bins = [present & (bin_of == number) for number in np.unique(bin_of[present])]
-    medians = [np.median(values[is_in]) for is_in in bins]
-    rounded = ([float(f'{median:.{digits}g}') for median in medians] for digits in range(4, 18))
-    numbers = next(candidates for candidates in rounded if len({*candidates}) == len(bins))
+    bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
+    bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
+    medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
+    for digits in range(4, 18):  # the fewest that tell the medians apart
+      rounded = [float(f'{median:.{digits}g}') for median in medians]
+      if len({*rounded}) == len(bins):
+        break
     levels = np.full(len(values), np.nan)
-    for is_in, number in zip(bins, numbers, strict=True):
-      levels[is_in] = number
+    for is_in_bin, level in zip(bins, rounded, strict=True):
+      levels[is_in_bin] = level
     return levels
 
   def _groups(
     self, columns: Mapping[str, np.ndarray], names: Sequence[str]
   ) -> dict[object, np.ndarray]:
-    """Returns the images of each group that has enough of them; refuses fewer than two groups."""
+    """Returns the indices of the images of each group that has enough images, by its levels.
+
+    Args:
+      columns: the levels of all images by factor; see `_levels`.
+      names: the factors, one or two, of which each combination of levels is a group.
+
+    Raises:
+      InputError: there are fewer than two such groups.
+    """
     groups = pd.DataFrame({name: columns[name] for name in names}).groupby([*names]).indices
     large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
     if len(large) < 2:
@@ -209,42 +226,47 @@ class AccuracyByFactor(Study):
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
-    """Returns the outcomes with a view a group of images, in which its images alone count."""
-    large = self._groups(columns, names)
-    counted = np.zeros((len(columns[names[0]]), len(large)), bool)
-    for place, rows in enumerate(large.values()):
-      counted[rows, place] = True
-    spread = {k: np.broadcast_to(v, counted.shape) for k, v in outcomes.values.items()}
+    """Returns outcomes [N, 1] with a view for each of G groups of images, [N, G].
+
+    In a view only the images of its group count. For the groups see `_groups`.
+    """
+    groups = self._groups(columns, names)
+    counted = np.zeros((len(columns[names[0]]), len(groups)), bool)
+    for index, rows in enumerate(groups.values()):
+      counted[rows, index] = True
     return dataclasses.replace(
       outcomes,
-      values=spread,
-      views=pd.DataFrame([*large], columns=[*names]),
-      counted=dict.fromkeys(spread, counted),
+      values={k: np.broadcast_to(v, counted.shape) for k, v in outcomes.values.items()},
+      views=pd.DataFrame([*groups], columns=[*names]),
+      counted=dict.fromkeys(outcomes.labels, counted),
     )
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
-    """Returns the error of each group relative to that on all images, and its differences."""
+    """Returns the error of each group relative to that on all images, and its differences.
+
+    Args:
+      outcomes: whether each classifier is wrong on each image, [N, 1].
+      grouped: the same by group of the factor; see `_grouped`.
+      name: the factor.
+    """
     levels = grouped.views[name]
     assert grouped.counted is not None
-    wrong = {k: np.concatenate([v, outcomes.values[k]], 1) for k, v in grouped.values.items()}
-    everywhere = np.ones((len(outcomes.values[outcomes.labels[0]]), 1), bool)
-    with_all = dataclasses.replace(
-      grouped,
-      values=wrong,
-      views=pd.DataFrame({name: [*levels, ALL]}, dtype=object),
-      counted={k: np.concatenate([v, everywhere], 1) for k, v in grouped.counted.items()},
-    )
+    values, counted = {}, {}
+    for label, wrong in outcomes.values.items():  # all images are one more group, the last
+      values[label] = np.concatenate([grouped.values[label], wrong], 1)
+      counted[label] = np.concatenate([grouped.counted[label], np.ones_like(wrong)], 1)
+    views = pd.DataFrame({name: [*levels, ALL]}, dtype=object)
+    with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
     groups, first = list(with_all.groups((name,))), with_all.labels[0]
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
-    alone = [(label, '', [wrongs]) for label, wrongs in by_label.items()]
-    pairs = [(k, first, [by_label[first], wrongs]) for k, wrongs in by_label.items() if k != first]
-    return part(
-      [
-        row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
-        for label, versus, compared in (*alone, *pairs)
-        for level, estimate in zip(levels, relative_errors(compared, self.confidence), strict=True)
-      ]
-    )
+    compared = [(label, '', [own_units]) for label, own_units in by_label.items()]
+    compared += [(k, first, [by_label[first], by_label[k]]) for k in by_label if k != first]
+    rows = []
+    for label, versus, both_units in compared:
+      ratios = relative_errors(both_units, self.confidence)
+      for level, estimate in zip(levels, ratios, strict=True):
+        rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
+    return part(rows)
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:

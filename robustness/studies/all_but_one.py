@@ -45,61 +45,72 @@ class AllButOne(StoredOrMade):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """See `StoredOrMade`; refuses networks that are no such design."""
     super().check(rows, recipes)
-    self.cells(recipes)
+    self.networks(recipes)
 
-  def cells(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
-    """Returns the network that left out each corruption at each severity."""
-    cells: dict[tuple[str, int], str] = {}
+  def networks(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
+    """Returns the labels of the networks by the corruption and the severity that each left out.
+
+    Args:
+      classifiers: facts about the training of each network by its label.
+
+    Raises:
+      InputError: a network left out no single corruption at one severity, or one that is not shown
+        or that another network left out, or was trained on other corruptions than the first.
+    """
+    networks: dict[tuple[str, int], str] = {}
     first: tuple[object, ...] = ()
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
       drawn = [part for part in parts if part['name'] == RandomCorruption.name] or [{}]
-      left_out, severities = (tuple(drawn[0].get(key, ())) for key in ('left_out', 'severities'))
-      wrong = ''
+      left_out = tuple(drawn[0].get('left_out', ()))
+      severities = tuple(drawn[0].get('severities', ()))
+      problem = ''
       if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:
-        wrong = 'give it the part corruption once, with one name in left_out and one severity'
+        problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
-        wrong = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
-      elif (*left_out, *severities) in cells:
-        wrong = f'as {cells[*left_out, *severities]} does: take one'
+        problem = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
+      elif (left_out[0], severities[0]) in networks:
+        problem = f'as {networks[left_out[0], severities[0]]} does: take one'
       else:
-        trained = {*spelt_out(drawn[0]['corruptions'])}, drawn[0]['probability']
-        first = first or trained
-        if trained != first or not trained[1]:
-          wrong = 'of others than the first: give all the same corruptions and probability above 0'
-      if wrong:
+        probability = drawn[0]['probability']
+        trained_on = {*spelt_out(drawn[0]['corruptions'])}, probability
+        first = first or trained_on
+        if trained_on != first or not probability:
+          problem = (
+            'of others than the first: give all the same corruptions and probability above 0'
+          )
+      if problem:
         raise InputError(
           f'the classifier {label} leaves out the corruptions {left_out} at the severities '
-          f'{severities}, {wrong}.'
+          f'{severities}, {problem}.'
         )
-      cells[*left_out, *severities] = label
-    return cells
+      networks[left_out[0], severities[0]] = label
+    return networks
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields errors by corruption and severity, by corruption and on clean images; and published
     ones."""
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
-    cells, views = self.cells(facts), recorded.views
+    networks, views = self.networks(facts), recorded.views
     outcomes = recorded.outcomes(ERROR)
     errors = outcomes.values
-    places = list(zip(views.corruption, views.severity, strict=True))
-    clean = np.flatnonzero(views.corruption.isna())
-    table = pd.DataFrame(list(cells), columns=['corruption', 'severity'])
-
-    values = np.stack([errors[label][:, places.index(cell)] for cell, label in cells.items()], 1)
-    composed = dataclasses.replace(outcomes, values={COMPOSED: values}, views=table)
+    conditions = list(zip(views.corruption, views.severity, strict=True))
+    wrong = [errors[label][:, conditions.index(key)] for key, label in networks.items()]
+    columns = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
+    composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=columns)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
-    has_all = table.groupby('corruption').severity.transform('size') == len(self.severities)
+    has_all = columns.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
+    clean = np.flatnonzero(views.corruption.isna())
     if len(clean):
-      of_clean = np.concatenate([errors[label][:, clean] for label in cells.values()], 1)
-      yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: of_clean}))
+      clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
+      yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
     rows, n = [], TABLE_3.images
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
-      stated = Estimate(round(1 - accuracy, 4), np.nan, np.nan, n, n, '')
+      published = Estimate(round(1 - accuracy, 4), np.nan, np.nan, n, n, '')
       if name == 'clean':
-        rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, stated, np.nan))
-      elif name in set(table.corruption):
-        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, stated, np.nan) | note)
+        rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, published, np.nan))
+      elif name in set(columns.corruption):
+        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, published, np.nan) | note)
     yield part(rows)

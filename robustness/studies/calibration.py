@@ -24,17 +24,11 @@ from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predic
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.quantity import ACCURACY, Quantity
-from robustness.evaluation.study import (
-  Evaluation,
-  Figures,
-  Findings,
-  ImageShape,
-  Scored,
-  ScoresPredictions,
-)
+from robustness.evaluation.outcomes import Evaluation
+from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredictions
 from robustness.evaluation.views import ViewTable
 from robustness.present import charts, reliability
-from robustness.results import Results
+from robustness.results import Findings, Results
 from robustness.workdir import WorkdirPredictions
 
 COVERAGES = np.arange(1, 21) / 20

@@ -88,13 +88,17 @@ class CorruptionError(StoredOrMade):
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
-    """Refuses less than the errors were published for, key by key."""
+    """Raises InputError for fewer corruptions or severities than the errors were published for."""
     sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
-    for key, value, valid, needed in (
-      ('corruptions', self.corruptions, set(self.names) >= set(published.corrupted), sets),
-      ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
+    has_corruptions = set(self.names) >= set(published.corrupted)
+    has_severities = set(self.severities) == set(SEVERITIES)
+    for key, value, is_complete, needed in (
+      ('corruptions', self.corruptions, has_corruptions, sets),
+      ('severities', self.severities, has_severities, SEVERITIES),
     ):
-      if not valid and self.is_stored:
+      if is_complete:
+        continue
+      if self.is_stored:
         raise SettingError(
           KEYS.study.baseline,
           self.baseline,
@@ -103,12 +107,11 @@ class CorruptionError(StoredOrMade):
           fix=f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
           'classifier.',
         )
-      if not valid:
-        raise InputError(
-          f'{KEYS.study}.{key} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
-          f'published for {needed}: set {KEYS.study}.{key}="{needed}", or '
-          f"{KEYS.study.baseline}='first' to divide by the first classifier."
-        )
+      raise InputError(
+        f'{KEYS.study}.{key} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
+        f'published for {needed}: set {KEYS.study}.{key}="{needed}", or '
+        f"{KEYS.study.baseline}='first' to divide by the first classifier."
+      )
 
   @property
   def recording(self) -> dict[str, Any]:
@@ -122,7 +125,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """Whether severities between the whole ones may be shown; see `StoredOrMade`."""
+    """The severities between the whole ones that are shown too; see `StoredOrMade`."""
     return self.between
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -147,7 +150,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, mCE and relative mCE with their denominator in words; see `Study`."""
+    """The errors, mCE and relative mCE, and the failure severity with its share in words."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -159,26 +162,27 @@ class CorruptionError(StoredOrMade):
     corruption and by set of corruptions (`whole_sets`), mCE and relative mCE, failure severities.
     """
     views, published = recorded.views, self.published
-    clean, counted = views.corruption.isna(), views.severity.isin(self.severities)
+    is_clean = views.corruption.isna()
+    is_averaged = views.severity.isin(self.severities)  # not a severity of `between`
     for k in recorded.top_k(self.top_k):
       error, clean_error = errors_at(k)
-      if clean.any():
-        yield self.means(clean_error, recorded, where=clean, test=True, decides=k == 1)
+      if is_clean.any():
+        yield self.means(clean_error, recorded, where=is_clean, test=True, decides=k == 1)
       by_view = ('corruption', 'severity')
       yield self.means(error, recorded, by_view, test=True, decides=k == 1)
       is_single = len(self.severities) == 1  # errors by corruption are then those by both facets
-      by_corruption = {'where': counted, 'test': is_single, 'decides': k == 1}
+      by_corruption = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
       yield self.means(error, recorded, ('corruption',), **by_corruption)
       for label, members in whole_sets(self.names).items():
-        of_set = (counted & views.corruption.isin(members)).to_numpy()
+        is_in_set = (is_averaged & views.corruption.isin(members)).to_numpy()
         facets = {'corruption_set': label}
-        yield self.means(error, recorded, where=of_set, facets=facets, decides=k == 1)
+        yield self.means(error, recorded, where=is_in_set, facets=facets, decides=k == 1)
         if k == 1 and (not published or set(members) <= set(published.corrupted)):
-          has_excess = clean.any() and not (published and np.isnan(published.clean))
+          has_excess = is_clean.any() and not (published and np.isnan(published.clean))
           baseline = published.means if published else None
           for quantity in (MCE, RELATIVE_MCE) if has_excess else (MCE,):
-            yield self.means(quantity, recorded, where=of_set, baseline=baseline, facets=facets)
-      if k == 1 and clean.any() and self.failure_share:
+            yield self.means(quantity, recorded, where=is_in_set, baseline=baseline, facets=facets)
+      if k == 1 and is_clean.any() and self.failure_share:
         outcomes = recorded.outcomes(FAILURE_SEVERITY)
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 

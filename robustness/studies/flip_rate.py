@@ -20,13 +20,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.registry import part_name, setting
-from robustness.corruptions.catalog import (
-  apply,
-  check_names,
-  checked_table,
-  numbered,
-  refuse_stored,
-)
+from robustness.corruptions import catalog
 from robustness.corruptions.names import FINEST, KNOWN, SETS, STREAM, spelt_out, view_id
 from robustness.estimates.of_means import MeanRatio
 from robustness.estimates.outcomes import Outcomes
@@ -82,7 +76,7 @@ class FlipRate(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
+    catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
     largest = int((self.highest - self.lowest) * FINEST) + 1
     self.require(2 <= self.frames <= largest, 'frames', f'in 2..{largest}')
@@ -106,17 +100,17 @@ class FlipRate(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the frames of each corruption; all frames of one have the same draws."""
     side = self.constants or None
-    numbers, between = numbered(self.severities)
+    numbers, between = catalog.numbered(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
-    checked_table(image_shape[:2], self.references, None, side, options, between)
+    catalog.checked_table(image_shape[:2], self.references, None, side, options, between)
 
     corrupt = functools.partial(
-      apply, names=self.references, side=side, options=options, between=between
+      catalog.apply, names=self.references, side=side, options=options, between=between
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image of a row in a frame; see `Views`."""
-      refuse_stored(row)
+      catalog.refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])
 
     first = min(self.severities)

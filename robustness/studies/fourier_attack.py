@@ -66,6 +66,7 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
+    """Returns the distinct frequencies of the map's window, or of the settings'."""
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
     with naming('window', self.key('window')):
@@ -142,6 +143,7 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
+    """The errors, with the norm in words; see `Study`."""
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words)
     return (error, CLEAN_ERROR, WAVE_ERROR)
@@ -154,31 +156,29 @@ class FourierAttack(BeginsWithMap):
     first.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
-    number = range(1, self.queries + 1)
-    answers, of_waves = {}, []
-    measured = self._measured(evaluations[0].records)
+    numbers = range(1, self.queries + 1)
+    wrong_after, wave_errors = {}, []
+    is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
       if self._map is None:
-        worst = _worst(wrong[~measured, CLEAN + 1 :].mean(0), self.queries)
+        worst = _worst(wrong[~is_measured, CLEAN + 1 :].mean(0), self.queries)
       else:
-        of_map = _worst(self._map.error(label, frequencies), self.queries)
-        worst = np.searchsorted(candidates, of_map)
+        worst_of_map = _worst(self._map.error(label, frequencies), self.queries)
+        worst = np.searchsorted(candidates, worst_of_map)
       fy, fx = frequencies.fy[candidates[worst]], frequencies.fx[candidates[worst]]
-      waves = pd.DataFrame({'queries': number, 'frequency_y': fy, 'frequency_x': fx})
-      alone = wrong[:, CLEAN + 1 + worst]
-      single = dataclasses.replace(outcomes, values={label: alone}, views=waves)
-      of_waves.append(self.means(WAVE_ERROR, single.of_rows(measured), tuple(waves)))
-      any_of = np.logical_or.accumulate(alone, 1)
-      answers[label] = np.concatenate([wrong[:, CLEAN, None], any_of], 1)
-    views = pd.DataFrame({'queries': [None, *number]})
-    attacked = dataclasses.replace(outcomes, values=answers, views=views).of_rows(measured)
-    clean = np.arange(1 + self.queries) == CLEAN
-    errors = [
-      self.means(CLEAN_ERROR, attacked, where=clean, test=True),
-      self.means(ERROR, attacked, ('queries',), test=True),
-    ]
-    return Findings(estimates=[*errors, *of_waves])
+      waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
+      wrong_under_each = wrong[:, CLEAN + 1 + worst]
+      under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
+      wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
+      wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)
+      wrong_after[label] = np.concatenate([wrong[:, CLEAN, None], wrong_under_any], 1)
+    views = pd.DataFrame({'queries': [None, *numbers]})
+    attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
+    is_clean = np.arange(1 + self.queries) == CLEAN
+    clean_error = self.means(CLEAN_ERROR, attacked, where=is_clean, test=True)
+    error = self.means(ERROR, attacked, ('queries',), test=True)
+    return Findings(estimates=[clean_error, error, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
@@ -188,6 +188,7 @@ class FourierAttack(BeginsWithMap):
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:
+    """Returns the default figures, and one image under its worst waves."""
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'

@@ -102,16 +102,21 @@ class FrequencyShortcuts(Study):
     """Returns the sets, bool [sets, H, W // 2 + 1], frequencies in the order of `rfft2`."""
     masks = np.ones((self.sets, height, width), bool)
     for number, mask in enumerate(masks):
-      generator = np.random.default_rng(number)  # a set is the same however many there are
+      generator = np.random.default_rng(number)  # a set does not depend on the number of sets
       for grid in self.grids:
         patches = generator.random((grid, grid)) < self.kept
         y, x = (np.arange(n) * grid // n for n in (height, width))
         mask &= patches[y[:, None], x[None, :]]
     ordered = np.fft.ifftshift(masks, (1, 2))
-    opposite = np.roll(ordered[:, ::-1, ::-1], 1, (1, 2))
-    first = np.arange(height * width).reshape(height, width)
-    is_first = first <= np.roll(first[::-1, ::-1], 1, (0, 1))
-    return np.where(is_first, ordered, opposite)[:, :, : width // 2 + 1]
+
+    def mirrored(table: np.ndarray) -> np.ndarray:
+      """Returns values [..., H, W] of the frequencies −f in place of those of f."""
+      return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
+
+    # Of f and −f, the one that comes first decides for both.
+    order = np.arange(height * width).reshape(height, width)
+    is_first = order <= mirrored(order)
+    return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the view of whole images (id 0), then the sets."""
@@ -120,9 +125,9 @@ class FrequencyShortcuts(Study):
     self.require(
       max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of the images'
     )
-    every = np.ones((1, height, width // 2 + 1), bool)
+    all_frequencies = np.ones((1, height, width // 2 + 1), bool)
     number = np.arange(self.sets + 1, dtype=np.int32)
-    masks = np.concatenate([every, self.masks(height, width)])
+    masks = np.concatenate([all_frequencies, self.masks(height, width)])
     return Views(_show, number, {'set': number, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -138,13 +143,15 @@ class FrequencyShortcuts(Study):
     if len(classes) < 2:  # of the classifier, which may have one where the data have several
       raise _one_class()
     labels = evaluations[0].records.column('label')
-    best = {e.label: self._best_sets(e, labels) for e in evaluations}
+    best_sets = {e.label: self._best_sets(e, labels) for e in evaluations}
     masks = self.masks(*image_shape[:2])
-    arrays = {f'sets/{k}': masks[[sets[n] for n in classes.values()]] for k, sets in best.items()}
-    return Findings(estimates=list(self._by_class(recorded, best)), arrays=arrays)
+    arrays = {}
+    for label, best_by_class in best_sets.items():
+      arrays[f'sets/{label}'] = masks[[best_by_class[number] for number in classes.values()]]
+    return Findings(estimates=list(self._by_class(recorded, best_sets)), arrays=arrays)
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
-    """Returns the number of the best set of each class of the rows."""
+    """Returns the index of the best set of each class, by the number of the class."""
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
     choosing = _choosing(labels, evaluation.records)
     return {
@@ -152,33 +159,32 @@ class FrequencyShortcuts(Study):
     }
 
   def _by_class(
-    self, recorded: Recorded, best: Mapping[str, Mapping[int, int]]
+    self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
+    """Yields the shares of each class, over the halves of the rows that did not choose sets.
+
+    `best_sets` has the index of the best set by classifier and number of the class.
+    """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
-    predicted = {e.label: e.records.table('prediction') for e in recorded.evaluations}
-    own_labels = {e.label: e.records.column('label') for e in recorded.evaluations}
-    scored_half = ~_choosing(labels, first.records)
-    halves = {k: np.flatnonzero((labels == k) & scored_half) for k in best[first.label]}
+    is_scored = ~_choosing(labels, first.records)
     for name, number in _classes(first).items():
-      scored = halves[number]
-      rest_of_classes = [rows for k, rows in halves.items() if k != number]
-      view = {k: [1 + sets[number]] for k, sets in best.items()}
-      through, on_whole = (
-        dataclasses.replace(right, values=values, views=ONE_VIEW)
-        for values in (
-          {k: x[:, view[k]] for k, x in right.values.items()},
-          {k: x[:, :1] for k, x in right.values.items()},
-        )
-      )
-      pairs = {k: (x[:, view[k]], own_labels[k][scored[0]]) for k, x in predicted.items()}
-      taken = Outcomes.from_fields(TAKEN, pairs, ONE_VIEW, clusters=recorded.clusters)
-      for quantity, outcomes, rows in (
-        (THROUGH, through, scored),
-        (WHOLE, on_whole, scored),
-        (TAKEN, taken, np.concatenate(rest_of_classes)),
-      ):
-        yield self.means(quantity, outcomes.of_rows(rows), facets={'class': name}, test=True)
+      in_class = np.flatnonzero((labels == number) & is_scored)
+      in_others = np.flatnonzero((labels != number) & is_scored)
+      through, whole, predictions = {}, {}, {}
+      for evaluation in recorded.evaluations:
+        label, records = evaluation.label, evaluation.records
+        view = [1 + best_sets[label][number]]  # view 0 shows whole images
+        through[label], whole[label] = right.values[label][:, view], right.values[label][:, :1]
+        true_class = records.column('label')[in_class[0]]  # as this classifier numbers it
+        predictions[label] = records.table('prediction')[:, view], true_class
+      taken = Outcomes.from_fields(TAKEN, predictions, ONE_VIEW, clusters=recorded.clusters)
+      right_through = dataclasses.replace(right, values=through, views=ONE_VIEW).of_rows(in_class)
+      right_whole = dataclasses.replace(right, values=whole, views=ONE_VIEW).of_rows(in_class)
+      facets = {'class': name}
+      yield self.means(THROUGH, right_through, facets=facets, test=True)
+      yield self.means(WHOLE, right_whole, facets=facets, test=True)
+      yield self.means(TAKEN, taken.of_rows(in_others), facets=facets, test=True)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and the set of each class, zero frequency in the centre."""
@@ -219,5 +225,6 @@ def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+  """Returns an image through a set of frequencies; the whole image in view 0. See `Views`."""
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

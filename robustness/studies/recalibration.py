@@ -38,7 +38,7 @@ from robustness.results import Results
 LOGITS = 'output/logits'
 SEED = 0  # of the split, of U and of the bootstrap
 FEWEST = 20
-"""Images held out, and others."""
+"""Fewest images that are held out, and fewest others."""
 ECE = Quantity(
   'ece',
   'debiased expected calibration error',
@@ -89,10 +89,11 @@ SCALING = Facet('scaling', 'scaling', place='with {} scaling', places={'none': '
 GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
 """Facets that estimates are by: the clean view and all corrupted ones apart; the clean view has
 severity 0 and no corruption."""
-OF_SCALING, OF_SETS = ('nll', 'confidence', 'right'), ('covered', 'size')
-"""−log p_y, confidence and whether the prediction is right; whether a set holds the true class, and
-its size. Those of sets are measured at q and at both ends of its interval."""
+SCALING_FIELDS, SET_FIELDS = ('nll', 'confidence', 'right'), ('covered', 'size')
+"""Measured of each scaling: −log p_y, the confidence, and whether the prediction is right. Measured
+of each score's prediction sets: whether a set holds the true class, and its size."""
 ENDS = ('', '_low', '_high')
+"""Ends of the names of `SET_FIELDS` at the threshold q, and at both ends of its interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,54 +164,75 @@ class Recalibration(StoredOrMade):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields every quantity of the images that are not held out, by `GROUPS`."""
     recorded.require_distinct()
-    clean = int(np.flatnonzero(recorded.views.corruption.isna())[0])
-    kind = np.where(recorded.views.corruption.isna(), 'clean', 'corrupted')
-    by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
-    views = by_severity.assign(view=kind)
-    split = self._split(recorded.evaluations[0].records.layout.num_rows)
-    fits = {e.label: self._fitted(e, clean, *split[:2]) for e in recorded.evaluations}
+    is_clean = recorded.views.corruption.isna().to_numpy()
+    clean = int(np.flatnonzero(is_clean)[0])
+    severity = recorded.views.severity.fillna(0).astype(int)
+    by_severity = recorded.views.assign(severity=severity)
+    views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
+    fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
+    fits, values, labels = {}, {}, {}
+    for evaluation in recorded.evaluations:
+      label, records = evaluation.label, evaluation.records
+      fits[label] = self._fitted(evaluation, clean, fitting, deciding)
+      values[label] = records.values(fits[label].measured)[measured]
+      labels[label] = _single(records.column('label'))[measured]
     for label, fitted in fits.items():
       if TEMPERATURE in fitted.scalings:
-        value, n = 1 / float(fitted.scalings[TEMPERATURE].weight), len(split[0])
-        estimate = Estimate(value, np.nan, np.nan, n, n, '')
+        temperature, n = 1 / float(fitted.scalings[TEMPERATURE].weight), len(fitting)
+        estimate = Estimate(temperature, np.nan, np.nan, n, n, '')
         yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
-    measured = {
-      e.label: e.records.values(fits[e.label].measured)[split[2]] for e in recorded.evaluations
-    }
-    labels = {e.label: _single(e.records.column('label'))[split[2]] for e in recorded.evaluations}
-    draws = Draws.generate(len(split[2]), self.resamples, SEED)
+    draws = Draws.generate(len(measured), self.resamples, SEED)
     for name in (NONE, *self.scalings):
-      fields, by_name = self._fields_of(measured, name, OF_SCALING), {'scaling': name}
-      losses, right = (
-        Outcomes.from_fields(quantity, fields, views) for quantity in (LIKELIHOOD, RIGHT)
-      )
+      fields = self._fields_of(values, name, SCALING_FIELDS)
+      facets = {'scaling': name}
+      losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
+      right = Outcomes.from_fields(RIGHT, fields, views)
       for by in GROUPS:
-        likelihood = self.means(LIKELIHOOD, losses, by, facets=by_name)
+        likelihood = self.means(LIKELIHOOD, losses, by, facets=facets)
         likelihood['note'] = [fits[label].note(name) for label in likelihood.classifier]
         yield likelihood
-        yield self.means(RIGHT, right, by, facets=by_name)
-      yield self._calibration(fields, views, draws, by_name)
+        yield self.means(RIGHT, right, by, facets=facets)
+      yield self._calibration(fields, views, draws, facets)
     for name in self.scores:
-      by_name = {'score': name}
-      at = [self._fields_of(measured, name, OF_SETS, end) for end in ENDS]
-      covered, sizes = (
-        [Outcomes.from_fields(quantity, fields, views) for fields in at]
-        for quantity in (COVERED, SIZE)
-      )
-      decided = np.stack([fit.decided[name] for fit in fits.values()]).astype(float)
-      correlations = [_correlation(decided[0], values) for values in decided]
-      for by in GROUPS:
-        for quantity, of_sets in ((COVERED, covered), (SIZE, sizes)):
-          at_q, *at_ends = (self.means(quantity, sets, by, facets=by_name) for sets in of_sets)
-          ends = [estimates.value.to_numpy() for estimates in at_ends]
-          yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
-      of_views = by_severity.assign(**by_name)
-      for label, inside in covered[0].values.items():
-        size = sizes[0].values[label]
-        gap = prediction_sets.size_stratified_violation(inside, size, self.alpha)
-        yield self.arrays(STRATIFIED, label, of_views, gap, n=len(split[2]))
-        gap = prediction_sets.class_coverage_gap(inside, labels[label], self.alpha)
-        yield self.arrays(BY_CLASS, label, of_views, gap, n=len(split[2]))
+      decided = np.stack([fitted.decided[name] for fitted in fits.values()]).astype(float)
+      fields_at_ends = [self._fields_of(values, name, SET_FIELDS, end) for end in ENDS]
+      yield from self._coverage_and_size(name, fields_at_ends, views, decided)
+      score_views = by_severity.assign(score=name)
+      for label, at_q in fields_at_ends[0].items():
+        is_covered = at_q['covered'] > 0
+        gap = prediction_sets.size_stratified_violation(is_covered, at_q['size'], self.alpha)
+        yield self.arrays(STRATIFIED, label, score_views, gap, n=len(measured))
+        gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
+        yield self.arrays(BY_CLASS, label, score_views, gap, n=len(measured))
+
+  def _coverage_and_size(
+    self,
+    score: str,
+    fields_at_ends: Sequence[Mapping[str, Mapping[str, np.ndarray]]],
+    views: pd.DataFrame,
+    decided: np.ndarray,
+  ) -> Iterator[pd.DataFrame]:
+    """Yields coverage and size of the prediction sets of a score, by `GROUPS`.
+
+    Args:
+      score: name of the score.
+      fields_at_ends: `SET_FIELDS` of each classifier, at the threshold q and at both ends of its
+        interval.
+      views: facets of the views.
+      decided: [M, n], whether the true class of each of n images held out has a score of at most q,
+        for M classifiers.
+    """
+    correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
+    for by in GROUPS:
+      for quantity in (COVERED, SIZE):
+        at_q, *at_ends = (
+          self.means(
+            quantity, Outcomes.from_fields(quantity, fields, views), by, facets={'score': score}
+          )
+          for fields in fields_at_ends
+        )
+        ends = [estimates.value.to_numpy() for estimates in at_ends]
+        yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures; figures of coverage state 1 − α, as a line over severities."""
@@ -223,34 +245,42 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """The fields that are measured of every image and view, with the name of scaling or score."""
-    of_scalings = [(field, name) for name in (NONE, *self.scalings) for field in OF_SCALING]
-    of_sets = [field + end for end in ENDS for field in OF_SETS]
-    return [*of_scalings, *((field, name) for name in self.scores for field in of_sets)]
+    """The F fields that are measured of every image and view, with the name of scaling or score."""
+    set_fields = [field + end for end in ENDS for field in SET_FIELDS]
+    fields = [(field, name) for name in (NONE, *self.scalings) for field in SCALING_FIELDS]
+    return fields + [(field, name) for name in self.scores for field in set_fields]
 
   def _fields_of(
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
-    """Returns by classifier the fields of a scaling, or of a score's sets at q or at an end of its
-    interval, from the `_fields` [N, V, F]."""
+    """Returns some fields of a scaling or score, each [N, V], by classifier and field.
+
+    Args:
+      measured: the `_fields` of each classifier, [N, V, F].
+      name: name of the scaling or score.
+      fields: `SCALING_FIELDS` or `SET_FIELDS`.
+      end: one of `ENDS`.
+    """
+    places = {field: self._fields.index((field + end, name)) for field in fields}
     return {
-      label: {field: x[..., self._fields.index((field + end, name))] for field in fields}
-      for label, x in measured.items()
+      label: {field: values[..., place] for field, place in places.items()}
+      for label, values in measured.items()
     }
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the images that scalings are fitted on, those that decide thresholds, and the others:
-    places, ascending."""
-    fitted = round(self.held_out * num_images)
-    if min(fitted, num_images - fitted) < FEWEST:
+    """Returns the indices of the images that scalings are fitted on, of those that decide
+    thresholds, and of those that are measured, each ascending."""
+    num_held_out = round(self.held_out * num_images)
+    if min(num_held_out, num_images - num_held_out) < FEWEST:
       raise SettingError(
         KEYS.study.held_out,
         self.held_out,
-        problem=f'of {num_images} images {fitted}',
+        problem=f'of {num_images} images {num_held_out}',
         fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
         f'({KEYS.data.num_images}).',
       )
-    num_deciding, needed = fitted - fitted // 2, math.ceil(1 / self.alpha - 1e-9) - 1
+    num_fitting = num_held_out // 2
+    num_deciding, needed = num_held_out - num_fitting, math.ceil(1 / self.alpha - 1e-9) - 1
     if self.scores and num_deciding < needed:
       raise SettingError(
         KEYS.study.alpha,
@@ -260,9 +290,8 @@ class Recalibration(StoredOrMade):
         f'larger alpha, or {KEYS.study.scores}=().',
       )
     order = np.random.default_rng(SEED).permutation(num_images)
-    ends = fitted // 2, fitted
-    fitting, deciding, measured = (np.sort(places) for places in np.split(order, ends))
-    return fitting, deciding, measured
+    fitting, deciding, measured = np.split(order, (num_fitting, num_held_out))
+    return np.sort(fitting), np.sort(deciding), np.sort(measured)
 
   def _fitted(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
@@ -286,26 +315,20 @@ class Recalibration(StoredOrMade):
         f'{evaluation.label} cannot predict the class of some images, which no scaling mends: '
         'measure it on images of the classes that it has.'
       )
-    places = can_predict.cumsum() - 1
-    scalings = {NONE: Scaling()} | {
-      kind: scaling.fit(
-        kind, logits[fitting][:, can_predict], places[labels[fitting]], self.penalty
-      )
-      for kind in self.scalings
-    }
-    rows = len(labels)
+    fitting_logits = logits[fitting][:, can_predict]
+    fitting_labels = (can_predict.cumsum() - 1)[labels[fitting]]  # among the remaining classes
+    scalings = {NONE: Scaling()}
+    for kind in self.scalings:
+      scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
     absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))
-    fitted = _Fitted(
-      self, scalings, can_predict, absent, np.random.default_rng(SEED).random(rows), labels, {}
-    )
-    decided = fitted.set_scores(logits[deciding], fitted.uniform[deciding])
-    true = labels[deciding][:, None]
-    of_true = {name: np.take_along_axis(s, true, 1)[:, 0] for name, s in decided.items()}
-    thresholds = {
-      name: prediction_sets.threshold(s, self.alpha, self.confidence) for name, s in of_true.items()
-    }
-    inside = {name: s <= thresholds[name].q for name, s in of_true.items()}
-    return dataclasses.replace(fitted, thresholds=thresholds, decided=inside)
+    uniform = np.random.default_rng(SEED).random(len(labels))
+    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, {})
+    thresholds, decided = {}, {}
+    for name, scores in fitted.set_scores(logits[deciding], uniform[deciding]).items():
+      true_scores = np.take_along_axis(scores, labels[deciding][:, None], 1)[:, 0]
+      thresholds[name] = prediction_sets.threshold(true_scores, self.alpha, self.confidence)
+      decided[name] = true_scores <= thresholds[name].q
+    return dataclasses.replace(fitted, thresholds=thresholds, decided=decided)
 
   def _calibration(
     self,
@@ -314,25 +337,34 @@ class Recalibration(StoredOrMade):
     draws: Draws,
     facets: Mapping[str, object],
   ) -> pd.DataFrame:
-    """Returns ECE by group, and differences from the first classifier's."""
+    """Returns ECE by `GROUPS`, and differences from the first classifier's.
+
+    Args:
+      fields: `SCALING_FIELDS` of one scaling by classifier and field.
+      views: facets of the views.
+      draws: bootstrap samples of the images.
+      facets: {facet: value} of the estimates.
+    """
     rows: list[Row] = []
-    base: dict[int, tuple[str, Scores]] = {}
     right = Outcomes.from_fields(RIGHT, fields, views)
     groups = [group for by in GROUPS for group in right.groups(by)]
+    first = right.labels[0]
+    first_scores: list[Scores] = []
     for label, is_right in right.values.items():
-      by_view = [
+      scores_by_view = [
         calibration.scores(Predictions.sort(*pair), draws, self.bins)
         for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
-      for place, group in enumerate(groups):
-        scores = Scores.mean([by_view[view] for view in group.views])
-        of_group = {**facets, **group.facets}
+      for number, group in enumerate(groups):
+        scores = Scores.mean([scores_by_view[view] for view in group.views])
+        all_facets = {**facets, **group.facets}
         estimate = scores.estimate(ECE.name, self.confidence)
-        rows.append(row(label, '', ECE, of_group, estimate, self.confidence))
-        first, of_first = base.setdefault(place, (label, scores))
-        if first != label:
-          estimate = scores.minus(of_first, ECE.name, self.confidence)
-          rows.append(row(label, first, ECE, of_group, estimate, self.confidence))
+        rows.append(row(label, '', ECE, all_facets, estimate, self.confidence))
+        if label == first:
+          first_scores.append(scores)
+        else:
+          estimate = scores.minus(first_scores[number], ECE.name, self.confidence)
+          rows.append(row(label, first, ECE, all_facets, estimate, self.confidence))
     return part(rows)
 
 
@@ -341,14 +373,15 @@ class _Fitted:
   """Scalings and thresholds of one classifier, from images held out.
 
   Attributes:
-    study: its settings.
-    scalings: by name.
-    can_predict: bool [K], of each class.
-    absent: how many of these have no image that is fitted on.
-    uniform: U of each row, [N].
-    labels: int [N].
-    thresholds: by score.
-    decided: by score, which images held out have a score of at most q, bool [n].
+    study: the study with its settings.
+    scalings: the scalings by name.
+    can_predict: bool [K], whether the classifier can predict each class.
+    absent: number of these classes without an image that is fitted on.
+    uniform: the random number U of each image, [N]; see `prediction_sets.scores`.
+    labels: classes of the images, int [N].
+    thresholds: the threshold of each score.
+    decided: by score, whether the true class of each image that decides thresholds has a score of
+      at most q, bool [n].
   """
 
   study: Recalibration
@@ -361,9 +394,9 @@ class _Fitted:
   decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns what a reader must know of a scaling with parameters of each class."""
-    rules_out = self.absent and name in (VECTOR, MATRIX)
-    return f'{self.absent} classes have no image that is fitted on' if rules_out else ''
+    """Returns a note on a scaling with parameters of classes that it saw no image of, or ''."""
+    has_unfitted = self.absent and name in (VECTOR, MATRIX)
+    return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
     """Returns logits [..., K] rescaled, -∞ for classes that cannot be predicted."""
@@ -372,7 +405,10 @@ class _Fitted:
     return scaled
 
   def set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the scores of all classes, [..., K], by kind."""
+    """Returns the scores of all classes, [..., K], by kind, after temperature scaling if fitted.
+
+    `logits` are [..., K] and `uniform`, the random numbers U, [...].
+    """
     name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
     raps = self.study.raps_penalty, self.study.raps_rank
@@ -382,7 +418,7 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns the `_fields` of the study, float32 [n, v, F]."""
+    """Returns the `_fields` of the study for a shard of records, float32 [n, v, F]."""
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])

@@ -73,7 +73,7 @@ def test_the_mean_over_severities_needs_every_severity(tmp_path):
   ),
 )
 def test_networks_outside_the_design_are_refused(recipes, message):
-  refused(message, STUDY.cells, recipes)
+  refused(message, STUDY.networks, recipes)
 
 
 def test_the_config_is_the_published_design_and_the_union_of_its_parts():
