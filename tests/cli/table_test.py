@@ -262,7 +262,7 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
     assert part in output, part
   results = Results.read(runs / 'one')
   of_predictions = dataclasses.replace(results, classifiers=[{'label': 'half', 'predictions': 'a'}])
-  assert methods._varies(of_predictions, {}, '').endswith('hold for these predictions.')
+  assert methods._scope_of_intervals(of_predictions, {}, '').endswith('hold for these predictions.')
   assert output.count('\n') == 1 and all(label in output for label in results.labels)
   results.classifiers[0]['weights'] = 'trained here'
   first, other = 'one training each', 'the given weights'
