@@ -1,10 +1,44 @@
-"""Measures and improves how robust image classifiers are: rows × views → records."""
+"""Measures and improves how robust image classifiers are: rows × views → records.
+
+A model and arrays in, results out:
+
+  model = robustness.classifier(network, mean=(.49, .48, .45), std=(.25, .24, .26))
+  results = robustness.measure('fourier_heatmap', model, images, labels, norm=4.0)
+
+docs/from_python.md has an example of each function. All attributes are imported on first use:
+importing the package loads no JAX and starts no device.
+"""
 
 import os
+from typing import TYPE_CHECKING
+
+from robustness.core import lazy
 
 # JAX and TensorFlow read these when they are first imported: fatal errors alone are printed by
 # their C++ parts, which announce slow compilations and large allocations as errors and warnings.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')  # TensorFlow only reads images here
 
+if TYPE_CHECKING:
+  from robustness import fourier, scenes, video
+  from robustness.api import apply_policy, attack, classifier, compare, measure, read, run, train
+  from robustness.core.errors import InputError
+  from robustness.corruptions.catalog import corrupt
+  from robustness.estimates import systematic
+  from robustness.results import Results
+
 __version__ = '0.1.0'
+__all__ = ['InputError', 'Results', 'apply_policy', 'attack', 'classifier', 'compare', 'corrupt']
+__all__ += ['fourier', 'measure', 'read', 'run', 'scenes', 'systematic', 'train', 'video']
+__getattr__ = lazy.attributes(
+  __name__,
+  {
+    **dict.fromkeys(('classifier', 'measure', 'compare', 'read', 'run', 'train'), 'api'),
+    **dict.fromkeys(('attack', 'apply_policy'), 'api'),
+    **dict.fromkeys(('fourier', 'scenes', 'video'), ''),
+    'corrupt': 'corruptions.catalog',
+    'systematic': 'estimates.systematic',
+    'Results': 'results',
+    'InputError': 'core.errors',
+  },
+)

@@ -98,6 +98,16 @@ def read_entries(
   studies_by_workdir = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
   all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
   check_used(study_file, [finished.study for finished in all_studies])
+  return entries_of(studies_by_workdir, typed)
+
+
+def entries_of(
+  studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]], typed: Collection[str] = ()
+) -> dict[str, list[Entry]]:
+  """Returns the classifiers of finished studies by task, as `read_entries` does.
+
+  `studies_by_workdir` has the studies of each workdir by its name, by task.
+  """
   common_tasks = _common_tasks(studies_by_workdir)
   recorded_labels = {
     name: {e.label for task in common_tasks for e in studies[task].evaluations}

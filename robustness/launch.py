@@ -6,6 +6,8 @@ It is the only module of the package that loads rows with TensorFlow, through `i
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
 from robustness.classifiers import from_file
 from robustness.config import experiment as experiments
-from robustness.config.experiment import Experiment
+from robustness.config.experiment import Execution, Experiment
 from robustness.config.recorded import recorded
 from robustness.core.errors import InputError, naming
 from robustness.core.precision import in_32_bits
@@ -29,14 +31,23 @@ from robustness.core.rows import Rows
 from robustness.core.settings import Section
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
+from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
-from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings
+from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings, Study
 from robustness.measurement import measure, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
-from robustness.present.publish import Drawn, Presented, captioned, publish
-from robustness.results import FOURIER_TABLE, SINGLE, Results, Table, joined, over_seeds
+from robustness.present.publish import Drawn, Presentation, Presented, captioned, publish
+from robustness.results import (
+  FOURIER_TABLE,
+  SINGLE,
+  Results,
+  Table,
+  joined,
+  over_seeds,
+  summary_name,
+)
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 
@@ -170,6 +181,61 @@ def write_results(
   values = named_values(results.over_seeds.table, 'results')
   JsonLinesWriter(folder / 'log.jsonl').write_scalars(0, values)
   return figures
+
+
+def measure_in_workdir(
+  study: Study,
+  execution: Execution,
+  classifiers: Sequence[Classifier],
+  rows: Rows,
+  directory: str | os.PathLike[str],
+  devices: Sequence[jax.Device] | None = None,
+) -> Results:
+  """Measures a study of classifiers and images from Python in a workdir, and writes its report.
+
+  The records state which classifier and images they are of, in place of the config.
+
+  Raises:
+    InputError: the workdir has a run of another study, classifier, seed or images.
+  """
+  config = {'study': study.describe(), 'seed': execution.seed, 'batch_size': execution.batch_size}
+  config = {k: v for k, v in json.loads(json.dumps(config)).items() if k != 'files'}
+  with workdir.locked(directory):
+    command = f'robustness.measure({study.name!r}, ..., workdir={os.fspath(directory)!r})'
+    log = workdir.RunLog.begin(directory, config, execution.seed, command)
+    log.write_config_and_environment()
+    folder = log.path / workdir.RECORDS
+    results = measure(study, execution, classifiers, rows, folder, devices=devices)
+    write_results(log, log.path, results, study)
+  return results
+
+
+def read(directory: str | os.PathLike[str]) -> Results:
+  """Returns the results of a finished workdir with what presents them and their records.
+
+  Raises:
+    InputError: the folder is no finished workdir, or a file is damaged.
+  """
+  path, config, _ = workdir.find(os.fspath(directory))
+  results = Results.read(path)
+  sections = workdir.study_sections(config, path)
+  if SINGLE in sections and not workdir.seeds_of(config, path):
+    section = sections[SINGLE]
+    study = recorded_study.of_results(section, results.study, results.settings)
+    results = results.with_facets(study.described_facets)
+    results.presentation = Presentation.of_study(study)
+  else:
+    above = summary_name(config.get('battery', {}).get('summary', ''))
+    by_task = results.by_task
+    drawn = {
+      task: recorded_study.of_results(section, by_task[task].study, by_task[task].settings)
+      for task, section in sections.items()
+      if task in by_task
+    }
+    present = summary.of_seeds if workdir.seeds_of(config, path) else summary.of_battery
+    results.presentation = present(above, drawn)
+  results.studies = functools.partial(workdir.read, path)
+  return results
 
 
 def _score_predictions(

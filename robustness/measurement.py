@@ -37,17 +37,20 @@ from robustness.evaluation.stored_pictures import stored_picture
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
 from robustness.models.classifier import Classifier
 from robustness.models.projection import match_labels
-from robustness.parallel import Parallel, create
+from robustness.parallel import KINDS, Parallel, create
 from robustness.parallel.processes import barrier
+from robustness.present.publish import Presentation
 from robustness.results import (
   FAILURE_IMAGES,
   NO_CLASSIFIER,
+  SINGLE,
   WHICH_NUMBERS,
   Findings,
   Results,
   Table,
 )
 from robustness.training.checkpoint import PROGRESS
+from robustness.workdir import FinishedStudy
 
 MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
 """Limits of the chunks of views in a round. The last chunk is padded: half a chunk is wasted."""
@@ -67,16 +70,18 @@ def measure(
   rows: Rows,
   folder: pathlib.Path,
   training: Mapping[str, Rows] | None = None,
+  devices: Sequence[jax.Device] | None = None,
 ) -> Results:
   """Records what a study asks of every classifier, unless it is recorded, and reduces it.
 
   The rows' classes are matched to each classifier's. `training` holds by classifier the rows it was
-  trained on here, for a study that compares them; `folder` holds the records.
+  trained on here, for a study that compares them; `folder` holds the records. `devices` are the
+  devices of this process to use; None uses all.
 
   Raises:
     InputError: rows that do not fit a classifier or the study.
   """
-  parallel = create(execution.parallel)
+  parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
   rows = needed.cached() if needed is not rows and len(classifiers) > 1 else needed
   measured = classifiers if study.needs_classifier else []
@@ -90,7 +95,10 @@ def measure(
   )
   with phase(f'{study.name}: estimates and pictures'):
     _check_same_images(evaluations)
-    return _results(study, execution, evaluated, evaluations, training)
+    results = _results(study, execution, evaluated, evaluations, training)
+  finished = FinishedStudy(folder, study, results, evaluations)
+  results.studies = lambda: {SINGLE: finished}
+  return results
 
 
 def _results(
@@ -138,6 +146,7 @@ def _results(
       *study.described_quantities,
       *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
     ),
+    presentation=Presentation.of_study(study),
   )
 
 

@@ -10,8 +10,8 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ import pandas as pd
 from robustness.core import json_files
 from robustness.core.array_files import read_npz
 from robustness.core.atomic_files import write_atomically
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, nearest
 from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_LABEL_LENGTH
 from robustness.core.paths import expanded
 from robustness.core.settings import Section, check_name
@@ -28,6 +28,11 @@ from robustness.estimates import table as estimates
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import student_interval
 from robustness.estimates.quantity import AMOUNT, Quantity
+
+if TYPE_CHECKING:
+  from matplotlib.figure import Figure
+
+  from robustness.present.publish import Presentation
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
@@ -111,6 +116,14 @@ class Findings:
   estimates: list[pd.DataFrame] = dataclasses.field(default_factory=list)
 
 
+class Value(NamedTuple):
+  """The value of an estimate and the ends of its interval, NaN where it has none."""
+
+  value: float
+  low: float
+  high: float
+
+
 @dataclasses.dataclass
 class Results:
   """Everything a study reports; fractions, never percent.
@@ -126,6 +139,9 @@ class Results:
     quantities: the quantities of the table; for a battery, those that any task declares.
     tasks: for a battery, the quantities of each task by its name; empty for one study.
     environment: plain values of the code: its commit and the versions of packages.
+    presentation: what draws the figures and writes the report; None for `Results.read`.
+    studies: function that returns the studies with their records by task, as
+      `robustness.workdir.FinishedStudy`; None without records.
   """
 
   study: str
@@ -138,6 +154,79 @@ class Results:
   quantities: tuple[Quantity, ...] = ()
   tasks: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
   environment: Section = dataclasses.field(default_factory=dict)
+  presentation: Presentation | None = dataclasses.field(default=None, compare=False, repr=False)
+  studies: Callable[[], Mapping[str, Any]] | None = dataclasses.field(
+    default=None, compare=False, repr=False
+  )
+
+  @property
+  def presented_by(self) -> Presentation:
+    """The presentation, which draws the figures and writes the report.
+
+    Raises:
+      InputError: the results were read without it, by `Results.read`.
+    """
+    if self.presentation is None:
+      raise InputError(f'results of {self.study} have no figures: robustness.read(WORKDIR) has.')
+    return self.presentation
+
+  def value(self, quantity: str, classifier: str = '', **facets: Any) -> Value:
+    """Returns one estimate: `results.value('error', band='low')`.
+
+    Args:
+      quantity: a name in the column `quantity` of `table`.
+      classifier: its label; '' takes the first.
+      **facets: the value of each facet; the estimate has no others.
+
+    Raises:
+      InputError: the table has no such estimate, or several.
+    """
+    rows = estimates.select(self.table, quantity, **facets)
+    label = classifier or next(iter(self.labels), '')
+    rows = rows[rows.classifier == label]
+    if len(rows) == 1:
+      row = rows.iloc[0]
+      return Value(float(row.value), float(row.low), float(row.high))
+    of_quantity = self.table[self.table.quantity == quantity]
+    if of_quantity.empty:
+      raise InputError(f'no quantity {quantity!r}; {nearest(quantity, set(self.table.quantity))}.')
+    names = [' and '.join(names) or 'none' for names, _ in estimates.by_facets(of_quantity)]
+    raise InputError(
+      f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have the '
+      f'facets {", or ".join(names)}, and the classifiers {", ".join(self.labels)}.'
+    )
+
+  def figures(self) -> Mapping[str, tuple[Figure, str]]:
+    """Returns {name: (figure, caption)}, the main figure first."""
+    return self.presented_by.figures(self)
+
+  def figure(self, name: str = '') -> Figure:
+    """Returns the Matplotlib figure of a name or quantity, such as 'error'; '' is the main one.
+
+    Raises:
+      InputError: no figure has the name, or begins with it.
+    """
+    figures = self.figures()
+    names = [title for title in figures if title == name] + [
+      title for title in figures if title.startswith(name)
+    ]
+    if not names:
+      raise InputError(f'no figure {name!r}; {nearest(name, figures)}.')
+    return figures[names[0]][0]
+
+  def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
+    """Writes the report, one HTML file that contains its figures, and returns its path."""
+    file = expanded(path)
+    write_atomically(file, self.presented_by.report(self))
+    return file
+
+  def to_latex(self) -> str:
+    """Returns the headlines as a LaTeX table, as `robustness table` does."""
+    return self.presented_by.latex(self)
+
+  def _repr_html_(self) -> str:
+    """Returns title, headlines and main figure, which a notebook shows."""
+    return self.presented_by.html(self)
 
   @property
   def by_task(self) -> dict[str, Results]:

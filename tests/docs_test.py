@@ -239,10 +239,10 @@ def test_the_printed_tables_and_exports_are_of_finished_runs(
 
 def test_the_study_from_python_runs(tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
-  run_blocks('docs/from_python.md')
-  assert 'korn-graubard' in capsys.readouterr().out
-  (snippet,) = blocks('docs/from_python.md', 'python')
-  assert 'input_pipeline' not in snippet and 'launch' not in snippet
+  space = run_blocks('docs/from_python.md')
+  measured = space['video'].value('accuracy_pm_k', k=2)
+  assert (space['pm_k'].value, space['pm_k'].low) == pytest.approx(measured[:2])
+  assert 'opposite' in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -278,10 +278,7 @@ def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
   wave = np.cos(np.pi / 4 + 2 * np.pi * (f.fy[cell] * 0 + f.fx[cell] * np.arange(32) / 32))
   image = np.asarray(space['basis_image'](f.fy[cell], f.fx[cell], 32, 32))
   np.testing.assert_allclose(image, np.tile(wave * np.sqrt(2) / 32, (32, 1)), atol=1e-6)
-  keys = space['keys']
-  perturbed = np.stack(
-    [space['perturb'](key, row, 0, 0, 4.0) for key, row in zip(keys, images, strict=True)]
-  )
+  perturbed = np.asarray(space['fourier'].perturb(space['key'], images, (0, 0), 4.0))
   np.testing.assert_allclose(np.abs(perturbed - images), 4 / 32, atol=1e-5)
   wrong = np.asarray(network(perturbed)).argmax(1) != space['labels']
   assert np.asarray(space['heat_map'])[2, 2] == wrong.mean()

@@ -17,8 +17,8 @@ JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.estimates', 'robustness.present')
 NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 PLAIN = {
-  'core': 'array_files atomic_files bounded_files errors host json_files limits paths pictures '
-  'registry rows sampler settings typing',
+  'core': 'array_files atomic_files bounded_files errors host json_files lazy limits paths '
+  'pictures registry rows sampler settings typing',
   'corruptions': 'names',
   'environments': 'class_groups',
   'models': 'imagenet_names label_space',
@@ -33,7 +33,7 @@ PURE_JAX = (
   *('robustness.corruptions', 'robustness.scenes', 'robustness.environments'),
   *(f'robustness.core.{name}' for name in ('random_images', 'random_keys', 'sequential')),
 )  # for builders of data sets
-ABOVE_THE_LAUNCH = 'robustness.cli'
+ABOVE_THE_LAUNCH = ('robustness.cli', 'robustness.api')
 EVENTS = 'robustness.training.writers'
 """Writes TensorBoard's events by clu, which it imports in a function."""
 
@@ -184,7 +184,7 @@ def test_folders_import_each_other_in_no_circle():
 
 def test_the_run_and_the_core_name_no_study():
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
-  rooms = ('run', 'measure', 'core', 'evaluation', 'config', 'classifiers', 'building')
+  rooms = ('launch', 'measurement', 'core', 'evaluation', 'config', 'classifiers', 'building')
   for module in inside(*(f'robustness.{room}' for room in rooms)):
     tree = ast.parse(modules()[module].read_text())
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}

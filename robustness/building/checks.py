@@ -8,7 +8,7 @@ from input_pipeline.settings import DataSettings
 from robustness import parallel
 from robustness.building.builder import ClassifierBuilder
 from robustness.config import experiment as experiments
-from robustness.config.experiment import Experiment
+from robustness.config.experiment import Execution, Experiment
 from robustness.core.errors import naming
 from robustness.core.rows import Rows, refuse_unknown_classes
 from robustness.evaluation.study import Recipes, Study
@@ -38,13 +38,23 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
   for name, task in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
     with naming('config.study', f'{section}.study'):
-      image_shape = rows[task.data].image_shape
-      if task.study.needs_labels:
-        refuse_unknown_classes(rows[task.data].description, f'the study {task.study.name}')
-      experiments.refuse_what_is_lost(task.study, experiment.execution, image_shape)
-      task.study.views(image_shape)
-      task.study.check(rows[task.data], recipes)
+      check_study(task.study, rows[task.data], recipes, experiment.execution)
   return recipes
+
+
+def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution) -> None:
+  """Checks that rows and trainings allow what a study asks for.
+
+  `recipes` are what each training shows, by the label of its classifier.
+
+  Raises:
+    InputError: the rows or a training do not suit the study.
+  """
+  if study.needs_labels:
+    refuse_unknown_classes(rows.description, f'the study {study.name}')
+  experiments.refuse_what_is_lost(study, execution, rows.image_shape)
+  study.views(rows.image_shape)
+  study.check(rows, recipes)
 
 
 def check_measurable(
@@ -57,14 +67,23 @@ def check_measurable(
   Raises:
     InputError: what the evaluation would refuse.
   """
-  devices = parallel.create(experiment.execution.parallel)
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
-    strictest = sorted(measured, key=lambda classifier: not classifier.host_function)[:1]
-    for classifier in strictest if task.study.needs_classifier else ():
-      matched = match_labels(rows[task.data], classifier)
-      evaluator = evaluator_for(experiment.execution, task.study, classifier, matched, devices)
-      evaluator.check(matched)
+    check_step(task.study, experiment.execution, measured, rows[task.data])
+
+
+def check_step(
+  study: Study, execution: Execution, classifiers: Sequence[Classifier], rows: Rows
+) -> None:
+  """Traces a step of a study with the strictest classifier, a callable if there is one.
+
+  Raises:
+    InputError: what the evaluation would refuse.
+  """
+  strictest = sorted(classifiers, key=lambda classifier: not classifier.host_function)[:1]
+  for classifier in strictest if study.needs_classifier else ():
+    matched, devices = match_labels(rows, classifier), parallel.create(execution.parallel)
+    evaluator_for(execution, study, classifier, matched, devices).check(matched)
 
 
 def split_supported(

@@ -82,11 +82,32 @@ def run(
   entries = comparison.read_entries(
     comparison.named_workdirs(workdirs), study_file, comparison.typed_labels(workdirs)
   )
-  # A task may lack classifiers, so the task with the most of them has the first of all.
-  baseline = max(entries.values(), key=len)[0].label
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
-  studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
+  results, tasks = compared(entries, common, references)
+  figures = {
+    task: publish(
+      workdir.task_folder(out, task), of_task, of_task.presented_by, environment, config, pdf=pdf
+    )
+    for task, of_task in tasks.items()
+  }
+  publish(out, results, results.presented_by, environment, config, captioned(figures), pdf)
+  return results
+
+
+def compared(
+  entries: Mapping[str, Sequence[comparison.Entry]],
+  common: bool = False,
+  references: Sequence[str] = (),
+  baseline: str = '',
+) -> tuple[Results, dict[str, Results]]:
+  """Returns the comparison of classifiers, and that of each task of a battery, to be presented.
+
+  `entries` are by task, see `comparison.read_entries`; for `common` and `references` see `run`.
+  `baseline` is the label that others are compared with; '' takes the first classifier.
+  """
+  # A task may lack classifiers, so the task with the most of them has the first of all.
+  baseline = baseline or max(entries.values(), key=len)[0].label
   tasks = {
     task: comparison.compare(entries_of_task, common, baseline)
     for task, entries_of_task in entries.items()
@@ -95,19 +116,15 @@ def run(
     if SINGLE in tasks:
       raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')
     tasks = comparison.with_references(tasks, references)
+  for task, results in tasks.items():
+    results.presentation = _presented(entries[task][0].finished.study)
   if SINGLE in tasks:
     settings = {**tasks[SINGLE].settings, 'baseline': baseline}
-    results = dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings)
-    publish(out, results, _presented(studies[SINGLE]), environment, config, pdf=pdf)
-    return results
-  figures = {}
-  for task, comparison_of_task in tasks.items():
-    folder, presented = workdir.task_folder(out, task), _presented(studies[task])
-    figures[task] = publish(folder, comparison_of_task, presented, environment, config, pdf=pdf)
+    return dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings), {}
   results = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
-  presented = summary.of_battery('', studies)
-  publish(out, results, presented, environment, config, captioned(figures), pdf)
-  return results
+  studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
+  results.presentation = summary.of_battery('', studies)
+  return results, tasks
 
 
 def _printed(results: Results) -> Results:

@@ -1,6 +1,7 @@
 """Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import contextvars
 import os
 import sys
 import threading
@@ -12,14 +13,32 @@ from absl import logging
 from tqdm import tqdm
 
 LINE_SECONDS = 20.0
+_DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until a phase is shown, between two reports of waiting, and between reports after as long
 a time."""
 
 
+@contextlib.contextmanager
+def showing(bars: bool | None) -> Iterator[None]:
+  """A context in which long work draws bars, or none; None draws them in notebooks too."""
+  is_notebook = 'ipykernel' in sys.modules
+  token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
+  try:
+    yield
+  finally:
+    _DRAWS_BARS.reset(token)
+
+
 def draws_bars() -> bool:
-  """Returns whether stderr is a terminal that redraws a line; a `!command` of a notebook keeps all
-  its states, each behind an empty line."""
+  """Returns whether progress is drawn as bars: as `showing` says, by default where stderr is a
+  terminal that redraws a line.
+
+  A `!command` of a notebook keeps all states of a line, each behind an empty line.
+  """
+  bars = _DRAWS_BARS.get()
+  if bars is not None:
+    return bars
   return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
 
 

@@ -1,1 +1,11 @@
-"""Fourier perturbations of images."""
+"""Fourier perturbations of images. `perturb` adds a Fourier basis image to images."""
+
+from typing import TYPE_CHECKING
+
+from robustness.core import lazy
+
+if TYPE_CHECKING:
+  from robustness.fourier.basis import perturb
+
+__all__ = ['perturb']
+__getattr__ = lazy.attributes(__name__, {'perturb': 'basis'})

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from matplotlib.figure import Figure
 
 from robustness.core.errors import SettingError
@@ -98,10 +99,46 @@ def basis_image(
 
 def perturb(
   key: jax.Array,
+  images: jax.Array,
+  frequencies: ArrayLike,
+  norm: ArrayLike,
+  *,
+  phase: str = 'reference',
+  clip: bool = False,
+) -> jax.Array:
+  """Returns images x + r v U (Yin et al. 2019, section 2), float32; jit- and vmap-able.
+
+  U is the real Fourier basis image of a frequency with unit ℓ2 norm (`basis_image`), v the norm,
+  and r = ±1 is drawn for each image and channel.
+
+  Args:
+    key: A random key; image b draws from fold_in(key, b), a single image from the key.
+    images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
+    frequencies: (i, j), integers [2], or one for each image [B, 2]: cycles per image down and
+      across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean.
+    norm: v, the ℓ2 norm of the change of a channel, or [B].
+    phase: 'reference' or another of `PHASES`.
+    clip: Whether the result is clipped to [0, 1], unlike the paper.
+  """
+  frequency = jnp.asarray(frequencies, jnp.int32)
+  if jnp.ndim(images) == 3:
+    return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
+  count = len(images)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
+  per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
+
+  def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
+    return add_wave(key, image, pair[0], pair[1], v, phase, clip)
+
+  return jax.vmap(perturbed)(keys, images, *per_image)
+
+
+def add_wave(
+  key: jax.Array,
   image: jax.Array,
   fy: jax.Array,
   fx: jax.Array,
-  norm: jax.Array,
+  norm: ArrayLike,
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
@@ -155,7 +192,7 @@ def wave_views(
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    return perturb(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
+    return add_wave(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
   return Views(
     show,

@@ -1,15 +1,20 @@
 """Writing the results of a finished run, the figures drawn from them, and the report."""
 
+import base64
 import dataclasses
 import pathlib
+import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from html import escape
+from typing import Protocol, Self
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.core.typing import Facts
-from robustness.present import charts, failures, sentences, style
-from robustness.present.page import ENVIRONMENT, Context, write_report
+from robustness.present import charts, failures, headlines, sentences, side_by_side, style, tables
+from robustness.present.page import ENVIRONMENT, NAME, Context, write_report
 from robustness.present.sentences import Finding
 from robustness.results import Results
 
@@ -42,6 +47,36 @@ class Presentation:
   papers: tuple[str, ...] = ()
   figures: Callable[[Results], Mapping[str, tuple[Figure, str]]] = charts.draw
   findings: Callable[[Results], list[Finding]] = sentences.findings
+
+  @classmethod
+  def of_study(cls, study: Presented) -> Self:
+    """Returns the presentation of a study."""
+    return cls(study.title, study.papers, study.figures, study.findings)
+
+  def report(self, results: Results) -> bytes:
+    """Returns the report as one HTML file without links to other files."""
+    with tempfile.TemporaryDirectory() as name:
+      folder = pathlib.Path(name)
+      illustrate(folder, results, self, {}, results.settings)
+      text = (folder / NAME).read_text('utf-8')
+    return re.sub('<span class="links">.*?</span>', '', text).encode()
+
+  def latex(self, results: Results) -> str:
+    """Returns the headlines as a LaTeX table."""
+    return tables.to_latex(*side_by_side.arranged(results.by_task))
+
+  def html(self, results: Results) -> str:
+    """Returns title, headlines and main figure for a notebook."""
+    table = headlines.table(results.by_task)
+    rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
+    picture = ''
+    with tempfile.TemporaryDirectory() as name:
+      for figure, _ in [*self.figures(results).values()][:1]:
+        file = pathlib.Path(name) / 'figure.png'
+        style.save(figure, file)
+        data = base64.b64encode(file.read_bytes()).decode()
+        picture = f'<img src="data:image/png;base64,{data}">'
+    return f'<h3>{escape(self.title or results.study)}</h3>{rows}{picture}'
 
 
 Drawn = Sequence[tuple[pathlib.Path, str]]

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from robustness.core.errors import InputError
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
@@ -27,6 +28,45 @@ BAND = 32
 """Number of lines of a rotated object per iteration where loops may have any length."""
 REACH = 2
 """Largest distance of a neighbour from the cutout in pixels."""
+
+
+@jax.jit
+def compose(
+  cutout: jax.Array,
+  background: jax.Array,
+  area: ArrayLike,
+  angle: ArrayLike,
+  x: ArrayLike,
+  y: ArrayLike,
+) -> jax.Array:
+  """Returns a scene, float32 [S, S, 3] in [0, 1]; jit- and vmap-able in all arguments.
+
+  The premultiplied cutout is rounded to 8 bits per channel before it is resized and after, as in
+  the released generator; the blended scene is not rounded.
+
+  Args:
+    cutout: [h, w, 4], uint8 or floats in [0, 1]: colours and alpha, not premultiplied.
+    background: [S, S, 3], uint8 or floats in [0, 1].
+    area: Area of the resized cutout's rectangle as a fraction of the scene, above 0.
+    angle: Degrees counter-clockwise.
+    x: Centre of the cutout, as a fraction of the side from the left.
+    y: The same from the top.
+
+  Raises:
+    InputError: The cutout is no [h, w, 4], or the background no square [S, S, 3].
+  """
+  if cutout.shape[2:] != (4,) or background.shape[2:] != (3,) or len(set(background.shape[:2])) > 1:
+    raise InputError(
+      f'a cutout has shape {cutout.shape} and a background {background.shape}; give [h, w, 4] with '
+      'alpha and a square [S, S, 3].'
+    )
+  colours, canvas = (
+    pixels / jnp.float32(255) if pixels.dtype == jnp.uint8 else pixels
+    for pixels in (cutout, background)
+  )
+  stored = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
+  size = jnp.array(cutout.shape[:2], jnp.int32)
+  return paste_cutout(stored, 0, size, None, canvas, (area, angle, x, y), rotate=True)[0]
 
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'max_reduction'))

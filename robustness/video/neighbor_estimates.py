@@ -20,11 +20,16 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 from robustness.core.rows import Rows, as_float32
+from robustness.estimates.means import Estimate, mean
+from robustness.estimates.outcomes import Group, Outcomes
+from robustness.estimates.quantity import ACCURACY
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 from robustness.video.ytbb_robust import VIDEOS
 
@@ -111,6 +116,50 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
   return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset, sets.videos)
+
+
+def pm_k(
+  correct: ArrayLike,
+  anchor_id: ArrayLike,
+  offset: ArrayLike,
+  k: int,
+  *,
+  clusters: ArrayLike | None = None,
+  confidence: float = 0.95,
+) -> Estimate:
+  """Returns accuracy pm-k (Shankar et al. 2021, section 2): the share of anchors for which all
+  frames at most k frames away are right, the anchor included.
+
+  Args:
+    correct: Whether the prediction for each frame is right, bool [N].
+    anchor_id: The neighbor set of each frame, [N] integers or words.
+    offset: Signed distance from the anchor in frames, int [N]; 0 is the anchor, once in each set.
+    k: Largest distance that counts.
+    clusters: The video of each frame, [N]; the interval then takes anchors of a video together.
+    confidence: Of the interval.
+
+  Raises:
+    InputError: arrays of other lengths, or a set without exactly one anchor.
+  """
+  right, sets, distance = np.asarray(correct, bool), np.asarray(anchor_id), np.asarray(offset)
+  if not right.shape == sets.shape == distance.shape or right.ndim != 1 or not len(right):
+    raise InputError(
+      f'correct, anchor_id and offset have shapes {right.shape}, {sets.shape} and '
+      f'{distance.shape}: give one value per frame, [N].'
+    )
+  names, group = np.unique(sets, return_inverse=True)
+  count = np.bincount(group[distance == 0], minlength=len(names))
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
+  order = np.argsort(group, kind='stable')
+  anchors, pairs = order[distance[order] == 0], order[distance[order] != 0]
+  frames = SetOutcomes(right[anchors], right[pairs], group[pairs], distance[pairs])
+  units = (
+    None if clusters is None else np.unique(np.asarray(clusters)[anchors], return_inverse=True)[1]
+  )
+  at_k = Outcomes({'': right_within(frames, k)[:, -1:]}, pd.DataFrame(index=[0]), clusters=units)
+  return mean(ACCURACY, at_k, '', Group({}, np.zeros(1, int), np.ones(1)), confidence)
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:

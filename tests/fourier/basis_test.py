@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from robustness import fourier
 from robustness.evaluation.records import Layout, Records
-from robustness.fourier.basis import PHASES, basis_image, distinct_frequencies, perturb
+from robustness.fourier.basis import PHASES, add_wave, basis_image, distinct_frequencies
 from robustness.studies.accuracy import Accuracy
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.fourier_attack import FourierAttack
@@ -105,7 +106,7 @@ def test_a_window_must_fit_and_phases_have_names():
 
 def test_perturbation_has_norm_v_in_every_channel():
   image = jax.random.uniform(jax.random.key(0), (11, 16, 3))
-  perturbed = perturb(jax.random.key(1), image, jnp.int32(-2), jnp.int32(5), jnp.float32(4))
+  perturbed = add_wave(jax.random.key(1), image, jnp.int32(-2), jnp.int32(5), jnp.float32(4))
   delta = np.asarray(perturbed - image)
   np.testing.assert_allclose(np.linalg.norm(delta, axis=(0, 1)), 4, rtol=1e-5)
   wave = basis_image(jnp.int32(-2), jnp.int32(5), 11, 16)
@@ -114,7 +115,7 @@ def test_perturbation_has_norm_v_in_every_channel():
 
 def test_signs_are_even_and_independent_over_channels():
   def sign(key):
-    image = perturb(key, jnp.zeros((4, 4, 3)), jnp.int32(0), jnp.int32(0), jnp.float32(4))
+    image = add_wave(key, jnp.zeros((4, 4, 3)), jnp.int32(0), jnp.int32(0), jnp.float32(4))
     return jnp.sign(image[0, 0])
 
   signs = np.asarray(jax.vmap(sign)(jax.random.split(jax.random.key(0), 4000)))
@@ -125,9 +126,9 @@ def test_signs_are_even_and_independent_over_channels():
 def test_norm_zero_shows_the_image_itself_and_clip_stays_in_range():
   image = jax.random.uniform(jax.random.key(0), (8, 8, 3))
   arguments = jax.random.key(1), image, jnp.int32(1), jnp.int32(2)
-  np.testing.assert_array_equal(perturb(*arguments, jnp.float32(0)), image)
-  free = perturb(*arguments, jnp.float32(9))
-  clipped = perturb(*arguments, jnp.float32(9), clip=True)
+  np.testing.assert_array_equal(add_wave(*arguments, jnp.float32(0)), image)
+  free = add_wave(*arguments, jnp.float32(9))
+  clipped = add_wave(*arguments, jnp.float32(9), clip=True)
   assert float(free.max()) > 1
   np.testing.assert_array_equal(clipped, jnp.clip(free, 0, 1))
 
@@ -169,3 +170,23 @@ def test_figure_3_is_of_1000_random_images(tmp_path):
     records = Records(tmp_path / str(count), Layout(count, 1, count, 1), data)
     records.write(0, 0, {'rank': np.zeros((count, 1), np.int32)})
     assert FourierHeatmap().differences(records, (32, 32, 3)) == differences
+
+
+def test_images_are_perturbed_alone_or_in_batches_with_one_frequency_or_one_each():
+  key, images = jax.random.key(3), jnp.full((4, 8, 6, 3), 0.5)
+  changed = fourier.perturb(key, images, (2, -1), 1.5) - images
+  np.testing.assert_allclose(jnp.linalg.norm(changed, axis=(1, 2)), 1.5, rtol=1e-5)
+  wave = basis_image(jnp.int32(2), jnp.int32(-1), 8, 6)
+  np.testing.assert_allclose(
+    jnp.abs(changed),
+    jnp.broadcast_to(1.5 * jnp.abs(wave)[None, :, :, None], changed.shape),
+    atol=1e-6,
+  )
+  pairs = jnp.array([[2, -1], [0, 0], [1, 1], [-4, 2]])
+  batch = fourier.perturb(key, images, pairs, 1.5)
+  np.testing.assert_array_equal(batch[0], fourier.perturb(key, images, (2, -1), 1.5)[0])
+  single = fourier.perturb(jax.random.fold_in(key, 3), images[3], (-4, 2), 1.5)
+  np.testing.assert_allclose(batch[3], single, atol=1e-6)
+  np.testing.assert_allclose(jax.jit(fourier.perturb)(key, images, pairs, 1.5), batch, atol=1e-6)
+  over = jax.vmap(lambda pair: fourier.perturb(key, images, pair, 1.5))(pairs)
+  np.testing.assert_allclose(over[:, 0][0], batch[0], atol=1e-6)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustness import scenes
+from robustness.core.errors import InputError
 from robustness.scenes.composition import counted, paste_cutout, premultiplied
 from robustness.scenes.geometry import place
 
@@ -185,3 +187,21 @@ def test_the_background_has_what_the_object_leaves():
   slope = jax.grad(total)(0.5 * jnp.asarray(made_background()) + 0.25)
   np.testing.assert_allclose(slope[:10], 1)
   np.testing.assert_allclose(slope[32, 32], 0, atol=1e-5)
+
+
+def test_a_scene_of_an_8_bit_cutout_is_that_of_its_floats_and_of_pillow():
+  generator = np.random.default_rng(0)
+  cutout = generator.integers(0, 256, (20, 30, 4), np.uint8)
+  cutout[..., 3] = 255
+  background = generator.integers(0, 256, (64, 64, 3), np.uint8)
+  factors = {'area': 0.3, 'angle': 30.0, 'x': 0.4, 'y': 0.6}
+  scene = scenes.compose(cutout, background, **factors)
+  floats = scenes.compose(cutout / np.float32(255), background / np.float32(255), **factors)
+  np.testing.assert_allclose(scene, floats, atol=1e-6)
+  expected, _ = paste(Image.fromarray(cutout), Image.fromarray(background), 0.3, 30.0, 0.4, 0.6)
+  assert np.abs(255 * np.asarray(scene) - expected).mean() < 1.5
+  angles = jnp.array([30.0, 90.0])
+  turned_scenes = jax.jit(jax.vmap(lambda a: scenes.compose(cutout, background, 0.3, a, 0.4, 0.6)))
+  np.testing.assert_allclose(turned_scenes(angles)[0], scene, atol=1e-5)
+  with pytest.raises(InputError, match='square'):
+    scenes.compose(cutout, background[:32], **factors)

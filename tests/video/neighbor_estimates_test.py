@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robustness import video
 from robustness.video import metadata
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import NeighborSets
@@ -157,3 +158,22 @@ def test_positions_of_anchors_and_a_wrong_number_of_predictions():
   assert metrics.positions(before, after).tolist() == [1, 2]
   refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
   refused('2 predictions for 7 frames', metrics.outcomes, before, np.array([0, 0]))
+
+
+def test_pm_k_of_arrays_is_that_of_neighbor_sets_and_takes_videos_together():
+  outcomes = random_outcomes(0, models=1).of_model(0)
+  correct = np.concatenate([outcomes.anchor, outcomes.neighbor])
+  sets = np.concatenate([np.arange(outcomes.num_anchors), outcomes.group])
+  offset = np.concatenate([np.zeros(outcomes.num_anchors, int), outcomes.offset])
+  order = np.random.default_rng(1).permutation(len(sets))
+  arrays = correct[order], sets[order], offset[order]
+  for k in (0, 3, 10):
+    expected = right_within(outcomes, k)[:, -1].mean()
+    assert video.pm_k(*arrays, k).value == pytest.approx(expected)
+  alone = video.pm_k(*arrays, 10)
+  together = video.pm_k(*arrays, 10, clusters=sets[order] // 4)
+  assert (alone.clusters, together.clusters) == (40, 10) and alone.value == together.value
+  assert together.low < together.value < together.high
+  refused('2 frames of offset 0', video.pm_k, [True, True], [1, 1], [0, 0], 1)
+  refused('0 frames of offset 0', video.pm_k, [True], [1], [3], 1)
+  refused('one value per frame', video.pm_k, [True], [1, 2], [0, 0], 1)

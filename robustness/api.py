@@ -1,0 +1,421 @@
+"""The functions of `import robustness`: a model and arrays in, results out.
+
+The command reads a config and calls what these functions call: there is one way to measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import input_pipeline
+from input_pipeline.settings import DataSettings, Source
+from robustness import comparison, launch, parallel
+from robustness.attacks import ATTACKS, Attack
+from robustness.augment.policy import Policy
+from robustness.building import checks
+from robustness.classifiers import ClassifierSettings, Images, resolved
+from robustness.cli import command_line
+from robustness.cli import compare as comparing
+from robustness.config.experiment import Execution
+from robustness.core import progress as progress_bars
+from robustness.core import user_data
+from robustness.core.errors import InputError, naming
+from robustness.core.registry import Part
+from robustness.core.rows import ArrayRows, Rows, as_float32
+from robustness.core.settings import check_name, choice, parse
+from robustness.core.typing import PyTree
+from robustness.evaluation import study as studies
+from robustness.evaluation.study import Study
+from robustness.measurement import measure as measure_study
+from robustness.models import catalog
+from robustness.models.classifier import Classifier, from_linen
+from robustness.models.inputs import Inputs
+from robustness.models.model import Model
+from robustness.objectives import OBJECTIVES, Objective
+from robustness.objectives.cross_entropy import CrossEntropy
+from robustness.results import SINGLE, Results
+from robustness.training import loop
+from robustness.training.settings import TrainingSettings
+from robustness.training.training import Pipeline, Training
+from robustness.training.writers import NO_WRITER, training_writer
+
+
+def classifier(
+  module: Any,
+  *,
+  variables: PyTree = None,
+  mean: Sequence[float] | None = None,
+  std: Sequence[float] | None = None,
+  channels: str | None = None,
+  outputs: str = 'logits',
+  class_names: Sequence[str] | None = None,
+  name: str = '',
+) -> Model:
+  """Returns a network with what its input and output mean; see `Model` for the arguments.
+
+  Raises:
+    InputError: it is no network, or an argument is another word.
+  """
+  return Model(module, variables, mean, std, channels, outputs, class_names, name)
+
+
+def measure(
+  study: str | Study,
+  model: Any,
+  data: Any,
+  labels: Any = None,
+  *,
+  columns: Mapping[str, Any] | None = None,
+  class_names: Sequence[str] | None = None,
+  seed: int = 0,
+  batch_size: int | None = None,
+  devices: Sequence[jax.Device] | None = None,
+  workdir: str | os.PathLike[str] | None = None,
+  progress: bool | None = None,
+  **settings: Any,
+) -> Results:
+  """Measures a study of one or several classifiers.
+
+  Args:
+    study: the name of a study (`robustness list studies`), `FILE.py:NAME`, or a `Study`.
+    model: what `classifier` takes or returns, a name of the catalogue ('resnet20') or `timm:NAME`,
+      a `Classifier`, or {label: one of these}, the first of which is the baseline; None for a study
+      of images alone.
+    data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
+      `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source of `input_pipeline`. All but `Rows`
+      and sources are read into memory.
+    labels: integers [N], or [N, L] padded with -1, beside images.
+    columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
+    class_names: the names of the labels, in order; None takes those of the first model.
+    seed: of every random draw, in [0, 2**32).
+    batch_size: images of a step; None chooses.
+    devices: JAX devices of this process; None takes all.
+    workdir: folder for records, results and report, where an interrupted call is resumed; None
+      writes nothing that outlives the results.
+    progress: whether bars show the progress; None shows them on a terminal and in a notebook.
+    **settings: settings of the study, see docs/studies. Parts may be objects:
+      `attacks=[PGD(steps=20)]`.
+
+  Returns:
+    The results, the same as of the command with the same study, classifier, images and seed.
+
+  Raises:
+    InputError: any argument that cannot be used; nothing is written.
+  """
+  with naming('config.study', study if isinstance(study, str) else study.name):
+    study_object = _study(study, settings)
+    with naming('config', 'measure'):
+      execution = Execution(seed=seed, batch_size=batch_size or 0)
+    rows, classifiers = _rows_and_classifiers(model, data, labels, columns, class_names or (), seed)
+    needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
+    if len(classifiers) < needed or (classifiers and not needed):
+      valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
+      raise InputError(
+        f'model has {len(classifiers)} classifiers; {study_object.name} takes {valid}.'
+      )
+    checks.check_study(study_object, rows, {c.name: {} for c in classifiers}, execution)
+    checks.check_step(study_object, execution, classifiers, rows)
+    with progress_bars.showing(progress):
+      if workdir is not None:
+        arguments = study_object, execution, classifiers, rows
+        return launch.measure_in_workdir(*arguments, workdir, devices)
+      with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(tempfile.mkdtemp())
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
+        assert results.studies is not None
+        weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
+        return results
+
+
+def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
+  """Returns the study of a name with its settings; parts that are objects become sections."""
+  if isinstance(study, Study):
+    if settings:
+      raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
+    return study
+  values = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+  kind = studies.STUDIES.find(study, 'study')
+  for key, entries in list(values.items()):
+    parts = [part for part in np.atleast_1d(np.array(entries, object)) if isinstance(part, Part)]
+    if parts:
+      section = key.removesuffix('s')
+      values[key] = tuple(part.name for part in parts)
+      values[section] = {
+        part.name: {name: getattr(part, name) for name in kind.settings_of(type(part))}
+        for part in parts
+      }
+  return studies.from_config({'name': study, **values})
+
+
+def _rows_and_classifiers(
+  model: Any,
+  data: Any,
+  labels: Any,
+  columns: Mapping[str, Any] | None,
+  class_names: Sequence[str],
+  seed: int,
+) -> tuple[Rows, list[Classifier]]:
+  """Returns the images with their classes, and the classifiers made for such images."""
+  if isinstance(data, Source):
+    data = DataSettings(source=data)
+  if isinstance(data, DataSettings):
+    data = input_pipeline.load(data, seed)
+  is_rows = hasattr(data, 'training_batches')
+  if is_rows and (labels is not None or columns or class_names):
+    raise InputError('data has labels, columns and class names: leave these arguments out.')
+  rows = data if is_rows else user_data.rows_of(data, labels, columns, class_names)
+  models = model if isinstance(model, Mapping) else {} if model is None else {'': model}
+  images = as_float32(next(rows.batches(1, [0]))['image'])
+  classifiers = [_classifier(str(k), m, images, rows.class_names) for k, m in models.items()]
+  names = [made.name for made in classifiers]
+  for name in names:
+    check_name('a classifier', name, is_key=False)
+    if names.count(name) > 1:
+      raise InputError(f'two models are called {name!r}: give each another name.')
+  if isinstance(rows, ArrayRows) and not rows.class_names and classifiers:
+    rows = user_data.with_class_names(rows, classifiers[0].class_names)
+  return rows, classifiers
+
+
+def _classifier(
+  label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
+) -> Classifier:
+  """Returns the classifier of a model for images like these, with a label unless it is ''."""
+  if isinstance(model, Classifier):
+    return dataclasses.replace(model, name=label or model.name)
+  model = model if isinstance(model, Model) else Model(model)
+  model = dataclasses.replace(model, name=label) if label else model
+  if not isinstance(model.module, str):
+    return model.classifier(images, class_names)
+  weights, mean, std = model.variables or '', tuple(model.mean or ()), tuple(model.std or ())
+  recipe = resolved(ClassifierSettings(name=model.module, weights=weights, mean=mean, std=std))
+  height, width, channels = images.shape[1:]
+  input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
+  recipe.check(model.label, input_images.shape, 'float32')
+  recipe.fetch()
+  return recipe.load(model.label, input_images, 'float32')
+
+
+def compare(*results: Results, baseline: str | None = None) -> Results:
+  """Compares the classifiers of several results of one study, paired by image.
+
+  Args:
+    *results: of `measure` or `read`, each of one study.
+    baseline: label of the classifier that others are compared with; None takes the first.
+
+  Returns:
+    Accuracies by view, differences from the baseline, and the study's estimates of all classifiers.
+
+  Raises:
+    InputError: fewer than two classifiers, equal labels, or studies or images that differ.
+  """
+  labels = [label for entry in results for label in entry.labels]
+  for label in labels:
+    if labels.count(label) > 1:
+      raise InputError(f'two classifiers are called {label!r}: measure one under another name.')
+  if baseline is not None:
+    choice('baseline', baseline, labels)
+  unrecorded = [entry.study for entry in results if entry.studies is None]
+  if unrecorded:
+    raise InputError(f'results of {unrecorded[0]} have no records: take those of measure or read.')
+  studies_by_place = {str(k): entry.studies() for k, entry in enumerate(results) if entry.studies}
+  entries = comparison.entries_of(studies_by_place)
+  if baseline:
+    entries = {
+      task: sorted(of_task, key=lambda entry: entry.label != baseline)
+      for task, of_task in entries.items()
+    }
+  return comparing.compared(entries)[0]
+
+
+def read(directory: str | os.PathLike[str]) -> Results:
+  """Returns the results of a finished workdir, with its figures and records.
+
+  Raises:
+    InputError: the folder is no finished workdir, or a file is damaged.
+  """
+  return launch.read(directory)
+
+
+def run(
+  config: str, directory: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None
+) -> Results:
+  """Runs a config in a workdir, as the command `robustness` does.
+
+  Args:
+    config: a name with its variant ('fourier_heatmap:cifar10'), a file, or a workdir's config.json.
+    directory: the workdir, new or with a run of the same config, which is resumed.
+    overrides: {key: value}, such as {'study.norm': 4.0}.
+
+  Raises:
+    InputError: the config, a key, the data or the workdir is not valid.
+  """
+  changes = [f'--config.{key}={value}' for key, value in (overrides or {}).items()]
+  parsed, _ = command_line.read([f'--config={config}', *changes])
+  assert parsed is not None
+  return launch.run(parsed.to_dict(), directory, f'robustness.run({config!r}, ...)')
+
+
+def train(
+  network: Any,
+  images: Any,
+  labels: Any = None,
+  *,
+  policy: Sequence[Any] = (),
+  attack: str | Attack | None = None,
+  objective: str | Objective | None = None,
+  epochs: float,
+  seed: int = 0,
+  workdir: str | os.PathLike[str] | None = None,
+  class_names: Sequence[str] | None = None,
+  progress: bool | None = None,
+  **settings: Any,
+) -> Classifier:
+  """Trains a network and returns it as a classifier.
+
+  Args:
+    network: an architecture of the catalogue ('resnet20'), or a Linen module that is called as
+      `module(images, train)`.
+    images: see `measure`.
+    labels: see `measure`.
+    policy: augmentations by name or as objects, in order.
+    attack: makes adversarial examples of the images; None trains on the images.
+    objective: what is minimised; None takes the cross-entropy.
+    epochs: passes over the images.
+    seed: of initial weights, order and augmentation.
+    workdir: folder of checkpoints, where an interrupted call is resumed; None keeps none.
+    class_names: the names of the labels, in order.
+    progress: see `measure`.
+    **settings: of `TrainingSettings`, such as `batch_size` and `learning_rate`.
+
+  Raises:
+    InputError: any argument that cannot be used, or a training that diverged.
+  """
+  is_rows = hasattr(images, 'training_batches')
+  rows = images if is_rows else user_data.rows_of(images, labels)
+  if isinstance(rows, ArrayRows) and not rows.class_names:
+    count = int(rows.labels.max()) + 1
+    rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
+  with naming('config.training', 'train'), naming('config.classifier', 'train'):
+    training_settings = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
+  architecture = catalog.find(network) if isinstance(network, str) else None
+  if isinstance(network, str) and architecture is None:
+    raise InputError(f'no architecture {network!r}; `robustness list classifiers` names them.')
+  attack = ATTACKS.find(attack, 'attack')() if isinstance(attack, str) else attack
+  objective = objective or CrossEntropy()
+  if isinstance(objective, str):
+    objective = OBJECTIVES.find(objective, 'objective')()
+  devices = parallel.create('jit', training_settings.batch_size // training_settings.accumulate)
+  statistics = (architecture.mean, architecture.std) if architecture else ((0.0,), (1.0,))
+  num_classes, name = len(rows.class_names), network if isinstance(network, str) else 'network'
+  module = architecture.build(num_classes, jnp.float32, None) if architecture else network
+  training = Training(
+    module,
+    rows,
+    Inputs(*statistics),
+    training_settings,
+    Pipeline(as_policy(policy), attack, objective),
+    seed,
+    fit=architecture.fit if architecture else None,
+    fit_rows=architecture.fit_rows if architecture else 0,
+  )
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(progress_bars.showing(progress))
+    folder = workdir or stack.enter_context(tempfile.TemporaryDirectory())
+    variables = loop.train(
+      training,
+      directory=pathlib.Path(folder) / 'checkpoints' / name,
+      parallel=devices,
+      writer=training_writer(pathlib.Path(folder), name) if workdir else NO_WRITER,
+      facts={'class_names': list(rows.class_names)},
+    )
+  return from_linen(
+    module,
+    variables,
+    name=name,
+    input_shape=rows.image_shape,
+    class_names=rows.class_names,
+    mean=statistics[0],
+    std=statistics[1],
+  )
+
+
+def as_policy(policy: Any) -> Policy:
+  """Returns augmentations, by name or as objects, as one policy."""
+  if isinstance(policy, Policy):
+    return policy
+  parts: list[Any] = [policy] if isinstance(policy, (str, Part)) else list(policy)
+  named = [
+    Policy.of(**{part: {}}).augmentations[0] if isinstance(part, str) else part for part in parts
+  ]
+  return Policy(tuple(named))
+
+
+def attack(
+  key: jax.Array,
+  model: Any,
+  images: jax.Array,
+  labels: jax.Array,
+  name: str,
+  epsilon: float,
+  *,
+  norm: str = 'linf',
+  **settings: Any,
+) -> jax.Array:
+  """Returns adversarial images, float32 [B, H, W, C] in [0, 1], within ε of the images.
+
+  Args:
+    key: a random key; image b draws from fold_in(key, b).
+    model: a `Classifier`, a function of images [B, H, W, C] in [0, 1] that returns logits in JAX,
+      or what `measure` takes. The first two can be traced by jit.
+    images: float32 [B, H, W, C] in [0, 1].
+    labels: int32 [B], the classes to leave.
+    name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or `FILE.py:NAME`.
+    epsilon: radius of the ball, for pixels in [0, 1].
+    norm: 'linf' or 'l2'.
+    **settings: of the attack, such as `steps`.
+
+  Raises:
+    InputError: an unknown attack or setting, or a model without gradient.
+  """
+  logits = model
+  if not callable(model) or isinstance(model, Model) or hasattr(model, 'parameters'):
+    bound = _classifier('', model, np.asarray(images), ())
+    logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
+  values = {'norm': norm, 'epsilon': epsilon, **settings}
+  part = parse(ATTACKS.find(name, 'name'), values, 'attack')
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
+  return part(keys, logits, images, labels)
+
+
+def apply_policy(
+  key: jax.Array, images: jax.Array, labels: jax.Array, policy: Any
+) -> tuple[jax.Array, jax.Array]:
+  """Returns augmented images, and the labels or targets that belong to them; jit may trace it.
+
+  Args:
+    key: a random key; each image draws from its own.
+    images: float32 [B, H, W, C] in [0, 1].
+    labels: int32 [B], or targets float32 [B, classes], which mixing augmentations need.
+    policy: augmentations by name or as objects, in order, such as ['flip', 'crop'].
+
+  Raises:
+    InputError: an unknown augmentation, or one that needs targets where there are labels.
+  """
+  name = 'target' if labels.ndim == 2 else 'label'
+  batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
+  augmented = as_policy(policy)(batch, jax.random.bits(key), jnp.int32(0))
+  return augmented['image'], augmented[name]

@@ -1,0 +1,24 @@
+"""Attributes of packages that are imported on first use."""
+
+import importlib
+from collections.abc import Callable, Mapping
+
+
+def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+  """Returns the function `__getattr__` of a package.
+
+  Args:
+    package: the name of the package.
+    modules: the module inside that defines each attribute; '' for an attribute that is itself a
+      package inside.
+  """
+
+  def get(name: str) -> object:
+    if name not in modules:
+      raise AttributeError(f'module {package!r} has no attribute {name!r}')
+    if not modules[name]:
+      return importlib.import_module(f'{package}.{name}')
+    module = importlib.import_module(f'{package}.{modules[name]}')
+    return vars(module).get(name, module)
+
+  return get

@@ -1,0 +1,105 @@
+"""Arrays, and data sets of other libraries, as rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
+
+COLOURS = (1, 3, 4)
+"""Numbers of channels that images have."""
+
+
+def rows_of(
+  data: Any,
+  labels: Any = None,
+  columns: Mapping[str, Any] | None = None,
+  class_names: Sequence[str] = (),
+) -> ArrayRows:
+  """Returns images and labels of any library as rows, in memory.
+
+  Args:
+    data: images [N, H, W, C], uint8 or floats in [0, 1]; or pairs (image, label), single or in
+      batches: a `tf.data.Dataset`, a PyTorch data set or loader, a Grain data set, a list. Tensors
+      of PyTorch have channels first, everything else has channels last.
+    labels: integers [N]; None where `data` are pairs.
+    columns: further columns by name, each [N, ...].
+    class_names: names of the classes, in label order; () leaves them to the classifiers.
+
+  Raises:
+    InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N].
+  """
+  if labels is None:
+    images, labels = _of_pairs(data)
+  else:
+    images, labels = _image_array(data), _array(labels)
+  if images.ndim == 4 and images.shape[3] not in COLOURS and images.shape[1] in COLOURS:
+    raise InputError(
+      f'images have shape {images.shape}, channels first: give images.transpose(0, 2, 3, 1).'
+    )
+  if images.dtype != np.uint8 and images.dtype.kind == 'f':
+    images = images.astype(np.float32, copy=False)
+  arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
+  return with_class_names(ArrayRows(images, labels, (), columns=arrays), class_names)
+
+
+def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
+  """Returns the rows with names of their classes; () leaves them without.
+
+  Raises:
+    InputError: a label has no name.
+  """
+  if len(class_names) and rows.labels.max() >= len(class_names):
+    largest = rows.labels.reshape(rows.num_examples, -1).max(1)
+    row = int(np.argmax(largest))
+    raise InputError(
+      f'labels has {largest[row]} (example {row}); there are {len(class_names)} classes, 0 to '
+      f'{len(class_names) - 1}.'
+    )
+  return dataclasses.replace(rows, class_names=tuple(class_names))
+
+
+def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the images [N, H, W, C] and labels [N] of pairs."""
+  images, labels = [], []
+  for pair in _iterated(data):
+    is_mapping, is_pair = isinstance(pair, Mapping), hasattr(pair, '__len__')
+    entry = (pair.get('image'), pair.get('label')) if is_mapping else tuple(pair) if is_pair else ()
+    if len(entry) != 2 or entry[0] is None or entry[1] is None:
+      raise InputError('data without labels must be pairs (image, label): give labels=... as well.')
+    image, label = _image_array(entry[0]), _array(entry[1])
+    images.append(image if image.ndim == 4 else image[None])
+    labels.append(label if image.ndim == 4 else label[None])
+  if not images:
+    raise InputError('no images: the data are empty.')
+  return np.concatenate(images), np.concatenate(labels)
+
+
+def _iterated(data: Any) -> Iterator[Any]:
+  """Returns an iterator over a data set once, by number where it has a length and indices alone."""
+  if isinstance(data, np.ndarray) or not (
+    hasattr(data, '__iter__') or hasattr(data, '__getitem__')
+  ):
+    raise InputError(f'data is a {type(data).__name__} without labels: give labels [N].')
+  if hasattr(data, '__iter__'):
+    return iter(data)
+  return (data[number] for number in range(len(data)))
+
+
+def _image_array(image: Any) -> np.ndarray:
+  """Returns an image, or a batch of images, with channels last."""
+  array = _array(image)
+  is_torch = hasattr(image, 'detach') and array.ndim in (3, 4)
+  return np.moveaxis(array, -3, -1) if is_torch else array
+
+
+def _array(value: Any) -> np.ndarray:
+  """Returns a tensor of any library, an image of Pillow, or a list as an array."""
+  if hasattr(value, 'detach'):  # PyTorch
+    value = value.detach().cpu()
+  return np.asarray(value)

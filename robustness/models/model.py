@@ -1,0 +1,246 @@
+"""A user's network as it is in Python, which `robustness.classifier` returns.
+
+It becomes a `Classifier` when images are known: a call on one image shows the number of classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+from flax import linen as nn
+
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.core.typing import PyTree
+from robustness.models import weights
+from robustness.models.callables import OUTPUTS, are_distributions
+from robustness.models.classifier import Classifier, Outputs, from_linen
+from robustness.models.inputs import Inputs
+
+FIRST, LAST = CHANNELS = ('first', 'last')
+TOLERANCE = 1e-4
+"""Largest difference between the outputs of two calls, as a share of the largest output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A network, and what its input and output mean.
+
+  Attributes:
+    module: a function of images, a function of variables and images, or a module of Linen, NNX,
+      Equinox, PyTorch or Keras; or the name of an architecture of the catalogue, or `timm:NAME`.
+    variables: the weights that the function or the Linen module is called with; for the name of an
+      architecture, a file or a name of weights (None takes the published ones).
+    mean: subtracted from images in [0, 1], one value per channel or one for all; None is 0.
+    std: divides the difference; None is 1.
+    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None is 'first' for PyTorch
+      and Equinox, and 'last' for all others.
+    outputs: 'logits' or 'probabilities'.
+    class_names: the names of its outputs, in order; None takes the names of the data.
+    name: its label in tables and figures; '' takes the name of its class or function.
+  """
+
+  module: Any
+  variables: PyTree = None
+  mean: Sequence[float] | None = None
+  std: Sequence[float] | None = None
+  channels: str | None = None
+  outputs: str = 'logits'
+  class_names: Sequence[str] | None = None
+  name: str = ''
+
+  def __post_init__(self) -> None:
+    choice('outputs', self.outputs, OUTPUTS)
+    choice('channels', self.channels or LAST, CHANNELS)
+    if not callable(self.module) and not isinstance(self.module, str):
+      raise InputError(
+        f'{self.module!r} is no function and no module of Linen, NNX, Equinox, PyTorch or Keras.'
+      )
+    if self.library == 'linen' and self.variables is None:
+      raise InputError(
+        f"{self.label} is a Linen module: give variables={{'params': ..., 'batch_stats': ...}}."
+      )
+
+  @property
+  def library(self) -> str:
+    """'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
+    if isinstance(self.module, nn.Module):
+      return 'linen'
+    modules = [f'{base.__module__}.' for base in type(self.module).__mro__]
+    packages = {'flax.nnx.': 'nnx', 'torch.': 'torch', 'keras.': 'keras', 'equinox.': 'equinox'}
+    names = (name for start, name in packages.items() if any(m.startswith(start) for m in modules))
+    return next(names, 'function')
+
+  @property
+  def label(self) -> str:
+    """The name, or that of the architecture, class or function."""
+    if isinstance(self.module, str):
+      return self.name or self.module.rpartition(':')[2]
+    name = self.name or getattr(self.module, '__name__', '') or type(self.module).__name__
+    return 'classifier' if name == '<lambda>' else name
+
+  def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
+    """Returns the classifier of such images, checked by calls on the first one.
+
+    Args:
+      images: float32 [N, H, W, C] in [0, 1], N at least 1.
+      class_names: names of the data's classes; () numbers the outputs from 0.
+
+    Raises:
+      InputError: the module is in training mode, fails, or gives NaN, other outputs in a second
+        call, or other outputs than `outputs` and `class_names` say.
+    """
+    height, width, channels = images.shape[1:]
+    inputs = Inputs(tuple(self.mean or (0.0,)), tuple(self.std or (1.0,)))
+    inputs.check(channels)
+    if self.library == 'torch' and self.mean is None and self.std is None:
+      logging.info('%s gets images in [0, 1]: no mean and std are applied', self.label)
+    is_first = (self.channels or (FIRST if self.library in ('torch', 'equinox') else LAST)) == FIRST
+    function = self._function()
+
+    def call(variables: PyTree, batch: Any) -> Any:
+      normalised = inputs(batch) if isinstance(batch, jax.Array) else np.asarray(inputs(batch))
+      return function(variables, normalised.transpose(0, 3, 1, 2) if is_first else normalised)
+
+    first, second = (self._outputs(call, images[:1]) for _ in range(2))
+    names = tuple(self.class_names or class_names or map(str, range(first.shape[1])))
+    if len(names) != first.shape[1]:
+      raise InputError(
+        f'{self.label} gives {first.shape[1]} outputs, and there are {len(names)} class names: '
+        'give class_names with a name for each output.'
+      )
+    self._check(first, second)
+    made = self._wrapped(call, inputs, (height, width, channels), names, is_first)
+    self._check(first, self._as_announced(made.predict(images[:1])))
+    return made
+
+  def _function(self) -> Callable[[PyTree, Any], Any]:
+    """Returns the function of variables and a normalised batch, in the module's order of axes."""
+    module = self.module
+    if self.library == 'torch':
+      import torch
+
+      if module.training:
+        raise InputError(f'{self.label} is in training mode: call its method eval().')
+
+      def run(_: PyTree, batch: np.ndarray) -> np.ndarray:
+        device = next((parameter.device for parameter in module.parameters()), 'cpu')
+        with torch.no_grad():
+          return module(torch.from_numpy(batch.copy()).to(device)).cpu().numpy()
+
+      return run
+    if self.library == 'keras':
+      import keras
+
+      return lambda _, batch: keras.ops.convert_to_numpy(module(batch, training=False))
+    if self.library == 'equinox':
+      import equinox
+
+      if not equinox.tree_equal(module, equinox.nn.inference_mode(module)):
+        raise InputError(f'{self.label} is in training mode: give equinox.nn.inference_mode of it.')
+      return lambda _, batch: jax.vmap(module)(jnp.asarray(batch))
+    if self.library == 'linen':
+      return module.apply
+    if self.library == 'nnx':
+      from robustness.models import nnx_module
+
+      network = nnx_module.split(module, self.label)
+      return lambda _, batch: network(network.variables, jnp.asarray(batch), ())[0]
+    return (lambda _, batch: module(batch)) if self.variables is None else module
+
+  def _outputs(self, call: Callable[[PyTree, Any], Any], image: np.ndarray) -> np.ndarray:
+    """Returns the module's outputs [1, classes] for one image [1, H, W, C]."""
+    try:
+      outputs = np.asarray(call(self.variables, image))
+    except InputError:
+      raise
+    except Exception as error:  # the module is the user's and may raise anything
+      reason = ' '.join(str(error).split('\n', 1)[0].split())
+      raise InputError(
+        f'{self.label} failed on one image {list(image.shape[1:])}: {type(error).__name__}: '
+        f"{reason} (Set channels to 'first' or 'last', as it takes images.)"
+      ) from error
+    if outputs.ndim != 2 or len(outputs) != 1:
+      raise InputError(f'{self.label} gives {outputs.shape} for one image, not (1, classes).')
+    return outputs
+
+  def _check(self, first: np.ndarray, second: np.ndarray) -> None:
+    """Raises InputError for outputs [1, classes] of two calls on one image that cannot be used."""
+    if np.isnan(first).any():
+      raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
+    finite = np.isfinite(first) & np.isfinite(second)
+    if (np.abs(first - second)[finite] > TOLERANCE * np.abs(first[finite]).max(initial=0)).any():
+      raise InputError(
+        f'{self.label} gives other outputs when it is called again: switch off what it draws.'
+      )
+    has_probabilities = first.shape[1] > 1 and bool(are_distributions(first).all())
+    if has_probabilities != (self.outputs == 'probabilities'):
+      other = next(name for name in OUTPUTS if name != self.outputs)
+      raise InputError(
+        f'{self.label} gives a row with minimum {first.min():g} and sum {first.sum():g}, which is '
+        f'not what outputs={self.outputs!r} says: give outputs={other!r}.'
+      )
+
+  def _as_announced(self, logits: np.ndarray) -> np.ndarray:
+    """Returns logits [1, classes] of the classifier as outputs of the module."""
+    return np.exp(logits) if self.outputs == 'probabilities' else logits
+
+  def _wrapped(
+    self,
+    call: Callable[[PyTree, Any], Any],
+    inputs: Inputs,
+    shape: tuple[int, int, int],
+    names: tuple[str, ...],
+    is_first: bool,
+  ) -> Classifier:
+    """Returns the classifier with the layers that its library names, else without layers."""
+    statistics: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
+    facts = {'kind': self.library}
+    if self.library == 'torch':
+      made = Classifier.from_torch(self.module, shape, names, **statistics)
+    elif self.library in ('linen', 'nnx') and not is_first:
+      statistics |= {'input_shape': shape, 'class_names': names}
+      if self.library == 'nnx':
+        made = Classifier.from_nnx(self.module, **statistics)
+      else:
+        facts['sha256'] = weights.digest(self.variables)
+        made = from_linen(self.module, self.variables, **statistics, provenance=facts)
+    elif _is_traceable(call, self.variables, shape):
+
+      def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+        return call(variables, images), {}
+
+      made = Classifier(self.label, forward, self.variables, shape, names, provenance=facts)
+    else:
+      return Classifier.from_callable(
+        lambda images: call(self.variables, images), shape, names, name=self.label,
+        outputs=self.outputs, provenance=facts,
+      )  # fmt: skip
+    return _with_log_outputs(made) if self.outputs == 'probabilities' else made
+
+
+def _is_traceable(
+  call: Callable[[PyTree, Any], Any], variables: PyTree, shape: tuple[int, int, int]
+) -> bool:
+  """Whether JAX can trace a function of variables and images, which then has a gradient."""
+  try:
+    jax.eval_shape(call, variables, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
+  except Exception:  # functions of NumPy and other libraries raise errors of many types
+    return False
+  return True
+
+
+def _with_log_outputs(classifier: Classifier) -> Classifier:
+  """Returns a classifier with the logarithms of its outputs, probabilities, as logits."""
+
+  def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    probabilities, outputs = classifier.forward(variables, images, layers)
+    return jnp.log(probabilities), outputs
+
+  return dataclasses.replace(classifier, forward=forward)

@@ -1,0 +1,292 @@
+"""The functions of `import robustness`."""
+
+import dataclasses
+import importlib
+import itertools
+import pathlib
+import pkgutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import robustness
+from robustness import launch
+from robustness.attacks.pgd import PGD
+from robustness.core.errors import InputError
+from robustness.evaluation.study import STUDIES
+from robustness.studies.accuracy import Accuracy
+from tests.networks import CLASSES, tiny_classifier, tiny_rows
+from tests.refusals import refused
+
+ROWS = tiny_rows()
+IMAGES, LABELS = ROWS.images, ROWS.labels
+WEIGHTS = np.random.default_rng(1).normal(size=(IMAGES[0].size, len(CLASSES))).astype(np.float32)
+
+
+def linear(images):
+  return images.reshape(len(images), -1) @ WEIGHTS
+
+
+def opposite(images):
+  return -linear(images)
+
+
+def test_importing_the_package_loads_no_framework_and_takes_a_tenth_of_a_second():
+  code = """
+import sys, time
+import numpy
+start = time.perf_counter()
+import robustness
+seconds = time.perf_counter() - start
+heavy = {'jax', 'tensorflow', 'matplotlib', 'pandas', 'flax', 'torch'} & set(sys.modules)
+print(heavy or 'light', seconds)
+"""
+  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+  loaded, seconds = done.stdout.split()
+  assert loaded == 'light' and float(seconds) < 0.1
+
+
+def submodules():
+  names = [module.name for module in pkgutil.walk_packages(robustness.__path__, 'robustness.')]
+  return [name for name in names if not name.endswith('__main__')]
+
+
+def test_public_names_stay_what_they_are_when_submodules_are_imported():
+  code = f"""
+import importlib, robustness
+first = [getattr(robustness, name) for name in robustness.__all__]
+functions = robustness.fourier.perturb, robustness.scenes.compose, robustness.video.pm_k
+for name in {submodules()!r}:
+  importlib.import_module(name)
+assert first == [getattr(robustness, name) for name in robustness.__all__]
+again = robustness.fourier.perturb, robustness.scenes.compose, robustness.video.pm_k
+assert functions == again and all(map(callable, again))
+assert robustness.systematic.rho(0.8, 0.6, 0.5) > 0
+"""
+  subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_no_setting_of_a_study_is_an_argument_of_measure():
+  arguments = set(robustness.measure.__code__.co_varnames[:11])
+  for study in STUDIES.classes().values():
+    assert not arguments & {field.name for field in dataclasses.fields(study)}, study.name
+
+
+@pytest.fixture(scope='module')
+def heat_map():
+  return robustness.measure('fourier_heatmap', {'linear': linear}, ROWS, norm=4.0)
+
+
+def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, tmp_path):
+  estimate = heat_map.value('error', band='low')
+  (row,) = heat_map.table.query('quantity == "error" and band == "low"').itertuples()
+  assert estimate == (row.value, row.low, row.high)
+  assert isinstance(heat_map.figure('error'), Figure) and isinstance(heat_map.figure(), Figure)
+  page = heat_map.report(tmp_path / 'page.html').read_text()
+  assert page.startswith('<!DOCTYPE html>') and 'linear' in page
+  assert 'linear &' in heat_map.to_latex()
+  assert '<img' in heat_map._repr_html_()
+  assert [path.name for path in tmp_path.iterdir()] == ['page.html']
+
+
+def test_wrong_names_in_results_list_the_valid_ones(heat_map):
+  refused("no quantity 'eror'; did you mean 'error'", heat_map.value, 'eror')
+  refused('frequency_y and frequency_x', heat_map.value, 'error', classifier='linear', size=3)
+  refused("no figure 'map'", heat_map.figure, 'map')
+
+
+def test_a_workdir_has_the_bytes_of_the_command_and_is_resumed(heat_map, tmp_path, monkeypatch):
+  (tmp_path / 'mine.py').write_text(
+    'from tests.api_test import linear\n'
+    'from robustness.models.classifier import Classifier\n'
+    'def network():\n'
+    f'  return Classifier.from_callable(linear, {IMAGES[0].shape}, {CLASSES})\n'
+  )
+  np.savez(tmp_path / 'images.npz', image=IMAGES, label=LABELS, class_names=CLASSES)
+  changes = {
+    'classifiers': {'linear': {'name': f'{tmp_path}/mine.py:network'}},
+    'data': {'source': 'npz', 'npz': {'path': str(tmp_path / 'images.npz')}},
+    'study': {'name': 'fourier_heatmap', 'norm': 4.0},
+  }
+  launch.run(changes, tmp_path / 'command')
+  arguments = 'fourier_heatmap', {'linear': linear}, IMAGES, LABELS
+  options = {'norm': 4.0, 'class_names': CLASSES, 'workdir': tmp_path / 'python'}
+  measured = robustness.measure(*arguments, **options)
+  files = [tmp_path / name / 'results.csv' for name in ('command', 'python')]
+  assert files[0].read_bytes() == files[1].read_bytes()
+  assert measured.table.equals(heat_map.table)
+  shard = next((tmp_path / 'python/records').rglob('*.npz'))
+  written, seconds = shard.read_bytes(), shard.stat().st_mtime_ns
+  robustness.measure(*arguments, **options)
+  assert shard.stat().st_mtime_ns == seconds and shard.read_bytes() == written
+  refused('norm: 4.0 → 2.0', robustness.measure, *arguments, **{**options, 'norm': 2.0})
+  replaced = {'linear': opposite}
+  refused('classifier', robustness.measure, arguments[0], replaced, IMAGES, LABELS, **options)
+
+
+def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_path):
+  robustness.measure(
+    'fourier_heatmap', {'opposite': opposite}, ROWS, norm=4.0, workdir=tmp_path / 'run'
+  )
+  read = robustness.read(tmp_path / 'run')
+  assert list(read.figures()) == list(heat_map.figures())
+  comparison = robustness.compare(heat_map, read)
+  assert comparison.labels == ['linear', 'opposite']
+  together = robustness.measure(
+    'fourier_heatmap', {'linear': linear, 'opposite': opposite}, ROWS, norm=4.0
+  )
+  at = {'versus': 'linear', 'classifier': 'opposite', 'band': 'low'}
+  assert comparison.value('error', **at) == together.value('error', **at)
+  assert robustness.compare(heat_map, read, baseline='opposite').labels[0] == 'opposite'
+  refused('two classifiers are called', robustness.compare, heat_map, heat_map)
+  refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
+
+
+def test_nothing_is_left_without_a_workdir(tmp_path, monkeypatch):
+  monkeypatch.setattr('tempfile.tempdir', str(tmp_path))
+  results = robustness.measure('accuracy', linear, IMAGES, LABELS)
+  assert any(tmp_path.iterdir()), 'the records, as long as there are results'
+  del results
+  import gc
+
+  gc.collect()
+  assert not any(tmp_path.iterdir())
+
+
+def test_numbers_do_not_depend_on_batches_and_devices():
+  options = [{}, {'batch_size': 5}, {'devices': jax.local_devices()[:1]}]
+  tables = [
+    robustness.measure('corruption_error', tiny_classifier(), ROWS, corruptions=('fog',), **o).table
+    for o in options
+  ]
+  assert all(table.equals(tables[0]) for table in tables)
+
+
+def test_a_study_and_its_parts_may_be_objects():
+  by_name = robustness.measure(
+    'attack_error', tiny_classifier(), ROWS, attacks=('pgd',), attack={'pgd': {'steps': 3}}
+  )
+  by_object = robustness.measure('attack_error', tiny_classifier(), ROWS, attacks=[PGD(steps=3)])
+  assert by_object.table.equals(by_name.table)
+  accuracy = robustness.measure(Accuracy(), tiny_classifier(), ROWS)
+  assert accuracy.value('top1_accuracy').value == pytest.approx(
+    (tiny_classifier().predict(IMAGES).argmax(1) == LABELS).mean()
+  )
+  refused('confidence', robustness.measure, Accuracy(), linear, IMAGES, LABELS, confidence=0.9)
+
+
+BAD = {
+  '0..255': ('accuracy', linear, IMAGES * 255, LABELS),
+  'channels first': ('accuracy', linear, IMAGES.transpose(0, 3, 1, 2), LABELS),
+  'one-hot': ('accuracy', linear, IMAGES, np.eye(4)[LABELS]),
+  'one-hot integers': ('accuracy', linear, IMAGES, np.eye(4, dtype=int)[LABELS]),
+  'label out of range': ('accuracy', linear, IMAGES, LABELS + 4),
+  'fewer labels': ('accuracy', linear, IMAGES, LABELS[:5]),
+  'no labels': ('accuracy', linear, IMAGES),
+  'empty': ('accuracy', linear, IMAGES[:0], LABELS[:0]),
+  'NaN': ('accuracy', lambda x: linear(x) * np.nan, IMAGES, LABELS),
+  'draws': ('accuracy', lambda x: linear(x) + next(NOISE), IMAGES, LABELS),
+  'draws in NumPy': ('accuracy', lambda x: np.asarray(linear(x)) * next(NOISE), IMAGES, LABELS),
+  'probabilities': ('accuracy', lambda x: jax.nn.softmax(linear(x)), IMAGES, LABELS),
+  'logits': ('accuracy', robustness.classifier(linear, outputs='probabilities'), IMAGES, LABELS),
+  'fails': ('accuracy', lambda x: x.missing, IMAGES, LABELS),
+  'images': ('accuracy', lambda x: x, IMAGES, LABELS),
+  'one name twice': ('accuracy', {'1': linear, 1: linear}, IMAGES, LABELS),
+  'no model': ('accuracy', None, IMAGES, LABELS),
+  'model of images alone': ('corruption_spectrum', linear, IMAGES, LABELS),
+  'no function': ('accuracy', 5, IMAGES, LABELS),
+  'no architecture': ('accuracy', 'resnet21', IMAGES, LABELS),
+  'no gradient': ('attack_error', lambda x: np.asarray(linear(np.asarray(x))), IMAGES, LABELS),
+  'no study': ('acuracy', linear, IMAGES, LABELS),
+  'no columns': ('video_pm_k', linear, IMAGES, LABELS),
+}
+NOISE = itertools.count(1.0)
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_bad_input_is_refused_before_anything_is_written(name, tmp_path):
+  with pytest.raises(InputError):
+    robustness.measure(*BAD[name], workdir=tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('options', [{'nrom': 3}, {'norm': -1.0}, {'seed': -1}, {'batch_size': -1}])
+def test_bad_settings_are_refused(options, tmp_path):
+  with pytest.raises(InputError, match='norm|seed|batch_size'):
+    robustness.measure(
+      'fourier_heatmap', linear, IMAGES, LABELS, **options, workdir=tmp_path / 'run'
+    )
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_config_runs_with_changes(tmp_path):
+  path = tmp_path / 'own.npz'
+  np.savez(path, image=IMAGES, label=LABELS, class_names=CLASSES)
+  network = pathlib.Path(__file__).with_name('networks.py')
+  changes = {
+    'classifier.name': f'{network}:tiny_classifier',
+    'classifier.train': False,
+    'data.source': 'npz',
+    'data.npz.path': path,
+    'data.num_images': 8,
+  }
+  results = robustness.run('accuracy', tmp_path / 'run', changes)
+  assert results.data['num_examples'] == 8
+  refused('nrom', robustness.run, 'fourier_heatmap', tmp_path / 'other', {'study.nrom': 1})
+
+
+def test_a_network_is_trained_resumed_and_measured(tmp_path):
+  options = {'policy': ['flip'], 'attack': PGD(steps=1), 'epochs': 1, 'batch_size': 8}
+  images = np.random.default_rng(0).random((16, 8, 8, 3), np.float32)
+  labels = np.arange(16) % 2
+  first = robustness.train('small_cnn', images, labels, **options, workdir=tmp_path)
+  second = robustness.train('small_cnn', images, labels, **options, workdir=tmp_path)
+  np.testing.assert_array_equal(first.predict(images), second.predict(images))
+  other = robustness.train('small_cnn', images, labels, **options, seed=1)
+  assert (other.predict(images) != first.predict(images)).any()
+  assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
+  refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
+  refused('learning_rat', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1)
+
+
+def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
+  key, labels = jax.random.key(0), jnp.asarray(LABELS)
+
+  def attacked(images):
+    return robustness.attack(key, linear, images, labels, 'pgd', 0.1, steps=3)
+
+  images = jnp.asarray(IMAGES)
+  adversarial = attacked(images)
+  assert jnp.abs(adversarial - images).max() <= 0.1 + 1e-6
+  np.testing.assert_allclose(jax.jit(attacked)(images), adversarial, atol=1e-6)
+  assert (linear(adversarial).argmax(1) == labels).mean() < (
+    linear(images).argmax(1) == labels
+  ).mean()
+  refused('attack.step', robustness.attack, key, linear, images, labels, 'pgd', 0.1, step=3)
+  model = robustness.classifier(linear, mean=[0.5])
+  by_model = robustness.attack(key, model, images, labels, 'pgd', 0.1, steps=3)
+  assert jnp.abs(by_model - images).max() <= 0.1 + 1e-6
+
+
+def test_a_policy_changes_images_and_mixes_targets():
+  key, images = jax.random.key(0), jnp.asarray(IMAGES)
+  flipped, labels = robustness.apply_policy(key, images, jnp.asarray(LABELS), ['flip'])
+  is_same = (flipped == images).all((1, 2, 3))
+  assert ((flipped == images[:, :, ::-1]).all((1, 2, 3)) | is_same).all() and not is_same.all()
+  np.testing.assert_array_equal(labels, LABELS)
+  targets = jax.nn.one_hot(jnp.asarray(LABELS), len(CLASSES))
+  _, mixed = jax.jit(robustness.apply_policy, static_argnums=3)(key, images, targets, ('mixup',))
+  np.testing.assert_allclose(mixed.sum(1), 1, rtol=1e-5)
+  assert (mixed.max(1) < 1).any()
+
+
+def test_every_module_with_a_lazy_attribute_defines_it():
+  for package, name in (('fourier', 'perturb'), ('scenes', 'compose'), ('video', 'pm_k')):
+    assert callable(getattr(importlib.import_module(f'robustness.{package}'), name))
+  with pytest.raises(AttributeError, match='nothing'):
+    robustness.nothing  # noqa: B018

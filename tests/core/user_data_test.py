@@ -1,0 +1,86 @@
+"""Arrays and data sets of other libraries as rows."""
+
+import numpy as np
+import pytest
+
+from robustness.core.user_data import rows_of
+from tests.refusals import refused
+
+IMAGES = np.random.default_rng(0).random((6, 4, 5, 3), np.float32)
+LABELS = np.arange(6) % 3
+NAMES = ('a', 'b', 'c')
+
+
+class WithoutIterator:
+  """A data set with a length and indices alone, as PyTorch's."""
+
+  def __len__(self):
+    return len(IMAGES)
+
+  def __getitem__(self, index):
+    return IMAGES[index], LABELS[index]
+
+
+def of_tensorflow(batch_size):
+  import tensorflow as tf
+
+  data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
+  return data.batch(batch_size) if batch_size else data
+
+
+def of_torch(batch_size):
+  torch = pytest.importorskip('torch', reason='needs torch')
+  first = torch.from_numpy(IMAGES.transpose(0, 3, 1, 2).copy())
+  data = torch.utils.data.TensorDataset(first, torch.from_numpy(LABELS))
+  return torch.utils.data.DataLoader(data, batch_size=batch_size) if batch_size else data
+
+
+def of_grain(batch_size):
+  grain = pytest.importorskip('grain', reason='needs grain')
+  data = grain.MapDataset.source(list(zip(IMAGES, LABELS, strict=True)))
+  return data.batch(batch_size) if batch_size else data
+
+
+SETS = {
+  'pairs': lambda: list(zip(IMAGES, LABELS, strict=True)),
+  'mappings': lambda: [{'image': x, 'label': y} for x, y in zip(IMAGES, LABELS, strict=True)],
+  'batches': lambda: iter([(IMAGES[:4], LABELS[:4]), (IMAGES[4:], LABELS[4:])]),
+  'indices': WithoutIterator,
+  **{f'tensorflow {n}': lambda n=n: of_tensorflow(n) for n in (0, 4)},
+  **{f'torch {n}': lambda n=n: of_torch(n) for n in (0, 4)},
+  **{f'grain {n}': lambda n=n: of_grain(n) for n in (0, 4)},
+}
+
+
+@pytest.mark.parametrize('name', SETS)
+def test_data_sets_have_the_images_and_labels_of_the_arrays(name):
+  rows, arrays = rows_of(SETS[name]()), rows_of(IMAGES, LABELS)
+  np.testing.assert_array_equal(rows.images, arrays.images)
+  np.testing.assert_array_equal(rows.labels, arrays.labels)
+
+
+def test_arrays_keep_their_type_columns_and_class_names():
+  rows = rows_of((255 * IMAGES).astype(np.uint8), LABELS.tolist(), {'path': list('abcdef')}, NAMES)
+  assert rows.images.dtype == np.uint8 and rows.class_names == NAMES
+  assert rows.columns['path'].tolist() == list('abcdef')
+  assert rows_of(IMAGES.astype(float), LABELS).images.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((IMAGES.transpose(0, 3, 1, 2), LABELS), 'channels first'),
+    ((IMAGES * 255, LABELS), r'must lie in \[0, 1\]'),
+    ((IMAGES, LABELS, None, NAMES[:2]), 'labels has 2 .example 2.; there are 2 classes'),
+    ((IMAGES, LABELS.astype(float)), 'expected integers'),
+    ((IMAGES, np.eye(3)[LABELS]), 'expected integers'),
+    ((IMAGES, LABELS[:2]), '2 labels for 6 images'),
+    ((IMAGES,), 'give labels'),
+    (([],), 'empty'),
+    (([1, 2],), 'pairs'),
+    ((object(),), 'without labels'),
+    (([{'image': IMAGES[0]}],), 'pairs'),
+  ],
+)
+def test_bad_data_are_refused(arguments, message):
+  refused(message, rows_of, *arguments)
