@@ -450,9 +450,14 @@ def plural(count: int, noun: str) -> str:
 
 
 def data_words(data: Facts) -> str:
-  """Returns the images of a run, or of each task, in words: '100 images of digits, split test'."""
+  """Returns the images of a run, or of each task, in words: '100 images of digits, split test', or
+  '100 and 20 images of digits' of tasks with different numbers of the same images."""
   if 'num_examples' not in data:
-    parts = list(dict.fromkeys(data_words(v) for v in data.values() if isinstance(v, Mapping)))
+    counts: dict[str, dict[str, None]] = {}
+    for of_task in (data_words(v) for v in data.values() if isinstance(v, Mapping)):
+      count, _, images = of_task.partition(' ')
+      counts.setdefault(images, {})[count] = None
+    parts = [f'{" and ".join(numbers)} {images}'.rstrip() for images, numbers in counts.items()]
     if len(parts) > _MAX_DATA:
       parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
     return '; '.join(parts)

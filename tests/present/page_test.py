@@ -277,3 +277,11 @@ def test_a_figure_that_fails_leaves_the_results(tmp_path):
 def test_scenes_are_described_as_pairs_of_object_and_background():
   data = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
   assert data_words(data) == '14 pairs of an object and a background'
+
+
+def test_numbers_of_the_same_images_are_listed_together():
+  all_images = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 1000, 'split': 'test'}
+  few, others = {**all_images, 'num_examples': 40}, {**all_images, 'split': 'train'}
+  tasks = {'clean': all_images, 'attack': few, 'errors': all_images, 'scores': others}
+  expected = '1,000 and 40 images of CIFAR-10, split test; 1,000 images of CIFAR-10, split train'
+  assert data_words(tasks) == expected
