@@ -47,63 +47,60 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   recorded_study.check_typed(study_file, list(sections.values()))
   seeds = workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
-  tasks = {
-    folder: {
-      name: workdir.task_folder(folder, name)
-      for name in sections
-      if name not in workdir.left_out(folder)
-    }
-    for folder in folders
-  }
-  places = [place for places_of_tasks in tasks.values() for place in places_of_tasks.values()]
-  workdir.refuse_unfinished(path, [*places, *folders, path], environment['command'])
+  task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}  # by folder of a seed, and task
+  for folder in folders:
+    names = [name for name in sections if name not in workdir.left_out(folder)]
+    task_folders[folder] = {name: workdir.task_folder(folder, name) for name in names}
+  all_folders = [f for folders_by_task in task_folders.values() for f in folders_by_task.values()]
+  all_folders += [*folders, path]
+  workdir.refuse_unfinished(path, all_folders, environment['command'])
   unverified = verification.unverifiable(path, study_file)
   if unverified:
     print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
-  _refuse_less([*places, *folders, path])
+  _refuse_less(all_folders)
   settings = recorded(config)
 
-  def draw(place: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
+  def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
     """Writes the figures and the report of results in a folder, and returns the figures.
 
     Raises:
       InputError: the results cannot be drawn.
     """
-    reason, results = unverified.get(place, ''), Results.read(place)
+    reason, results = unverified.get(folder, ''), Results.read(folder)
     if isinstance(presented, Study):
       results = results.with_facets(presented.described_facets)
     try:
       return illustrate(
-        place, results, presented, environment, settings, figures_of_tasks, reason, pdf
+        folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
       )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
       if isinstance(error, InputError):
         raise
       raise InputError(
-        f'{place}: these results cannot be drawn ({error!r}): results.json or results.npz was '
+        f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
         'altered, or is of another version. Run the same command again: results are rebuilt from '
         'the records.'
       ) from error
 
-  studies, above = dict[str, Study](), summary_name(config.get('battery', {}).get('summary', ''))
-  for folder, places_of_tasks in tasks.items():
+  studies: dict[str, Study] = {}
+  name_of_summary = summary_name(config.get('battery', {}).get('summary', ''))
+  for folder, folders_by_task in task_folders.items():
     figures = {}
-    for name, place in places_of_tasks.items():
-      results = Results.read(place)
+    for name, task_folder in folders_by_task.items():
+      results = Results.read(task_folder)
       studies[name] = recorded_study.of_results(
         sections[name], results.study, results.settings, study_file
       )
-      figures[name] = draw(place, studies[name])
+      figures[name] = draw(task_folder, studies[name])
     if SINGLE not in sections:
-      presented = summary.of_battery(above, studies)
-      draw(folder, presented, captioned(figures))
+      draw(folder, summary.of_battery(name_of_summary, studies), captioned(figures))
   if seeds:
-    draw(path, summary.of_seeds(above, studies))
+    draw(path, summary.of_seeds(name_of_summary, studies))
   return path / page.NAME
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError where a report that is there has rows that the results lack."""
+  """Raises InputError if the report in a folder has rows that the results there lack."""
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):
       raise InputError(

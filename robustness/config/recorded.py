@@ -28,21 +28,21 @@ def recorded(config: Section) -> dict[str, Any]:
   if 'predictions' in values:
     return values
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
-  recipes = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
-  if not any(_needs_rows(_section(*recipe)) for recipe in recipes):
+  holders = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
+  if not any(_needs_rows(_section(holder, name)) for holder, name in holders):
     values.pop('training', None)
-  for holder, name in recipes:
+  for holder, name in holders:
     if section := _section(holder, name):
       holder[name] = _classifier(section)
   for name in {*battery} - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
   source = _section(values, 'data').get('source', DEFAULT)
-  members = [_section(battery, name) for name in battery]
-  members += [_section(*recipe) for recipe in recipes]
-  sources = [_section(member, 'data').get('source', source) for member in members]
+  with_data = [_section(battery, name) for name in battery]  # tasks and classifiers
+  with_data += [_section(holder, name) for holder, name in holders]
+  sources = [_section(section, 'data').get('source', source) for section in with_data]
   _keep_sources(values, [source, *sources])
-  for member, name in zip(members, sources, strict=True):
-    _keep_sources(member, [name])
+  for section, name in zip(with_data, sources, strict=True):
+    _keep_sources(section, [name])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = in_use(settings, section)

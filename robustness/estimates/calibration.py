@@ -225,14 +225,14 @@ class Scores:
     upper end, where most of the error is real. It begins at 0 where a calibrated classifier would
     reach this ECE by chance. docs/calibration.md has the coverage in simulations.
     """
-    value, seen, drawn = self.values[name], self._seen(name), self.drawn[name]
+    value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
     if name == OVERCONFIDENCE:
-      return _around(value, drawn, self.n, confidence, seen, calibrated)
+      return _around(value, drawn, self.n, confidence, biased, calibrated)
     low, high = (float(end) for end in percentile_interval(drawn, self.n, confidence))
     if calibrated is not None:
-      low, high = 2 * seen - high, seen + high - float(drawn.mean())
-      if seen <= np.quantile(calibrated, (1 + confidence) / 2):
+      low, high = 2 * biased - high, biased + high - float(drawn.mean())
+      if biased <= np.quantile(calibrated, (1 + confidence) / 2):
         low = min(low, 0.0)
     low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)  # in this order NaN stays
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
@@ -250,10 +250,10 @@ class Scores:
       # Outcomes of one draw would be right and wrong together, and their difference too narrow.
       by_chance = self.calibrated[name] - np.roll(first.calibrated[name], 1)
     value, drawn = self.values[name] - first.values[name], self.drawn[name] - first.drawn[name]
-    seen = self._seen(name) - first._seen(name)
-    return _around(value, drawn, self.n, confidence, seen, by_chance)
+    biased = self._biased(name) - first._biased(name)
+    return _around(value, drawn, self.n, confidence, biased, by_chance)
 
-  def _seen(self, name: str) -> float:
+  def _biased(self, name: str) -> float:
     """Returns a value that is not debiased."""
     return self.values[BIASED.get(name, name)]
 
@@ -263,16 +263,25 @@ def _around(
   drawn: np.ndarray,
   n: int,
   confidence: float,
-  seen: float,
+  biased: float,
   calibrated: np.ndarray | None,
 ) -> Estimate:
-  """Returns a difference with the percentiles of samples around it, see `Scores.minus`."""
-  low, high = (
-    value + float(end) for end in percentile_interval(drawn - drawn.mean(), n, confidence)
-  )
+  """Returns a difference with the percentiles of bootstrap samples around it; see `Scores.minus`.
+
+  Args:
+    value: the difference.
+    drawn: [B], the differences in bootstrap samples, not debiased.
+    n: number of images.
+    confidence: confidence of the interval, in (0, 1).
+    biased: the difference, not debiased.
+    calibrated: [B], the differences of calibrated outcomes, not debiased; None if chance adds no
+      bias. The interval includes 0 if `biased` is within their quantiles.
+  """
+  below, above = percentile_interval(drawn - drawn.mean(), n, confidence)
+  low, high = value + float(below), value + float(above)
   if calibrated is not None:
     lower, upper = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
-    if lower - _ROUNDING <= seen <= upper + _ROUNDING:
+    if lower - _ROUNDING <= biased <= upper + _ROUNDING:
       low, high = min(low, 0.0), max(high, 0.0)
   return Estimate(float(value), max(low, -1.0), min(high, 1.0), n, n, BOOTSTRAP)
 
@@ -298,9 +307,15 @@ class Draws(NamedTuple):
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all quantities of a view."""
-  starts = predictions.equal_width(bins), predictions.equal_mass(bins)
-  width, mass = (predictions.binned(start) for start in starts)
+  """Returns all quantities of a view.
+
+  Args:
+    predictions: confidences and outcomes of N images.
+    draws: the bootstrap samples of these images.
+    bins: number of bins of confidence.
+  """
+  width_bins, mass_bins = predictions.equal_width(bins), predictions.equal_mass(bins)
+  width, mass = predictions.binned(width_bins), predictions.binned(mass_bins)
   values = {
     **{BIASED.get(name, name): value for name, value in _with_chance(width, mass).items()},
     **_unbinned(predictions, None),
@@ -313,17 +328,18 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   step = max(1, _AT_ONCE // len(predictions.order))
   drawn, calibrated = [], []
   for begin in range(0, len(draws.counts), step):
-    counts, uniform = (table[begin : begin + step, predictions.order] for table in draws)
-    samples = (predictions.binned(start, counts) for start in starts)
+    counts = draws.counts[begin : begin + step, predictions.order]
+    uniform = draws.uniform[begin : begin + step, predictions.order]
+    samples = predictions.binned(width_bins, counts), predictions.binned(mass_bins, counts)
     drawn.append({**_with_chance(*samples), **_unbinned(predictions, counts)})
     chance = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
-    calibrated.append(_with_chance(*(chance.binned(start) for start in starts)))
-  of_samples, by_chance = (
-    {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    for parts in (drawn, calibrated)
-  )
+    calibrated.append(_with_chance(chance.binned(width_bins), chance.binned(mass_bins)))
+
+  def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
   floats = {name: float(value) for name, value in values.items()}
-  return Scores(floats, of_samples, by_chance, len(predictions.order))
+  return Scores(floats, joined(drawn), joined(calibrated), len(predictions.order))
 
 
 def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:

@@ -118,10 +118,11 @@ class Separation:
     """Returns AUROC, AUPR and FPR95, [B, 3], at weights [B, N + M] of the ID images and then the
     OOD images."""
     w = weights[:, self._order]
-    id_share, ood_share = (
-      np.add.reduceat(w * mask, self._starts, 1) for mask in (self._is_id, ~self._is_id)
-    )
-    id_share, ood_share = (x / x.sum(1, keepdims=True) for x in (id_share, ood_share))
+    # The shares of the ID and of the OOD images at each distinct score, ascending.
+    id_weight = np.add.reduceat(w * self._is_id, self._starts, 1)
+    ood_weight = np.add.reduceat(w * ~self._is_id, self._starts, 1)
+    id_share = id_weight / id_weight.sum(1, keepdims=True)
+    ood_share = ood_weight / ood_weight.sum(1, keepdims=True)
     below = np.cumsum(ood_share, 1)
     area = (id_share * (below - ood_share / 2)).sum(1)
     if self.positives == 'ood':
@@ -156,12 +157,12 @@ def separations(
 
   Args:
     of_id: scores [N] of ID images.
-    units: ID images with the same entry [N] are resampled together, such as versions of one image.
+    units: [N]; ID images with equal entries are resampled together, such as versions of one image.
     sets: scores and units of the images of each OOD set by its name.
     groups: names of sets by the name of the mean over them.
     positives: see `Separation`.
-    confidence: of each interval.
-    seed: of resampling.
+    confidence: confidence of each interval, in (0, 1).
+    seed: seed of resampling.
   """
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
@@ -172,22 +173,18 @@ def separations(
     drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
   estimates = {}
   for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
-    sizes = [
-      np.unique(entries, return_counts=True)[1]
-      for entries in (units, *(sets[member][1] for member in members))
-    ]
-    n, num_units = int(sum(map(np.sum, sizes))), sum(map(len, sizes))
+    all_units = [units, *(sets[member][1] for member in members)]
+    sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
+    n, num_units = sum(map(len, all_units)), sum(map(len, sizes))
     effective = min(float(effective_units(size)) for size in sizes)
     value = np.mean([values[member] for member in members], 0)
     samples_of_mean = np.mean([drawn[member] for member in members], 0)
     low, high = percentile_interval(samples_of_mean, effective, confidence)
-    ends, note = np.stack([value, np.minimum(low, value), np.maximum(high, value)], 1), ''
+    low, high, note = np.minimum(low, value), np.maximum(high, value), ''
     if n > num_units and effective < FEWEST:
-      ends[:, 1:], note = np.nan, too_few(effective)
-    estimates[name] = tuple(
-      Estimate(v, lower, upper, n, num_units, BAYESIAN, note=note)
-      for v, lower, upper in ends.tolist()
-    )
+      low, high, note = np.full_like(value, np.nan), np.full_like(value, np.nan), too_few(effective)
+    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    estimates[name] = tuple(Estimate(*end, n, num_units, BAYESIAN, note=note) for end in ends)
   return estimates
 
 

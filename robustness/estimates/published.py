@@ -8,11 +8,16 @@ from collections.abc import Mapping
 
 
 def _columns(text: str) -> dict[str, dict[str, float]]:
-  """Returns {column: {row: number}} of a table in text with the columns in its first line."""
-  labels, *lines = (line.split() for line in text.strip().splitlines())
-  rows = {head: map(float, values) for head, *values in lines}
-  table = {head: dict(zip(labels, values, strict=True)) for head, values in rows.items()}
-  return {label: {head: row[label] for head, row in table.items()} for label in labels}
+  """Returns {column: {row: number}} of a table in text.
+
+  The first line has the names of the columns; other lines begin with the name of the row.
+  """
+  names, *lines = (line.split() for line in text.strip().splitlines())
+  columns: dict[str, dict[str, float]] = {name: {} for name in names}
+  for row, *numbers in lines:
+    for name, number in zip(names, numbers, strict=True):
+      columns[name][row] = float(number)
+  return columns
 
 
 _TEXT = importlib.resources.files(__package__).joinpath('published.toml').read_text('utf-8')

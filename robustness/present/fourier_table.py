@@ -101,11 +101,9 @@ def published(results: Results) -> pd.DataFrame:
 def changes(results: Results) -> pd.DataFrame:
   """Returns the measured differences of errors from the first classifier that are also published,
   by corruption: rows of the table of results with the published difference as `printed`."""
-  measured, printed = (
-    select(table, 'error', results.labels[0], corruption=..., **facets)
-    for table, facets in ((results.table, {}), (published(results), {'source': PUBLISHED}))
-  )
-  keys = ['classifier', 'corruption']
+  first, keys = results.labels[0], ['classifier', 'corruption']
+  measured = select(results.table, 'error', first, corruption=...)
+  printed = select(published(results), 'error', first, corruption=..., source=PUBLISHED)
   return measured.merge(printed[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 
 
@@ -115,27 +113,32 @@ def _errors(tasks: Mapping[str, Results]) -> Results | None:
 
 
 def _comparison(results: Results, printed: pd.DataFrame) -> Table:
-  """Returns a table with a row per estimate that is measured and published, and two columns per
-  classifier."""
+  """Returns a table of the estimates that are measured and published.
+
+  Each is a row; each classifier has a column of measured and one of published values. `printed` are
+  the published values, as rows of the table of results.
+  """
   facets = [name for name in facets_of(printed) if name != 'source']
-  declared, rows = {q.name: q for q in results.quantities}, []
+  quantities, rows = {q.name: q for q in results.quantities}, []
   groups = printed[printed.versus == ''].groupby(['quantity', *facets], sort=False, dropna=False)
   for (name, *values), group in groups:
-    places = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
-    measured = select(results.table, name, **places).set_index('classifier')
+    condition = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
+    measured = select(results.table, name, **condition).set_index('classifier')
     if measured.empty:
       continue
-    notation, errors = Notation(declared[name]), group.set_index('classifier').value
-    cells = []
+    quantity, published_values = quantities[name], group.set_index('classifier').value
+    notation = Notation(quantity)
+    head = f'{quantity.words} {place_words(quantity, [*condition], [*condition.values()])}'.rstrip()
+    texts = [f'{head} ({notation.unit})' if notation.unit else head]
     for label in results.labels:
-      error = errors.get(label, np.nan)
-      cells.append(notation.bare(measured.loc[label]) if label in measured.index else '')
-      cells.append('' if np.isnan(error) else notation.number(error, 2 if notation.unit else 4))
-    place = place_words(declared[name], [*places], [*places.values()])
-    head = f'{declared[name].words} {place}'.rstrip()
-    rows.append([f'{head} ({notation.unit})' if notation.unit else head, *cells])
-  columns = [text for label in results.labels for text in (label, f'{label}, {PUBLISHED}')]
-  return Table(('', *columns), rows)
+      value = published_values.get(label, np.nan)
+      texts.append(notation.bare(measured.loc[label]) if label in measured.index else '')
+      texts.append('' if np.isnan(value) else notation.number(value, 2 if notation.unit else 4))
+    rows.append(texts)
+  heads = ['']
+  for label in results.labels:
+    heads += [label, f'{label}, {PUBLISHED}']
+  return Table(heads, rows)
 
 
 def _agreement(rows: pd.DataFrame) -> Table:

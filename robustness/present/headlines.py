@@ -63,17 +63,16 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
   """Returns a table with a row per headline, and columns of classifiers, differences, and notes if
   there are any. For `limit` see `cells`."""
   rows = cells(tasks, limit)
-  labels = labels_of(tasks)
-  columns = sorted(
-    dict.fromkeys(key for row in rows for key in row.values),
-    key=lambda column: len(labels) if column[1] else labels.index(column[0]),
-  )
-  heads = [column_name(label, versus) for label, versus in columns]
-  lines = [[row.name, *(row.values.get(k, '') for k in columns)] for row in rows]
-  if any(row.notes for row in rows):
-    heads = [*heads, 'note']
-    lines = [[*line, joined_notes(row)] for line, row in zip(lines, rows, strict=True)]
-  return Table(('', *heads), lines)
+  present = dict.fromkeys(key for row in rows for key in row.values)
+  values = [(label, '') for label in labels_of(tasks) if (label, '') in present]
+  columns = [*values, *(key for key in present if key[1])]  # the differences come last
+  heads = ['', *(column_name(label, versus) for label, versus in columns)]
+  has_notes = any(row.notes for row in rows)
+  lines = []
+  for row in rows:
+    notes = [joined_notes(row)] if has_notes else []
+    lines.append([row.name, *(row.values.get(key, '') for key in columns), *notes])
+  return Table((*heads, 'note') if has_notes else tuple(heads), lines)
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:

@@ -54,10 +54,10 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   maps need more than one row, differences begin a row, so that each scale is next to its maps. The
   scales include the values of `scaled`, maps of other figures.
   """
-  parts = sorted(parts, key=lambda panel: panel.notation.difference)
+  parts = sorted(parts, key=lambda panel: panel.notation.difference)  # values come first
   quantity = parts[0].notation.quantity
-  differences = sum(panel.notation.difference for panel in parts)
-  counts = [n for n in (len(parts) - differences, differences) if n]
+  num_differences = sum(panel.notation.difference for panel in parts)
+  counts = [n for n in (len(parts) - num_differences, num_differences) if n]
   columns, places = _places(counts)
   lines = places[-1] // columns + 1
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
@@ -101,7 +101,11 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
 
 
 def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
-  """Returns the number of maps in a row, and the index of each map, kind after kind."""
+  """Returns the number of maps in a row, and the index of each map in the grid, row by row.
+
+  `counts` are the numbers of maps of values and of differences, or of one of these; each kind
+  begins a row if all maps are more than one row.
+  """
   if sum(counts) <= MAX_MAPS:
     return sum(counts), [*range(sum(counts))]
   columns = math.ceil(max(counts) / math.ceil(max(counts) / MAX_MAPS))
@@ -207,64 +211,86 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   A dot follows a significant difference; a dash marks a cell without a value. Cells with a note
   are outlined. Cells too low for legible numbers have none.
   """
-  quantity = parts[0].notation.quantity
-  down, across = (list(dict.fromkeys(v for p in parts for v in p.rows[name])) for name in (y, x))
-  columns = 1 if len(across) > 6 or len(parts) == 1 else 2 if len(parts) <= MAX_MAPS else 3
+  notation, quantity = parts[0].notation, parts[0].notation.quantity
+  facets = pd.concat([panel.rows[[y, x]] for panel in parts])
+  y_values, x_values = list(dict.fromkeys(facets[y])), list(dict.fromkeys(facets[x]))
+  y_names = [style.wrapped(value_text(quantity.facet(y), value), 30) for value in y_values]
+  x_names = [style.wrapped(value_text(quantity.facet(x), value), 30) for value in x_values]
+  columns = 1
+  if len(x_values) <= 6 and len(parts) > 1:
+    columns = 2 if len(parts) <= MAX_MAPS else 3
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
-  row_names, column_names = (
-    [style.wrapped(value_text(quantity.facet(name), value), 30) for value in values]
-    for name, values in ((y, down), (x, across))
-  )
-  is_wide = columns > 1 or len(across) > 5 or _longest(row_names) > 20
+  is_wide = columns > 1 or len(x_values) > 5 or _longest(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   line_height = 0.35 + _LINE * max(title.count('\n') for title in titles)
-  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in row_names)
-  slanted = 0.03 * max(0, _longest(column_names) - 12)
+  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
+  slanted = 0.03 * max(0, _longest(x_names) - 12)  # inches of long names below the grid
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
   figure, grid = panels(len(parts), columns, (width, height))
-  limits, notation = limits_of(parts), parts[0].notation
-  cell = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(down))
-  room = max(1.0, 0.8 * 72 * cell)  # points
-  size = min(7.0 if len(across) <= 6 and len(down) <= 20 else MIN_FONT_SIZE, room)
+  cell_height = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(y_values))
+  max_font_size = max(1.0, 0.8 * 72 * cell_height)  # points
+  is_small = len(x_values) <= 6 and len(y_values) <= 20
+  font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
+  limits = limits_of(parts)
   for axes, panel, title in zip(grid, parts, titles, strict=True):
-    marks, notes = panel.rows.marked.to_numpy(), cell_notes(panel.rows).tolist()
-    values = np.full((len(down), len(across)), np.nan)
-    places = [
-      (down.index(a), across.index(b)) for a, b in zip(panel.rows[y], panel.rows[x], strict=True)
-    ]
-    for place, value in zip(places, panel.rows.value, strict=True):
-      values[place] = notation.scale * value
+    y_places = [y_values.index(value) for value in panel.rows[y]]
+    x_places = [x_values.index(value) for value in panel.rows[x]]
+    values = np.full((len(y_values), len(x_values)), np.nan)
+    values[y_places, x_places] = notation.scale * panel.rows.value.to_numpy(float)
     image = axes.imshow(
       values, cmap=_colours(notation), vmin=limits[0], vmax=limits[1], aspect='auto'
     )
-    digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
     for row, column in np.argwhere(np.isnan(values)):
-      axes.text(column, row, '–', ha='center', va='center', fontsize=size)
-    for index, place in enumerate(places):
-      if np.isnan(values[place]):
-        continue
-      rounded = round(values[place], digits) + 0.0  # a rounded zero has no sign
-      figures = f'{rounded:.{digits}f}'.replace('-', '−') if size >= MIN_FONT_SIZE else ''
-      text = f'{figures}{"•" if marks[index] else ""}'
-      red, green, blue, _ = image.to_rgba(values[place])
-      dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-      colour = 'w' if dark else 'k'
-      if notes[index]:
-        corner = place[1] - 0.46, place[0] - 0.46
-        axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
-      axes.text(*place[::-1], text, color=colour, ha='center', va='center', fontsize=size)
+      axes.text(column, row, '–', ha='center', va='center', fontsize=font_size)
+    digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
+    _write_numbers(axes, image, values, panel.rows, (y_places, x_places), digits, font_size)
     axes.set_title(title, fontsize=7)
-    slant: dict[str, Any] = (
-      {'rotation': 35, 'ha': 'right'} if any(isinstance(v, str) for v in across) else {}
-    )
-    axes.set_xticks(range(len(across)), column_names, **slant)
-    axes.set_yticks(range(len(down)), row_names, fontsize=min(7.0, room))
+    slant: dict[str, Any] = {}
+    if any(isinstance(value, str) for value in x_values):
+      slant = {'rotation': 35, 'ha': 'right'}
+    axes.set_xticks(range(len(x_values)), x_names, **slant)
+    axes.set_yticks(range(len(y_values)), y_names, fontsize=min(7.0, max_font_size))
   figure.supxlabel(quantity.facet(x).axis)
   figure.supylabel(quantity.facet(y).axis)
   bar = figure.colorbar(image, ax=grid, aspect=30)
   bar.set_label(style.wrapped(notation.head, int(0.8 * height / style.LETTER)), fontsize=7)
   return figure
+
+
+def _write_numbers(
+  axes: Axes,
+  image: ScalarMappable,
+  values: np.ndarray,
+  rows: pd.DataFrame,
+  places: tuple[Sequence[int], Sequence[int]],
+  digits: int,
+  font_size: float,
+) -> None:
+  """Writes the numbers of a grid into its cells; see `grids`.
+
+  Args:
+    axes: the axes of the grid.
+    image: the coloured cells.
+    values: [Y, X], the values of the cells; those that are NaN get no number.
+    rows: the rows of the table of results, with the columns `marked` and `note`.
+    places: the indices along Y and along X of each row's cell.
+    digits: number of decimals.
+    font_size: points; numbers that would be smaller than `MIN_FONT_SIZE` are left out.
+  """
+  for y, x, is_marked, note in zip(*places, rows.marked, cell_notes(rows), strict=True):
+    if np.isnan(values[y, x]):
+      continue
+    rounded = round(values[y, x], digits) + 0.0  # a rounded zero has no sign
+    number = f'{rounded:.{digits}f}'.replace('-', '−') if font_size >= MIN_FONT_SIZE else ''
+    red, green, blue, _ = image.to_rgba(values[y, x])
+    is_dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+    colour = 'w' if is_dark else 'k'
+    if note:
+      corner = x - 0.46, y - 0.46
+      axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
+    text = f'{number}{"•" if is_marked else ""}'
+    axes.text(x, y, text, color=colour, ha='center', va='center', fontsize=font_size)
 
 
 def cell_notes(rows: pd.DataFrame) -> pd.Series:

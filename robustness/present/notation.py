@@ -205,27 +205,33 @@ def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
 
 
 def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the places of rows in words: 'under fog, snow and frost'; beyond `MAX_NAMED`, the
-  number of others follows: 'under fog, snow, frost and 4 others'."""
-  head = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
-  num_others = len(rows) - len(head)
+  """Returns the conditions of rows in words, such as 'under fog, snow and frost'.
+
+  Beyond `MAX_NAMED` conditions, the number of others follows: 'under fog, snow, frost and 4
+  others'. If a single one of `facets` varies, the other facets are stated once: 'at severities 1
+  and 2 under fog'.
+  """
+  named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
-  if varying[1:] or not varying:
-    texts = [place_of(quantity, row, facets) for _, row in head.iterrows()]
-    form = '{}'
+  if len(varying) == 1:
+    texts = [value_text(quantity.facet(varying[0]), value) for value in named[varying[0]]]
+    words = []
+    for name in facets:
+      facet, value = quantity.facet(name), rows.iloc[0][name]
+      if name in varying:  # its values take the place of '{}'
+        form = _place_form(facet, value)
+        words.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
+      else:
+        words.append(value_words(facet, value))
+    sentence_form = ' '.join(words)
   else:
-    facet, first = quantity.facet(varying[0]), rows.iloc[0]
-    texts = [value_text(facet, value) for value in head[facet.name]]
-    singular, plural_form = f'{facet.words} {{}}', f'{facet.plural} {{}}'
-    form = ' '.join(
-      _place_form(facet, first[name]).replace(singular, plural_form)
-      if name == facet.name
-      else value_words(quantity.facet(name), first[name])
-      for name in facets
-    )
-  texts = [text.removeprefix('at frequency ') if k else text for k, text in enumerate(texts)]
-  *first, last = [*texts, f'{num_others} others'] if num_others else texts
-  return form.replace('{}', f'{", ".join(first)} and {last}' if first else last)
+    first, *later = [place_of(quantity, row, facets) for _, row in named.iterrows()]
+    texts = [first, *(text.removeprefix('at frequency ') for text in later)]
+    sentence_form = '{}'
+  if len(rows) > len(named):
+    texts.append(f'{len(rows) - len(named)} others')
+  *before, last = texts
+  return sentence_form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:

@@ -25,16 +25,14 @@ def summary(results: Results) -> list[str]:
     return [f'{count} estimates, too many to print: see the report.'] if count else []
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
-  table = [
-    [
-      row.name if place == 0 else '',
-      label,
-      *(_marked(row, (label, versus), notes) for versus in ('', *baselines)),
-    ]
-    for row in rows
-    for place, label in enumerate(sorted({label for label, _ in row.values}, key=labels.index))
-  ]
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
+  table = []
+  for row in rows:
+    name = row.name  # in the line of the first classifier
+    for label in sorted({label for label, _ in row.values}, key=labels.index):
+      texts = [_marked(row, (label, versus), notes) for versus in ('', *baselines)]
+      table.append([name, label, *texts])
+      name = ''
   if len(labels) == 1:
     heads, table = ['', *labels], [[name, value] for name, _, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
@@ -49,33 +47,27 @@ def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[s
 
 def findings(sentences: Sequence[str]) -> list[str]:
   """Returns the first sentences as indented lines, each sentence with a bullet."""
-  lines = [
-    line
-    for sentence in sentences[:MAX_SENTENCES]
-    for index, clause in enumerate(sentence.split('\n'))
-    for line in textwrap.wrap(
-      clause.strip(),
-      WIDTH,
-      initial_indent='    ' if index else '* ',
-      subsequent_indent='    ',
-      break_on_hyphens=False,
-    )
-  ]
-  num_omitted = len(sentences) - MAX_SENTENCES
-  return [*lines, *([f'... and {num_omitted} more in the report'] if num_omitted > 0 else ())]
+  wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent='    ', break_on_hyphens=False)
+  lines = []
+  for sentence in sentences[:MAX_SENTENCES]:
+    wrapper.initial_indent = '* '
+    for clause in sentence.split('\n'):
+      lines += wrapper.wrap(clause.strip())
+      wrapper.initial_indent = '    '
+  if len(sentences) > MAX_SENTENCES:
+    lines.append(f'... and {len(sentences) - MAX_SENTENCES} more in the report')
+  return lines
 
 
 def lines(table: Table) -> list[str]:
   """Returns the head and the rows of a table as aligned text; fractions have four decimals."""
-  cells = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
-  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  return [
-    '  '.join(
-      text.ljust(width) if place == 0 else text.rjust(width)
-      for place, (text, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
-    for row in cells
-  ]
+  rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
+  width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  lines = []
+  for name, *cells in rows:
+    aligned = [cell.rjust(w) for cell, w in zip(cells, widths, strict=True)]
+    lines.append('  '.join([name.ljust(width), *aligned]).rstrip())
+  return lines
 
 
 def _cell(value: Any) -> str:

@@ -147,21 +147,19 @@ class PerturbationStability(Study):
     """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
     five classes a classifier has no T5D, and the first of the config none to divide by."""
     predictions, best_classes = {}, {}
-    for label, records in ((e.label, e.records) for e in recorded.evaluations):
-      places = [compared(records, name) for name in self.names]
-      reference, frame = (np.concatenate([pair[k] for pair in places], 1) for k in (0, 1))
+    for evaluation in recorded.evaluations:
+      label, records = evaluation.label, evaluation.records
+      rows = [compared(records, name) for name in self.names]
+      reference, frame = np.concatenate(rows, 2)  # [sequences, all frames of a sequence] each
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:
         best_classes[label] = best[reference], best[frame]
-    frames = [place.shape[-1] for place in places]
-    views = pd.DataFrame(
-      {
-        'perturbation': np.repeat(self.names, frames),
-        'frame': np.concatenate([np.arange(1, count + 1) for count in frames]),
-      }
-    )
-    weight = np.repeat(1 / np.array(frames), frames)
+    num_frames = [rows_of_name.shape[-1] for rows_of_name in rows]
+    numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
+    names = np.repeat(self.names, num_frames)
+    views = pd.DataFrame({'perturbation': names, 'frame': numbers})
+    weight = np.repeat(1 / np.array(num_frames), num_frames)  # perturbations have equal weights
     first = recorded.evaluations[0].label
     for quantity, ratio, fields, published in (
       (FLIP_PROBABILITY, MFR, predictions, ALEXNET_FLIPS),
