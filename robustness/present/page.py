@@ -475,7 +475,9 @@ def source_words(data: Facts) -> str:
   name = str(data.get('name') or '')
   if data.get('source') == 'tfds' and name.partition('/')[0] in DATA_SETS:
     return DATA_SETS[name.partition('/')[0]]
-  source = words(' '.join(str(data[key]) for key in ('source', 'name') if data.get(key)))
+  if data.get('source') == 'folder' and data.get('path'):
+    name = pathlib.PurePath(str(data['path'])).name
+  source = words(' '.join(filter(None, (str(data.get('source') or ''), name))))
   return str(data.get('dataset', source))
 
 

@@ -1,6 +1,7 @@
 """A table of classifiers for a paper: rows and columns by classifier, quantity and facets."""
 
 import collections
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
-from robustness.present.choice import Choice, headlines, headlines_of_quantity
+from robustness.present.choice import CLASS, Choice, headlines, headlines_of_quantity
 from robustness.present.notation import MINUS, Notation, value_text
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
@@ -80,10 +81,11 @@ def arranged(
   else:
     _check_names(tasks, quantities, dimensions)
     by_task = TASK in dimensions
-    for task, results in tasks.items():
-      for choice in _choices(task, results, quantities, facets):
-        head = choice.words if by_task else choice.name
-        entries += _entries(head, choice, facets, intervals, by_task)
+    of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
+    choices = itertools.chain.from_iterable(of_tasks)
+    for choice in sorted(choices, key=lambda choice: CLASS in choice.facets):
+      head = choice.words if by_task else choice.name
+      entries += _entries(head, choice, facets, intervals, by_task)
   if not entries:
     names = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'

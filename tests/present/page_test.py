@@ -279,6 +279,11 @@ def test_scenes_are_described_as_pairs_of_object_and_background():
   assert data_words(data) == '14 pairs of an object and a background'
 
 
+def test_a_folder_of_pictures_is_named():
+  data = {'source': 'folder', 'path': '/data/photos', 'split': 'test', 'num_examples': 21}
+  assert data_words(data) == '21 images of folder photos, split test'
+
+
 def test_numbers_of_the_same_images_are_listed_together():
   all_images = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 1000, 'split': 'test'}
   few, others = {**all_images, 'num_examples': 40}, {**all_images, 'split': 'train'}

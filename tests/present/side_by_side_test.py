@@ -32,6 +32,23 @@ def test_tasks_of_a_battery_are_rows_where_they_are_asked_for():
   refused(message, side_by_side.arranged, {SINGLE: tasks['clean']}, rows=('task',))
 
 
+def test_single_classes_follow_the_headlines_of_all_tasks():
+  error = Estimate(0.5, 0.2, 0.8, 9, 9, 'wald')
+  facets = {'clean': [{}, {'class': 'dog'}, {'class': 'cat'}], 'noisy': [{}]}
+  by_class = Quantity('class_error', 'error', headline=True)
+  overall = Quantity('error', 'error', headline=True)
+  tasks = {}
+  for task, of_task in facets.items():
+    rows = [row('net', '', by_class if by else overall, by, error, 0.95) for by in of_task]
+    table = assemble([part([one]) for one in rows])
+    quantities = overall, by_class
+    tasks[task] = Results('made', [], {}, {}, table=table, quantities=quantities)
+  heads = side_by_side.arranged(tasks)[0].columns[1:]
+  assert [head.partition(' (')[0] for head in heads] == [
+    *('clean: error', 'noisy: error', 'clean: error in class dog', 'clean: error in class cat')
+  ]
+
+
 def column(quantity: Quantity, values, intervals: bool = False) -> tuple[list[str], set[int]]:
   """Returns the texts of values with intervals of several widths, and the places of the best."""
   labels = [f'net {k}' for k in range(len(values))]
