@@ -18,6 +18,7 @@ from absl import logging
 import input_pipeline
 from input_pipeline.settings import DataSettings
 from robustness import workdir
+from robustness.building import along_training
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
 from robustness.classifiers import from_file
@@ -106,6 +107,11 @@ def run_and_present(
       classifiers = builder.build()
       if number == len(builders):
         restore_sigterm()
+      for name, results in builder.along_training().items():
+        study = experiment.measurements[SINGLE if experiment.is_single else name].study
+        title = f'{study.title or study.name}, along the training'
+        place = folder / along_training.FOLDER / name
+        write_results(log, place, results, Presentation(title, study.papers))
       measured.append(_measure_tasks(builder, classifiers, rows, folder, log))
     if not seeds:
       return measured[0]

@@ -14,6 +14,8 @@ from absl import logging
 
 from input_pipeline.settings import DataSettings
 from robustness.augment.environment import selective
+from robustness.building import along_training
+from robustness.building.along_training import AlongTraining
 from robustness.classifiers import ClassifierKind, Images
 from robustness.classifiers.network import Network, NetworkWeights
 from robustness.classifiers.published_weights import PublishedWeights
@@ -28,6 +30,7 @@ from robustness.environments.balance import balanced
 from robustness.environments.class_groups import from_settings
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator, check_fit
+from robustness.evaluation.study import Study
 from robustness.evaluation.views import identity
 from robustness.models import probes, weights
 from robustness.models.classifier import Classifier
@@ -37,6 +40,7 @@ from robustness.models.projection import in_label_space, match_labels
 from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
+from robustness.results import SINGLE, Results
 from robustness.training import schedule
 from robustness.training.checkpoint import newest_step
 from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
@@ -213,6 +217,7 @@ class ClassifierBuilder:
       parallel=self.parallel(recipe.training),
       writer=NO_WRITER if finished else self.writer(label),
       evaluate=self.accuracy(label, recipe),
+      measure=self._along_training(label, recipe),
       facts={
         **recipe.architecture_facts,
         'class_names': list(self.class_names(recipe)),
@@ -257,6 +262,31 @@ class ClassifierBuilder:
     if isinstance(objective, GroupObjective) and objective.column not in added:
       training.check_groups(columns_of(rows))
     return training
+
+  def _along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
+    """Returns what measures the studies of `config.training.measure` along a training."""
+    if not recipe.training.measure:
+      return None
+    classifier = self._as_measured(self._load(label), recipe)
+    folder, execution = self.directory.parent / along_training.FOLDER, self.experiment.execution
+    return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
+
+  def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
+    """Returns the studies of `config.training.measure` with their rows, by name."""
+    tasks, measurements = {}, self.experiment.measurements
+    for name in recipe.training.measure:
+      task = measurements[SINGLE if self.experiment.is_single else name]
+      tasks[name] = task.study, self.opened.get(task.data, self.rows)
+    return tasks
+
+  def along_training(self) -> dict[str, Results]:
+    """Returns the results of the studies that were measured along the trainings, by task."""
+    labels: dict[str, list[str]] = {}
+    for label, recipe in self.to_train().items():
+      for name in recipe.training.measure:
+        labels.setdefault(name, []).append(label)
+    folder = self.directory.parent / along_training.FOLDER
+    return {name: along_training.joined(folder / name, labels[name]) for name in labels}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows:
     """Returns the evaluation of a training's weights.

@@ -30,7 +30,7 @@ from robustness.core.paths import expanded
 from robustness.core.precision import in_32_bits
 from robustness.core.rows import Rows
 from robustness.core.settings import Section
-from robustness.evaluation.study import IMAGES
+from robustness.evaluation.study import IMAGES, Study
 from robustness.measurement import recording_name
 from robustness.parallel import processes as peers
 from robustness.present import page, text
@@ -274,8 +274,10 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   classifiers = [*builder.planned.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
+    evaluated = rows[experiment.data]
+    along = {name: planned_views(*pair) for name, pair in builder.along_tasks(recipe).items()}
     yield from _planned_training(
-      label, recipe.training, builder.open_rows(recipe), rows[experiment.data]
+      label, recipe.training, builder.open_rows(recipe), evaluated, along
     )
   recordings = set()
   for task, measurement in experiment.measurements.items():
@@ -287,18 +289,29 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     recordings.add(recording)
     measured, _ = checks.split_supported(study, classifiers, rows_shown, experiment.is_single)
     labels = [c.name for c in measured] if study.needs_classifier else [IMAGES]
-    design, num_views = study.sequential_design, len(study.views(rows_shown.image_shape))
-    count = design.most_trials if design else rows_shown.num_examples
-    limit = 'at most ' if design else ''
+    amount, count = planned_views(study, rows_shown)
     for label in labels:
-      name = f'{label}: {study.name if experiment.is_single else task}'
-      yield name, f'{limit}{count:,} rows × {num_views:,} views', f'{count * num_views:,}'
+      yield f'{label}: {study.name if experiment.is_single else task}', amount, f'{count:,}'
+
+
+def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
+  """Returns how many rows and views a study shows to a classifier, in words, and their product."""
+  shown_rows = study.needed_rows(rows)
+  design, num_views = study.sequential_design, len(study.views(shown_rows.image_shape))
+  count = design.most_trials if design else shown_rows.num_examples
+  limit = 'at most ' if design else ''
+  return f'{limit}{count:,} rows × {num_views:,} views', count * num_views
 
 
 def _planned_training(
-  label: str, settings: TrainingSettings, rows: Rows, evaluated: Rows
+  label: str,
+  settings: TrainingSettings,
+  rows: Rows,
+  evaluated: Rows,
+  along: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
-  """Yields a line for the steps of a training and one for the evaluations along it."""
+  """Yields a line for the steps of a training, one for the evaluations along it, and one for each
+  study of `config.training.measure`, with its `planned_views` in `along`."""
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
@@ -306,3 +319,5 @@ def _planned_training(
   times, count = 1 + sum(due), len(held_out) or evaluated.num_examples
   amount = f'{times:,} × {count:,} rows'
   yield f'{label}: evaluations in between', amount, f'{times * count:,}'
+  for name, (amount, count) in along.items():
+    yield f'{label}: {name} along the training', f'{times:,} × {amount}', f'{times * count:,}'

@@ -192,6 +192,11 @@ def from_config(config: Section) -> Experiment:
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
+  for label, classifier in experiment.classifiers.items():
+    section = f'{experiment.section_of_classifier(label)}.training.measure'
+    for name in classifier.training.measure if classifier.is_trained_here else ():
+      names = [study.name for study in all_studies] if experiment.is_single else measurements
+      settings.choice(section, name, names)
   _check_adaptations(experiment)
   for study in all_studies:
     refuse_what_is_lost(study, execution)

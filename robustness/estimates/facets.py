@@ -54,6 +54,7 @@ CORRUPTION_SET = Facet(
   'corruption_set', 'set of corruptions', place='over the {} corruptions', words_of_many='sets'
 )
 SEVERITY = Facet('severity', 'severity', ordered=True)
+STEP = Facet('step', 'training step', ordered=True, place='after step {}')
 BAND = Facet('band', 'frequencies', place='in the {} band', words_of_many='bands')
 BANDWIDTH = Facet(
   'bandwidth',

@@ -47,6 +47,7 @@ def train(
   parallel: Parallel,
   writer: ScalarWriter,
   evaluate: Evaluate | None = None,
+  measure: Callable[[int, Variables], None] | None = None,
   facts: Facts | None = None,
   label: str = 'training',
 ) -> Variables:
@@ -65,6 +66,7 @@ def train(
       epoch) and `evaluation/...`.
     evaluate: function from variables to {name: number} with `accuracy`, which must not change or
       store the variables. With `keep='best'` it decides which weights are kept.
+    measure: function of step and variables that is called after each evaluation.
     facts: further plain values for `classifier.json`, such as the class names.
     label: label of the progress line.
 
@@ -84,7 +86,7 @@ def train(
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       connect(parallel)
-      state = _Run(training, parallel, writer, evaluate, checkpoints).steps(state, label)
+      state = _Run(training, parallel, writer, evaluate, measure, checkpoints).steps(state, label)
   return jax.tree.map(np.asarray, final_variables(vars(state)))
 
 
@@ -185,6 +187,7 @@ class _Run:
   parallel: Parallel
   writer: ScalarWriter
   evaluate: Evaluate | None
+  measure: Callable[[int, Variables], None] | None
   checkpoints: Checkpoints
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -240,6 +243,8 @@ class _Run:
       if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}
+      if self.measure:
+        self.measure(step, jax.tree.map(np.asarray, single.variables))
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
     self.newest.update(numbers)
     self.meter.pause()

@@ -64,6 +64,9 @@ class TrainingSettings:
       one micro-batch at a time, and updates its running averages for each.
     checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates only at the end.
+    measure: names of studies or tasks of the run that are measured at each evaluation too, with the
+      weights of that step; their results are in the workdir's folder `along_training`. Each costs
+      its rows × views per evaluation.
     validation: fraction of the training rows, in [0, 1), that is held out and evaluated instead of
       the rows of the study. The rows do not depend on the seed, and a clip's frames stay together.
       0 holds none out.
@@ -116,6 +119,7 @@ class TrainingSettings:
   accumulate: int = setting(1, '1 or more', lambda x: x >= 1)
   checkpoint_every_steps: int = setting(500, '0 (at the end alone) or more', lambda x: x >= 0)
   evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)
+  measure: tuple[str, ...] = ()
   validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
   keep: str = word(LAST, KEPT, only_with=('validation',))
   precision: str = word('', ('', *PRECISIONS))

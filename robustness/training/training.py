@@ -32,7 +32,10 @@ from robustness.training.state import TrainState, with_initial
 
 RESERVED = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training adds to its rows, in place of columns of the same name."""
-REPORTING = ('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'resident_bytes')
+REPORTING = (
+  *('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'measure'),
+  'resident_bytes',
+)
 """Settings without effect on the outcome: what is written, and where rows are stored."""
 
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}

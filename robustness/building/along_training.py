@@ -1,0 +1,92 @@
+"""Studies that are measured along a training (`config.training.measure`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import jax
+from absl import logging
+
+from robustness.config.experiment import Execution
+from robustness.core.errors import KEYS, InputError
+from robustness.core.rows import Rows
+from robustness.core.typing import Variables
+from robustness.estimates.facets import STEP
+from robustness.estimates.table import assemble, facets_of, with_facet
+from robustness.evaluation.study import Study
+from robustness.measurement import measure
+from robustness.models import weights
+from robustness.models.classifier import Classifier
+from robustness.results import JSON_NAME, Results
+
+FOLDER = 'along_training'
+"""The folder of a workdir with TASK/CLASSIFIER/step<n>/, and the joined results in TASK/."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AlongTraining:
+  """Measures studies with the weights of a step; a measured step is not repeated.
+
+  Attributes:
+    classifier: the trained network, with any variables.
+    tasks: studies with their images, by the name of the task.
+    execution: how a run is carried out.
+    folder: `along_training` of the workdir.
+  """
+
+  classifier: Classifier
+  tasks: Mapping[str, tuple[Study, Rows]]
+  execution: Execution
+  folder: pathlib.Path
+
+  def __call__(self, step: int, variables: Variables) -> None:
+    """Measures all tasks with the weights after a step, and writes their results."""
+    digest = weights.digest(variables)
+    provenance = {**self.classifier.provenance, 'step': step, 'sha256': digest}
+    classifier = dataclasses.replace(self.classifier, variables=variables, provenance=provenance)
+    for name, (study, rows) in self.tasks.items():
+      folder = self.folder / name / classifier.name / f'step{step}'
+      if (folder / JSON_NAME).is_file() and _digest(folder) == digest:
+        continue
+      logging.info('%s: %s after step %d', classifier.name, study.name, step)
+      results = measure(study, self.execution, [classifier], rows, folder / 'records')
+      if jax.process_index() == 0:
+        results.write(folder)
+
+
+def _digest(folder: pathlib.Path) -> object:
+  """Returns the SHA-256 of the weights that the results in a folder are of."""
+  return Results.read(folder).classifiers[0].get('sha256')
+
+
+def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
+  """Returns the results of a task in `along_training`: estimates with the facet `step`.
+
+  Estimates with more than one other facet stay with the steps: a curve has no room for them.
+  """
+  results_by_step = [
+    (int(path.name.removeprefix('step')), Results.read(path))
+    for label in labels
+    for path in sorted((folder / label).glob('step*'), key=lambda path: int(path.name[4:]))
+  ]
+  if not results_by_step:
+    raise InputError(
+      f'no step of {", ".join(labels)} was measured: the training had ended before '
+      f'{KEYS.training.measure} was set. Give another --workdir.'
+    )
+  tables = []
+  for step, results in results_by_step:
+    table = results.table
+    num_facets = table[facets_of(table)].notna().sum(axis=1)
+    tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
+  first = results_by_step[0][1]
+  entries = [entry for _, results in results_by_step for entry in results.classifiers]
+  return dataclasses.replace(
+    first,
+    classifiers=list({entry['label']: entry for entry in entries}.values()),
+    arrays={},
+    table=assemble(tables),
+    quantities=tuple(dataclasses.replace(q, facets=(*q.facets, STEP)) for q in first.quantities),
+  )

@@ -1,0 +1,71 @@
+"""Studies that are measured along a training."""
+
+import pytest
+
+from robustness import launch
+from robustness.building import along_training
+from robustness.results import Results
+from tests.refusals import bad_setting, refused
+
+TRAINING = {
+  'steps': 3,
+  'batch_size': 16,
+  'checkpoint_every_steps': 1,
+  'evaluate_every_epochs': 0.001,  # at every step
+  'measure': ('corruption_error',),
+}
+
+
+def config(**changes):
+  study = {'name': 'corruption_error', 'corruptions': ('brightness',), 'severities': (5,)}
+  data = {'source': 'digits', 'num_images': 24}
+  classifier = {'name': 'small_cnn', 'train': True, 'data': {'num_images': 64}}
+  training = {**TRAINING, **changes}
+  return {'study': study, 'data': data, 'classifiers': {'cnn': classifier}, 'training': training}
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('along')
+  launch.run(config(), workdir)
+  return workdir
+
+
+def folder_of(workdir):
+  return workdir / along_training.FOLDER / 'corruption_error'
+
+
+def test_estimates_have_the_step_and_end_with_those_of_the_run(finished):
+  table, final = Results.read(folder_of(finished)).table, Results.read(finished).table
+  assert sorted(set(table.step)) == [1, 2, 3]
+  last = table[(table.step == 3) & (table['quantity'] == 'clean_error')]
+  assert last.value.tolist() == final[final['quantity'] == 'clean_error'].value.tolist()
+  assert (folder_of(finished) / 'report.html').is_file()
+  assert list((folder_of(finished) / 'figures').glob('*step*.png'))
+
+
+def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_path, monkeypatch):
+  measure, measured = along_training.measure, []
+
+  def counted(study, execution, classifiers, rows, folder):
+    measured.append(folder.parent.name)
+    if len(measured) == 2:
+      raise KeyboardInterrupt
+    return measure(study, execution, classifiers, rows, folder)
+
+  monkeypatch.setattr(along_training, 'measure', counted)
+  with pytest.raises(KeyboardInterrupt):
+    launch.run(config(), tmp_path)
+  launch.run(config(), tmp_path)
+  assert measured == ['step1', 'step2', 'step2', 'step3']
+  uninterrupted, stopped = (folder_of(workdir) / 'results.csv' for workdir in (finished, tmp_path))
+  assert uninterrupted.read_bytes() == stopped.read_bytes()
+
+
+def test_measuring_changes_no_training_and_names_a_task_of_the_run(finished, tmp_path):
+  launch.run(config(measure=()), tmp_path / 'plain')
+  files = (folder / 'results.csv' for folder in (finished, tmp_path / 'plain'))
+  assert len({file.read_bytes() for file in files}) == 1
+  unknown = bad_setting('config.classifiers.cnn.training.measure', 'nothing')
+  refused(unknown, launch.run, config(measure=('nothing',)), tmp_path / 'unknown')
+  refused('training.measure: None', launch.run, config(), tmp_path / 'plain')
