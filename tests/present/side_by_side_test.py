@@ -40,7 +40,7 @@ def test_single_classes_follow_the_headlines_of_all_tasks():
   tasks = {}
   for task, of_task in facets.items():
     rows = [row('net', '', by_class if by else overall, by, error, 0.95) for by in of_task]
-    table = assemble([part([one]) for one in rows])
+    table = assemble([part([estimate]) for estimate in rows])
     quantities = overall, by_class
     tasks[task] = Results('made', [], {}, {}, table=table, quantities=quantities)
   heads = side_by_side.arranged(tasks)[0].columns[1:]

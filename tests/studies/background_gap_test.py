@@ -33,12 +33,12 @@ def table(tmp_path_factory):
 
 
 def test_the_gap_is_the_difference_of_two_accuracies(table):
-  same, random = (RIGHT[name == VARIANTS].mean() for name in ('mixed_same', 'mixed_rand'))
+  on_same, on_random = (RIGHT[name == VARIANTS].mean() for name in ('mixed_same', 'mixed_rand'))
   for name in {*VARIANTS}:
     row = estimate(table, 'first', 'accuracy', variant=name)
     assert (row.value, row.n) == (RIGHT[name == VARIANTS].mean(), (name == VARIANTS).sum())
   gap = estimate(table, 'first', 'bg_gap')
-  assert gap.value == pytest.approx(same - random) and gap.clusters == COUNT // 4
+  assert gap.value == pytest.approx(on_same - on_random) and gap.clusters == COUNT // 4
   assert gap.low <= gap.value <= gap.high
   assert estimate(table, 'second', 'bg_gap', 'first').low < 1
 
