@@ -128,10 +128,10 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
         yield from _section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
-  classifiers, alone = config.get('classifiers', {}), config.get('classifier')
+  classifiers = config.get('classifiers', {})
   recipes, path = [*classifiers.values()], f'config.classifiers.{{{",".join(classifiers)}}}'
-  if alone is not None:
-    recipes, path = [alone], 'config.classifier'
+  if 'classifier' in config:
+    recipes, path = [config.classifier], 'config.classifier'
   if recipes:
     yield from _section(path, recipes, meanings(ClassifierSettings))
     for kind, (key, registry) in KINDS.items():
@@ -153,6 +153,12 @@ def _section(
   """Yields the keys of sections that have the same keys.
 
   Values that differ are printed in the order of the sections.
+
+  Args:
+    section: the name under which the keys are listed.
+    values: the sections, such as those of all classifiers.
+    meaning: the meaning of each key by its name.
+    note: where else the section stands; see `Key.note`.
   """
   for name, value in values[0].items():
     if not isinstance(value, ConfigDict):

@@ -72,10 +72,8 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
       config, other_arguments = command_line.read(arguments)
     help_flags = [text for text in other_arguments if text.partition('=')[0] in ('-h', '--help')]
     if config is not None and help_flags:
-      word, reference = (
-        help_flags[0].partition('=')[2],
-        str(command_line.reference(other_arguments)),
-      )
+      word = help_flags[0].partition('=')[2]
+      reference = str(command_line.reference(other_arguments))
       run_flags = flags.FLAGS.get_flags_for_module(__name__)
       with exits_refused():
         variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))

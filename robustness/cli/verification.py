@@ -127,21 +127,19 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
     if is_refused:
       raise
     return _failed(error)
+  # Estimates that come from rows or trainings, and those by class, need not be in the records.
   unrecorded = differences.unrecorded
-  is_unexplained = pd.Series(False, unrecorded.index)
-  is_of_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
-  if not isinstance(study, EstimatesFromRows | StudiesTrainings):
-    is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_of_class
+  is_by_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
+  is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_by_class
+  if isinstance(study, EstimatesFromRows | StudiesTrainings):
+    is_unexplained[:] = False
   unexplained = dataclasses.replace(differences, unrecorded=unrecorded[is_unexplained])
   if is_refused:
     unexplained.refuse(folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  without_records = zip(unrecorded['quantity'], is_of_class, is_unexplained, strict=True)
-  names = {
-    f'{words.get(name, name)}{" by class" if of_class else ""}': None
-    for name, of_class, unexplained_too in without_records
-    if not unexplained_too
-  }
+  names = dict[str, None]()
+  for index, name in unrecorded['quantity'][~is_unexplained].items():
+    names[f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}'] = None
   listed = f'{", ".join(names)}: {NOT_VERIFIABLE}' if names else ''
   return '; '.join(filter(None, (unexplained.in_words(), listed)))
 
@@ -191,18 +189,16 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  joined, words = (
-    Results.read(path),
-    [f'{task}: {reason}' for task, reason in reasons.items() if reason],
-  )
+  joined = Results.read(path)
+  words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):
         raise InputError(f'{path} has no values of the task {task!r}. {_REBUILD}')
       words.append(f'{task}: no values above all tasks')
       continue
-    of_task = dataclasses.replace(joined.by_task[task], environment=joined.environment)
-    if reason := _unexplained(path, of_task, finished.results.table):
+    task_results = dataclasses.replace(joined.by_task[task], environment=joined.environment)
+    if reason := _unexplained(path, task_results, finished.results.table):
       words.append(f'{task}, joined: {reason}')
   reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
   return {path: '; '.join(words), **reasons_by_folder} if words else {}

@@ -18,7 +18,8 @@ from robustness.estimates.of_means import Units
 
 PRIOR = 3.0
 """Effective images that the design effect of all cells weighs against the jackknife of κ."""
-_NEAREST = 1 - 1e-9  # to 1 of a κ that has a finite transform
+_MAX_KAPPA = 1 - 1e-9
+"""Largest κ with a finite transform artanh κ."""
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -64,11 +65,11 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
   effective ones for an interval.
 
   Args:
-    units: totals [K, 3 V] of K units: the images on which the first classifier is right in each of
-      V views, on which the second is, and on which both are right or both wrong. Their weights are
-      numbers of images.
-    groups: how often a view counts in each of G groups, [G, V].
-    confidence: of each interval, in (0, 1).
+    units: totals [K, 3 V] of K units: the numbers of images on which the first classifier is right
+      in each of V views, on which the second is, and on which both are right or both wrong. Their
+      weights are numbers of images.
+    groups: weights of the views in each of G groups, [G, V].
+    confidence: confidence of each interval, in (0, 1).
 
   Reference:
     Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat.
@@ -80,24 +81,24 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
   right = (first + second + equal - images) / 2
   cells = np.stack([right, first - right, second - right, images - first - second + right])
   estimates = []
-  for times in groups:
-    is_counted = times > 0
-    table = cells[:, :, is_counted]
-    kappa = _of_cells(table.sum(1))
-    defined = np.isfinite(kappa)
-    weight = times[is_counted][defined]
-    absent = int((~defined).sum())
+  for weights in groups:
+    is_in_group = weights > 0
+    group_cells = cells[:, :, is_in_group]
+    kappa = _kappa_of_cells(group_cells.sum(1))
+    is_defined = np.isfinite(kappa)
+    weight = weights[is_in_group][is_defined]
+    num_undefined = int((~is_defined).sum())
     note = ''
-    if absent:
-      in_some = f' in {absent} view{"s" * (absent > 1)}' if len(weight) else ''
+    if num_undefined:
+      in_some = f' in {num_undefined} view{"s" * (num_undefined > 1)}' if len(weight) else ''
       note = f'undefined{in_some}: all alike'
     value, low, high = np.nan, np.nan, np.nan
     if len(weight):
       weight = weight / weight.sum()
-      value = float(kappa[defined] @ weight)
-      low, high, reason = _interval(table[:, :, defined], weight, value, confidence)
+      value = float(kappa[is_defined] @ weight)
+      low, high, reason = _interval(group_cells[:, :, is_defined], weight, value, confidence)
       note = '; '.join(filter(None, (note, reason)))
-    count = int((images[:, is_counted] > 0).any(1).sum())
+    count = int((images[:, is_in_group] > 0).any(1).sum())
     estimates.append(Estimate(value, low, high, units.n, count, JACKKNIFE, note=note))
   return estimates
 
@@ -108,14 +109,18 @@ def _interval(
   """Returns the interval of a mean κ over views, and why there is none; see `estimates`.
 
   Args:
-    cells: images of each cell, unit and view, [4, K, V].
-    weight: of each view in the mean, [V].
+    cells: [4, K, V], the number of images of each unit and view on which both classifiers are
+      right, only the first, only the second, and none.
+    weight: weight of each view in the mean, [V].
     value: the mean κ.
-    confidence: in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
+
+  Returns:
+    Both ends, NaN if there is no interval, and the reason why; '' if there is one.
   """
   cells = cells[:, cells.any((0, 2))]
   count = cells.shape[1]
-  sizes = cells.sum(0)
+  sizes = cells.sum(0)  # images of each unit and view
   is_clustered = (sizes > 1).any()
   units = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
   if units < (jackknife.FEWEST if is_clustered else 2):
@@ -123,23 +128,25 @@ def _interval(
   n = sizes.sum(0)
   total = cells.sum(1)
   share = total / n
+  # Design effects: the variance of the shares over units, relative to independent images.
   influence = (cells - share[:, None] * sizes) / n
   independent = (share * (1 - share)).sum(0) / n
   effect = np.maximum((influence**2).sum((0, 1)) * count / (count - 1) / independent, 1)
   joint = ((influence @ weight) ** 2).sum() * count / (count - 1) / (independent @ weight**2)
-  joint = max(float(joint), 1.0)
+  joint_effect = max(float(joint), 1.0)
   filled = total + effect / 2
-  kappa = _of_cells(filled)
+  kappa = _kappa_of_cells(filled)
   centre = _z(kappa @ weight)
-  deviation = jackknife.deviations(_z(_of_cells(filled[:, None] - cells) @ weight))
+  deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
+  # V₀ by the slope of z with respect to the images of each cell.
   step = np.eye(4)[:, :, None] / 2
-  changed = _of_cells(np.moveaxis(filled - step, 1, 0)) - kappa
+  changed = _kappa_of_cells(np.moveaxis(filled - step, 1, 0)) - kappa
   slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
   spread = slope - (filled * slope).sum(0) / filled.sum(0)
   independent_variance = float((filled * spread**2).sum())
-  right, wrong = ((total[cell] + total[1:3]) / n for cell in (0, 3))
-  by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint
-  variance = PRIOR * joint * independent_variance + by_chance * float((deviation**2).sum())
+  right, wrong = (total[0] + total[1:3]) / n, (total[3] + total[1:3]) / n  # of both classifiers
+  by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint_effect
+  variance = PRIOR * joint_effect * independent_variance + by_chance * float((deviation**2).sum())
   excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
   freedom = np.nan_to_num(jackknife.degrees_of_freedom(deviation), nan=count - 1)
   student = special.stdtrit(freedom, (1 + confidence) / 2)
@@ -150,11 +157,12 @@ def _interval(
 
 def _z(kappa: np.ndarray) -> np.ndarray:
   """Returns Fisher's transformation artanh κ, finite at κ = ±1."""
-  return np.asarray(np.arctanh(np.clip(kappa, -_NEAREST, _NEAREST)))
+  return np.asarray(np.arctanh(np.clip(kappa, -_MAX_KAPPA, _MAX_KAPPA)))
 
 
-def _of_cells(cells: np.ndarray) -> np.ndarray:
-  """Returns κ of images that both, the first, the second and none are right on, [4, ...]."""
+def _kappa_of_cells(cells: np.ndarray) -> np.ndarray:
+  """Returns κ, [...], of the numbers of images that both classifiers are right on, only the first,
+  only the second, and none, [4, ...]."""
   n = cells.sum(0)
   share = cells / np.where(n > 0, n, 1)
   return error_consistency(share[0] + share[1], share[0] + share[2], share[0] + share[3])

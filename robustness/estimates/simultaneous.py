@@ -32,7 +32,8 @@ _AROUND_THE_VALUE = (
   'joint draws',
 )
 """Methods of intervals with ends at a multiple of a quantile from the value."""
-_MOST = 1e12  # trials that an interval is taken to rest on at most
+_MAX_TRIALS = 1e12
+"""Largest effective number of trials of an interval."""
 
 
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
@@ -84,16 +85,15 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   ratio = _quantile(n, joint) / _quantile(n, row.confidence)
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    least = min(trials, n) if n > 1 else trials
-    trials = max(
-      trials * (intervals.z_value(joint) / intervals.z_value(row.confidence) / ratio) ** 2, least
-    )
+    min_trials = min(trials, n) if n > 1 else trials
+    normal_ratio = intervals.z_value(joint) / intervals.z_value(row.confidence)
+    trials = max(trials * (normal_ratio / ratio) ** 2, min_trials)
     return intervals.proportion_interval(value * trials, trials, joint)
   if row.method.startswith(intervals.LOG_RATIO):
-    baseline = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
-    middle = np.sqrt((low + baseline) * (high + baseline))
-    factor = ((high + baseline) / middle) ** ratio
-    return min(middle / factor - baseline, value), max(middle * factor - baseline, value)
+    shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
+    middle = np.sqrt((low + shift) * (high + shift))
+    factor = ((high + shift) / middle) ** ratio
+    return min(middle / factor - shift, value), max(middle * factor - shift, value)
   if intervals.BONETT_PRICE in row.method:
     value = (low + high) / 2
   elif not row.method.startswith(_AROUND_THE_VALUE):
@@ -109,13 +109,13 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
   one of a quantity to which chance on the same images adds (`Quantity.biased`).
   """
   p = p_values(differences)
-  tested = ~np.isnan(p)
+  is_tested = ~np.isnan(p)
   if quantity.biased:
-    tested &= (differences['method'] != OVER_SEEDS).to_numpy()
-  marked = np.zeros(len(p), bool)
-  if tested.any():
-    marked[tested] = benjamini_hochberg(p[tested], rate)
-  return marked
+    is_tested &= (differences['method'] != OVER_SEEDS).to_numpy()
+  is_significant = np.zeros(len(p), bool)
+  if is_tested.any():
+    is_significant[is_tested] = benjamini_hochberg(p[is_tested], rate)
+  return is_significant
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
@@ -128,9 +128,9 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   """
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
-  of_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
-  low, high = (np.log1p(end, out=end.copy(), where=of_ratio) for end in (low, high))
-  is_symmetric = of_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
+  is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
+  low, high = (np.log1p(end, out=end.copy(), where=is_ratio) for end in (low, high))
+  is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   value = np.where(is_symmetric, (low + high) / 2, value)
   reach = np.where(value > 0, value - low, high - value)
   degrees = np.where(clusters > 1, clusters - 1, np.inf)
@@ -148,7 +148,10 @@ def _quantile(n: int, confidence: float) -> float:
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the trials at which the ends of a Korn–Graubard interval are those given."""
+  """Returns the number of trials at which a Korn–Graubard interval has the ends `low` and `high`.
+
+  It is the number n of clusters if no number of trials has these ends.
+  """
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:
     width = high - low
@@ -159,7 +162,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
     trials = np.exp(logarithm)
     return float(special.betaincinv(value * trials + 1, trials * (1 - value), 1 - tail) - high)
 
-  lowest, highest = np.log(0.5), np.log(_MOST)
+  lowest, highest = np.log(0.5), np.log(_MAX_TRIALS)
   if excess(lowest) <= 0 or excess(highest) >= 0:
     return float(n)
   return float(np.exp(optimize.brentq(excess, lowest, highest)))

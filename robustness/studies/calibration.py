@@ -125,25 +125,31 @@ class Calibration(ScoresPredictions, StoredOrMade):
     draws = Draws.generate(evaluations[0].records.layout.num_rows, self.resamples, seed)
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
-    base: dict[str, Scores] = {}
+    first = evaluations[0].label
     for evaluation in evaluations:
       label, records = evaluation.label, evaluation.records
       confidence, right = records.table('confidence').T, records.table('rank').T == 0
-      views = [Predictions.sort(*pair) for pair in zip(confidence, right, strict=True)]
-      scored = [metrics.scores(view, draws, self.bins) for view in views]
-      by_name = {name: Scores.mean([scored[view] for view in members[name]]) for name in members}
-      rows = [*self._levels(label, by_name, table)]
-      for name in table.groups if base else ():
-        for quantity in ERRORS:
-          estimate = by_name[name].minus(base[name], quantity.name, self.confidence)
-          facets, first = table.facets_of(name), evaluations[0].label
-          rows.append(row(label, first, quantity, facets, estimate, self.confidence))
-      base = base or by_name
-      findings.estimates += [part(rows), *self._curves(label, views, table)]
+      predictions = [Predictions.sort(*pair) for pair in zip(confidence, right, strict=True)]
+      scores_by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
+      scores = {n: Scores.mean([scores_by_view[v] for v in views]) for n, views in members.items()}
+      rows = [*self._values(label, scores, table)]
+      if label == first:
+        first_scores = scores
+      else:
+        for name in table.groups:
+          facets = table.facets_of(name)
+          for quantity in ERRORS:
+            estimate = scores[name].minus(first_scores[name], quantity.name, self.confidence)
+            rows.append(row(label, first, quantity, facets, estimate, self.confidence))
+      findings.estimates += [part(rows), *self._curves(label, predictions, table)]
     return findings
 
-  def _levels(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields the quantities of groups with intervals, of views also with chance in them."""
+  def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
+    """Yields the quantities of a classifier in each group of views, errors with intervals, and in
+    each view, there also the errors that are not debiased.
+
+    `scores` are by name of the group or view.
+    """
     for name, measured in scores.items():
       with_chance = WITH_CHANCE if name in table.names else ()
       for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *with_chance):
@@ -157,19 +163,20 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
-    """Yields the selective risk of views and groups, and what is in the bins of every view."""
+    """Yields the selective risk of a classifier in views and groups, and the contents of the bins
+    of confidence in every view. `views` are its predictions in each view."""
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
     risks = np.stack([view.selective_error(COVERAGES) for view in views])
     risks = np.concatenate([risks[places].mean(0) for places in members.values()])
-    along = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
-    yield self.arrays(SELECTIVE, label, along, risks, n=n)
+    by_coverage = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
+    yield self.arrays(SELECTIVE, label, by_coverage, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})
-    along = facets[: len(views)].merge(numbers, how='cross')
+    by_bin = facets[: len(views)].merge(numbers, how='cross')
     bins = [view.binned(view.equal_width(self.bins)) for view in views]
     for quantity, values in zip(IN_BINS, zip(*bins, strict=True), strict=True):
-      yield self.arrays(quantity, label, along, np.concatenate(values), n=n)
+      yield self.arrays(quantity, label, by_bin, np.concatenate(values), n=n)
 
   def figures(self, results: Results) -> Figures:
     """See `Study`; `reliability` is accuracy by confidence."""

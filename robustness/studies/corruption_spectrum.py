@@ -69,7 +69,7 @@ HIGH_PASS = 'high pass'
 SLOTS = 'slots'
 MOST_ROWS = 512
 """Rows of a block of records, unless the config asks for more."""
-KEPT = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
+HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CorruptionSpectrum(StoredOrMade):
         'corruption': np.array(study.names),
         'severity': np.array(study.severities),
       },
-      tables={HIGH_PASS: Table(KEPT, [[*lowest, float(keep.mean())]])},
+      tables={HIGH_PASS: Table(HIGH_PASS_COLUMNS, [[*lowest, float(keep.mean())]])},
     )
 
   def _estimates(
@@ -159,25 +159,31 @@ class CorruptionSpectrum(StoredOrMade):
 
     An image that a corruption leaves as it is has no share of high frequency; n says how many have
     one. Means over severities are over the images' own means.
+
+    Args:
+      records: the records, a row per image and a view per corruption and severity.
+      image_shape: height, width and channels of the images.
+      scale: factor of the amplitudes |F|; see `normalisation`.
+      radii: |f| of each ring of the spectrum.
     """
     views = self.facets(image_shape)
-    clean = views.corruption.isna().to_numpy()
+    is_clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     images = versions(records)
-    energies, mean_square = (records.table('measure/high_energy'), energy), (energy, pixels)
-    for of_change, of_image, fields in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, energies),
-      (RMS, CLEAN_RMS, mean_square),
+    high_energy = records.table('measure/high_energy')
+    for changed, clean, fields in (
+      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
+      (RMS, CLEAN_RMS, (energy, pixels)),
     ):
-      by_view = Outcomes.from_fields(of_change, {IMAGES: fields}, views, clusters=images)
-      yield self.means(of_image, by_view, where=clean)
-      yield self.means(of_change, by_view.combined(('corruption',), known_mean), ('corruption',))
-      yield self.means(of_change, by_view, ('corruption', 'severity'))
+      by_view = Outcomes.from_fields(changed, {IMAGES: fields}, views, clusters=images)
+      yield self.means(clean, by_view, where=is_clean)
+      yield self.means(changed, by_view.combined(('corruption',), known_mean), ('corruption',))
+      yield self.means(changed, by_view, ('corruption', 'severity'))
     rings = records.table('measure/rings').astype(float), scale
-    of_rings = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: rings}, of_rings, clusters=images)
-    yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=clean.repeat(len(radii)))
+    ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
+    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: rings}, ring_views, clusters=images)
+    yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
 
