@@ -87,7 +87,7 @@ def read_entries(
   of the workdirs lack.
 
   Args:
-    workdirs: by name, see `named_workdirs`.
+    workdirs: paths of workdirs by name, see `named_workdirs`.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     typed: the names that the user typed, see `typed_labels`.
 

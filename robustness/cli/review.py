@@ -20,7 +20,7 @@ from robustness.video.candidates import Candidates, ReviewFrames
 from robustness.video.review_rounds import ReviewRounds
 from robustness.video.review_server import ReviewServer, is_loopback
 
-_SERVES = (
+_SERVE_DESCRIPTION = (
   'Serves a page on which annotators review neighbor sets; `robustness review export --help` is '
   'about what is written of their answers.'
 )
@@ -112,7 +112,7 @@ def _common(description: str, command: str) -> argparse.ArgumentParser:
 
 def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
-  parser = _common(_SERVES, 'robustness review')
+  parser = _common(_SERVE_DESCRIPTION, 'robustness review')
   add = parser.add_argument
   add('--frames', required=True, type=expanded, help='where the paths of the metadata begin')
   add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')

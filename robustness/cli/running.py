@@ -41,11 +41,11 @@ from robustness.training.evaluation import split_validation
 from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 
-SOON = 0.25  # seconds
+INTERRUPT_DELAY = 0.25  # seconds
 NOT_BEGUN = 'interrupted before the run began. Run the same command to begin it.'
 
-_WHAT = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json'
-flags.DEFINE_string('config', None, f'{_WHAT} of a workdir.')
+_HELP = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json'
+flags.DEFINE_string('config', None, f'{_HELP} of a workdir.')
 WORKDIR = flags.DEFINE_string('workdir', None, 'Where the run writes everything; resumed if there.')
 PRINT_CONFIG = flags.DEFINE_bool('print_config', False, 'Print the config as JSON; run nothing.')
 DRY_RUN = flags.DEFINE_bool(
@@ -54,11 +54,11 @@ DRY_RUN = flags.DEFINE_bool(
 COORDINATOR = flags.DEFINE_string('coordinator', '', 'HOST:PORT of process 0, for several.')
 NUM_PROCESSES = flags.DEFINE_integer('num_processes', 1, 'Processes that share the run.', 1)
 PROCESS_ID = flags.DEFINE_integer('process_id', 0, "This process's number.", 0)
-_ASKED = 'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.'
-DISTRIBUTED = flags.DEFINE_bool('distributed', False, _ASKED)
+_DISTRIBUTED_HELP = 'Asks the cluster (SLURM, TPU pod, Kubernetes, Open MPI) for the three above.'
+DISTRIBUTED = flags.DEFINE_bool('distributed', False, _DISTRIBUTED_HELP)
 JOIN_TIMEOUT = flags.DEFINE_integer('join_timeout', 120, 'Seconds to wait for all processes.', 1)
-_KEPT = "Folder that keeps compiled programs; by default in the user's cache folder, '' for none."
-COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _KEPT)
+_CACHE = "Folder that keeps compiled programs; by default in the user's cache folder, '' for none."
+COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _CACHE)
 
 
 def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
@@ -205,7 +205,8 @@ def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
   Python prints errors of finalizers and of JAX's callback of the garbage collector, and continues.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
-    threading.Timer(SOON, _thread.interrupt_main).start()  # here it would be lost once more
+    # An error that is raised here would be lost once more.
+    threading.Timer(INTERRUPT_DELAY, _thread.interrupt_main).start()
   else:
     sys.__unraisablehook__(unraisable)
 

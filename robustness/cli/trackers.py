@@ -19,8 +19,8 @@ from robustness.core.typing import Facts
 
 LOG, RESULTS = 'log.jsonl', 'results/'
 NOT_METRICS = ('step', 'time', 'classifier')
-BATCH = 1000  # metrics that MLflow takes at once
-LONGEST = 500  # letters of a parameter's value
+METRICS_PER_REQUEST = 1000  # most that MLflow takes
+MAX_LETTERS = 500  # of a parameter's value
 
 
 class Logged(NamedTuple):
@@ -113,15 +113,15 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
     if run.data.metrics.get(_allowed(name)) != value
   ]
   params = [
-    Param(_allowed(name), str(value)[:LONGEST])
+    Param(_allowed(name), str(value)[:MAX_LETTERS])
     for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items()
     if _allowed(name) not in run.data.params
   ]
   run_id = run.info.run_id
-  for start in range(0, len(metrics), BATCH):
-    client.log_batch(run_id, metrics=metrics[start : start + BATCH])
-  for start in range(0, len(params), BATCH // 10):
-    client.log_batch(run_id, params=params[start : start + BATCH // 10])
+  for start in range(0, len(metrics), METRICS_PER_REQUEST):
+    client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_REQUEST])
+  for start in range(0, len(params), METRICS_PER_REQUEST // 10):
+    client.log_batch(run_id, params=params[start : start + METRICS_PER_REQUEST // 10])
   client.log_batch(run_id, tags=[RunTag('robustness_step', str(last[0]))])
   client.set_terminated(run_id)
   return f'{mlflow.get_tracking_uri()}, experiment {project!r}, run {run_id}'

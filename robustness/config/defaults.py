@@ -116,8 +116,8 @@ def default_battery(
 
   Args:
     tasks: the study of each task, by the task's name; all of them run, in this order.
-    labels: of several classifiers; none for a single `config.classifier`.
-    summary: of `robustness.results.SUMMARIES`, or ''.
+    labels: labels of several classifiers; none for a single `config.classifier`.
+    summary: one of `robustness.results.SUMMARIES`.
   """
   sections = {
     name: {'study': study.default_section(study_name), 'data': inherited_data()}

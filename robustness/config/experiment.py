@@ -43,7 +43,7 @@ class Execution:
   """The top-level values of a config: how a run is carried out.
 
   Attributes:
-    seed: of every random stream, in [0, 2**32).
+    seed: seed of every random stream, in [0, 2**32).
     seeds: trains every classifier once with each of these seeds, at least two; () trains once, with
       `seed`. `seed` alone decides rows and perturbations.
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
@@ -83,7 +83,8 @@ class Experiment:
   """A checked config.
 
   Attributes:
-    measurements: by task, in the order in which they run; a config with `study` has one, `SINGLE`.
+    measurements: the study and rows of each task, in the order in which they run; a config with
+      `study` has one, `SINGLE`.
     summary: what is reported above the tasks of a battery, one of `robustness.results.SUMMARIES`.
     data: the rows of tasks that name no others, and the defaults of training rows.
     classifiers: whole recipes by label, in the order of the config; the first is the baseline of

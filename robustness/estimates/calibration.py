@@ -42,8 +42,8 @@ QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc',
 """Names of the values of `Scores`, in the order of tables."""
 OVERCONFIDENCE = 'overconfidence'
 """The mean confidence minus accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
-_ROUNDING = 1e-12  # of a mean over views
-_AT_ONCE = 2**22  # weights of images, of bootstrap samples that are computed together
+_ROUNDING = 1e-12  # error of a mean over views
+_MAX_WEIGHTS_PER_BATCH = 2**22  # weights of images in the bootstrap samples of a batch
 
 
 class Bins(NamedTuple):
@@ -190,12 +190,13 @@ class Scores:
   """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
 
   Attributes:
-    values: by name of `QUANTITIES` (calibration errors are debiased), `OVERCONFIDENCE`, 'accuracy',
-      'mean_confidence', and of the values of `BIASED`, which papers publish.
-    drawn: [B] of bootstrap samples, by `QUANTITIES` and `OVERCONFIDENCE`, not debiased.
-    calibrated: [B] of outcomes drawn with the probability that the confidence states, by `BIASED`'s
-      keys and `OVERCONFIDENCE`: the values of chance alone (Bröcker and Smith 2007).
-    n: images.
+    values: values by name: those of `QUANTITIES`, in which calibration errors are debiased,
+      `OVERCONFIDENCE`, 'accuracy', 'mean_confidence', and the values of `BIASED`, which papers
+      publish.
+    drawn: values in B bootstrap samples, [B], by `QUANTITIES` and `OVERCONFIDENCE`, not debiased.
+    calibrated: values of outcomes that are drawn with the probability that the confidence states,
+      [B], by the keys of `BIASED` and `OVERCONFIDENCE`: chance alone (Bröcker and Smith 2007).
+    n: number of images.
   """
 
   values: Mapping[str, float]
@@ -325,7 +326,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     'accuracy': predictions.correct.mean(),
     'mean_confidence': predictions.confidence.mean(),
   }
-  step = max(1, _AT_ONCE // len(predictions.order))
+  step = max(1, _MAX_WEIGHTS_PER_BATCH // len(predictions.order))
   drawn, calibrated = [], []
   for begin in range(0, len(draws.counts), step):
     counts = draws.counts[begin : begin + step, predictions.order]

@@ -9,7 +9,7 @@ from scipy import special
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
 
-_ROUNDING = 1e-9  # of sums of fractions
+_ROUNDING = 1e-9  # relative error of sums of fractions
 
 
 def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
@@ -96,7 +96,7 @@ def paired_difference(
     b: counts of examples right with the first classifier only, any shape.
     c: counts of examples right with the second only.
     n: number of examples, at least b + c; where it is 0 all three are NaN.
-    confidence: in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
 
   Returns:
     (difference, low, high), fractions of the broadcast shape.

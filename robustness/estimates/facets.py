@@ -11,9 +11,9 @@ class Facet:
   """A column of the table of results that groups estimates.
 
   Attributes:
-    name: of the column.
+    name: name of the column.
     words: the name in plain words, such as 'bandwidth'.
-    unit: of its values; '' for none.
+    unit: unit of its values; '' for none.
     ordered: whether its values are numbers on an axis, such as severities, and not names.
     place: how a sentence says a value, such as 'under {}'; '' is 'at', of a name 'in', and `words`.
     words_of_many: the plural of the words, where it is not made by its ending.

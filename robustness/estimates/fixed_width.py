@@ -46,7 +46,7 @@ class FixedWidth:
   Attributes:
     half_width: w, at most of a finished proportion's interval; a fraction.
     confidence: 1 − α.
-    level: of finished intervals, at least `confidence`.
+    level: confidence of finished intervals, at least `confidence`.
     trials: n of a round.
     looks: how many rounds there are at most; after the last every proportion is finished.
 

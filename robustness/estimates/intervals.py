@@ -17,7 +17,7 @@ BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
 THRESHOLD = 'images and threshold'  # of shares of sets with a threshold from other images
 """Names of intervals in the column `method` of the table of results."""
-_ROUNDING = 1e-12  # a mean of shares this near to 0 or 1 is 0 or 1
+_ROUNDING = 1e-12  # means of shares that are closer to 0 or 1 count as 0 or 1
 
 
 def clopper_pearson(
@@ -65,7 +65,7 @@ def korn_graubard(
     n: number of clusters, of unequal ones Kish's; where it is 0 both ends are NaN.
     size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
       frequency and its mirror, is one trial.
-    confidence: in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
 
   Reference:
     Korn & Graubard, Confidence intervals for proportions with small expected number of positive
@@ -119,7 +119,7 @@ def student_interval(
     mean: means of n independent values, any shape and unit.
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
     n: how many values, of unequal clusters their effective number; where n < 2 both ends are NaN.
-    confidence: in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
 
   Raises:
     InputError: a negative standard deviation, or a bad confidence.

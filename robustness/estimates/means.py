@@ -42,13 +42,13 @@ def means(
   and Price's interval at the effective number of trials.
 
   Args:
-    quantity: that the mean is of.
-    outcomes: of its statistic, of all classifiers.
-    by: facets of views; () is the mean over all.
-    confidence: of each interval, in (0, 1); a sequential design has the design's.
-    where: bool [V], which views are in; None: all.
+    quantity: the quantity that the mean estimates.
+    outcomes: the values of its statistic, for all classifiers.
+    by: facets of views that make the groups; () is the mean over all.
+    confidence: confidence of each interval, in (0, 1); a sequential design has its own.
+    where: bool [V], the views that are included; None includes all.
     facets: {facet: value} that all of these estimates have besides `by`.
-    scale: what a mean of 1 stands for.
+    scale: factor of the mean and its interval.
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test where every unit has one trial,
       else the test of flipped signs of the units; none for views with weights that are not whole.

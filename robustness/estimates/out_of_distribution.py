@@ -45,8 +45,8 @@ FITTED = (KNN, MDS, RMDS, VIM, REACT, ASH, KLM)
 SCORES = (MSP, MAX_LOGIT, ENERGY, GEN, *FITTED)
 POSITIVES = ('ood', 'id')
 RECALL = 0.95
-_AT_ONCE = 2**24  # distances
-_RESAMPLES, _RESAMPLES_AT_ONCE = 1000, 100
+_MAX_DISTANCES_PER_BATCH = 2**24
+_RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
 
 
 def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
@@ -82,7 +82,8 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
     vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     for vectors in (np.asarray(features, float), np.asarray(bank, float))
   )
-  parts = np.array_split(unit_features, max(1, len(unit_features) * len(unit_bank) // _AT_ONCE + 1))
+  num_batches = 1 + len(unit_features) * len(unit_bank) // _MAX_DISTANCES_PER_BATCH
+  parts = np.array_split(unit_features, num_batches)
   similarity = [
     np.partition(part @ unit_bank.T, len(unit_bank) - neighbours, 1)[:, len(unit_bank) - neighbours]
     for part in parts
@@ -198,5 +199,5 @@ def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
   count, generator = len(sizes), np.random.default_rng((seed, stream))
   shape, places = np.repeat([1, 0.25], [count, 2]), np.append(place, [count, count + 1])
   scale = np.repeat([1, sizes.mean()], [count, 2])
-  for _ in range(0, _RESAMPLES, _RESAMPLES_AT_ONCE):
-    yield generator.gamma(shape, scale, (_RESAMPLES_AT_ONCE, len(shape)))[:, places]
+  for _ in range(0, _RESAMPLES, _RESAMPLES_PER_BATCH):
+    yield generator.gamma(shape, scale, (_RESAMPLES_PER_BATCH, len(shape)))[:, places]

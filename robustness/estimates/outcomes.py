@@ -13,11 +13,11 @@ from robustness.estimates.jackknife import effective_units
 from robustness.estimates.quantity import Quantity, Statistic
 from robustness.estimates.table import RESERVED
 
-_AT_ONCE = 2**22  # values that are summed together, for their copies take memory
+_MAX_VALUES_PER_SUM = 2**22  # limits the memory that copies of values take
 
 
 class Group(NamedTuple):
-  """Views that are averaged over: the facets that they share, their places [v] and weights [v]."""
+  """Views that are averaged over: the facets that they share, their indices [v] and weights [v]."""
 
   facets: dict[str, object]
   views: np.ndarray
@@ -25,12 +25,12 @@ class Group(NamedTuple):
 
   @property
   def trials(self) -> float:
-    """How many trials of one weight vary as much as these: (Σw)² / Σw² (Kish 1965, 11.2)."""
+    """The number of trials of equal weight that vary as much: (Σw)² / Σw² (Kish 1965, 11.2)."""
     return float(effective_units(self.weight))
 
 
 def joined_views(groups: Sequence[Group]) -> np.ndarray:
-  """Returns the places of the views of all groups."""
+  """Returns the indices of the views of all groups."""
   return np.concatenate([group.views for group in groups])
 
 
@@ -50,7 +50,7 @@ class Sums(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """How many clusters of one size vary as much as these: (Σm)² / Σm² (Kish 1965, 11.2)."""
+    """The number of clusters of equal size that vary as much: (Σm)² / Σm² (Kish 1965, 11.2)."""
     return float(effective_units(self.weight))
 
 
@@ -69,14 +69,15 @@ class Outcomes:
   """A statistic of N rows in V views, for classifiers that were shown the same.
 
   Attributes:
-    values: by classifier [N, V]: booleans of a share, floats of an amount, the baseline's first.
-    views: facets of the views, a row a view; no column where there is one view.
-    counted: by classifier bool [N, V], the values that count, NaN of an amount excepted; None where
-      all count.
-    clusters: int [N], the independent unit of each row, such as an object; None: each row is one.
-    weight: [V], how much a view counts in a mean over views; None: each once.
-    design: of a sequential design, where classifiers may be shown different numbers of rows.
-    statistic: what the values are, which quantities of them must have; None is not checked.
+    values: by classifier, [N, V]: booleans of a share, floats of an amount; the baseline is first.
+    views: facets of the views, one row per view; it has no column if there is one view.
+    counted: by classifier, bool [N, V], which values count; None counts all. NaN never counts.
+    clusters: int [N], the independent unit of each row, such as an object; None takes each row as
+      one.
+    weight: [V], the weight of each view in a mean over views; None weighs all equally.
+    design: the sequential design, if views were shown different numbers of rows.
+    statistic: the statistic that the values are; quantities with another one are refused, unless it
+      is None.
   """
 
   values: Mapping[str, np.ndarray]
@@ -94,8 +95,8 @@ class Outcomes:
     """Returns the outcomes of a quantity: its statistic, applied to the fields of each classifier.
 
     Args:
-      quantity: with a statistic.
-      fields: by classifier the argument of the statistic, or a tuple of arguments.
+      quantity: a quantity with a statistic.
+      fields: the argument of the statistic, or a tuple of arguments, by classifier.
       views: see `Outcomes`; the values of the statistic, [N, ...], are reshaped to these.
       **attributes: other attributes of `Outcomes`.
     """
@@ -146,7 +147,7 @@ class Outcomes:
     )
 
   def of_rows(self, rows: np.ndarray) -> Self:
-    """Returns the outcomes of some rows, bool [N] or places."""
+    """Returns the outcomes of some rows, given as bool [N] or as indices."""
     return dataclasses.replace(
       self,
       values={label: values[rows] for label, values in self.values.items()},
@@ -233,7 +234,7 @@ class Outcomes:
       counts = self._counts(label, group.views)
     values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
-    step = max(1, _AT_ONCE // len(group.views))
+    step = max(1, _MAX_VALUES_PER_SUM // len(group.views))
     for start in range(0, len(values), step):
       rows = slice(start, start + step)
       total[rows] = np.where(counts[rows], values[rows, group.views], 0) @ group.weight

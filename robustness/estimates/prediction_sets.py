@@ -46,7 +46,7 @@ def scores(
   """Returns s(x, y) of every class, [..., K].
 
   Args:
-    kind: of `SCORES`.
+    kind: one of `SCORES`.
     probabilities: [..., K].
     uniform: U, [...], the same for all classes of an image.
     penalty: λ.
@@ -121,11 +121,12 @@ def with_threshold_draw(
   limits about effect measures, Statistics in Medicine 27, 2008).
 
   Args:
-    estimates: of L classifiers and G groups, L · G rows, then (L − 1) · G differences from the
-      first classifier.
+    estimates: rows of L classifiers and G groups: first L · G values, then (L − 1) · G differences
+      from the first classifier.
     ends: values of the same rows at the thresholds `low` and `high`.
-    correlations: of each classifier's and the first one's decisions about the images held out.
-    quantity: of the estimates, for the range of values and differences.
+    correlations: correlation of each classifier's decisions about the images held out with the
+      first classifier's.
+    quantity: quantity of the estimates, which has the range of values and differences.
   """
   classifiers = len(correlations)
   single = (estimates.versus == '').to_numpy()

@@ -63,7 +63,7 @@ class PublishedErrors:
     title: the classifier and the set.
     corrupted: mean error over severities, by corruption.
     clean: error on clean images; NaN where it was not published, which leaves out relative mCE.
-    side: of the set's images, pixels.
+    side: side of the set's images in pixels.
     set_name: what papers call the set.
   """
 
@@ -102,8 +102,8 @@ class PublishedTable:
   """A table of accuracies by classifier.
 
   Attributes:
-    name: in the paper.
-    images: of the set, under each corruption and severity.
+    name: name of the table in the paper.
+    images: number of images of the set, under each corruption and severity.
     clean: accuracy on clean images.
     corrupted: by classifier, by corruption.
     average, mce: as printed; `mce` is empty where the table has none.

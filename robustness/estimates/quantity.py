@@ -37,7 +37,7 @@ class Quantity:
       relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
       other, in `unit`.
     better: 'lower', 'higher', or '' where neither is better.
-    unit: of an amount, such as 'frames'; '' for none.
+    unit: unit of an amount, such as 'frames'; '' for none.
     low, high: the least and the largest possible value; None takes the range of the kind.
     headline: whether findings state it first and figures show it.
     drawn: whether figures show it although it is no headline.
@@ -51,9 +51,9 @@ class Quantity:
       for the worse one; among the values beyond the reference if it has values by the same facets.
     facets: the study's declarations of facets, which put them into words; see
       `robustness.evaluation.study.Study`.
-    statistic: value of each row and view; None where another estimator than a mean is used, and in
-      results that were read.
-    function: of the means of the statistic by group of views; None is the mean itself. See
+    statistic: function that returns the value of each row and view; None where another estimator
+      than a mean is used, and in results that were read.
+    function: function of the means of the statistic by group of views; None is the mean itself. See
       `robustness.estimates.of_means`.
   """
 

@@ -37,8 +37,8 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   Args:
     values: [p], finite.
     errors: [p], their standard errors, which are independent.
-    confidence: in (0, 1).
-    seed: of the 20,000 normal draws that c is taken from.
+    confidence: confidence that all ranks are in their intervals, in (0, 1).
+    seed: seed of the 20,000 normal draws that c is taken from.
 
   Raises:
     InputError: fewer than two values, one that is not finite, or another number of errors.

@@ -43,7 +43,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   Args:
     units: wrong and all images by group, of one classifier; or of two, for the difference of
       their ratios, second minus first.
-    confidence: of each interval, in (0, 1).
+    confidence: confidence of each interval, in (0, 1).
   """
   weight = units[0].weight
   count, groups = weight.shape

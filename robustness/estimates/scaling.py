@@ -59,7 +59,7 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   """Returns the scaling of a kind with the least mean negative log-likelihood.
 
   Args:
-    kind: of `KINDS`.
+    kind: one of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
     penalty: λ of vector and matrix scaling, which adds λ (mean of squared off-diagonal elements +

@@ -30,7 +30,7 @@ def estimate(
     succeeds: bool [N], the trials.
     strata: int [N], the stratum of each, in 0..V − 1; others count nothing.
     weights: w [V]; every stratum of weight above 0 has a trial.
-    confidence: of the interval, in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
   """
   n, k = _counts(strata, len(weights)), _counts(strata[succeeds], len(weights))
   shrunk = (k + 1) / (n + 2)

@@ -21,7 +21,7 @@ from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
-_BEYOND = 100.0  # changes of accuracy, which a line may leave [−1, 1] by far
+_MAX_ABS_VALUE = 100.0  # of slopes and lines, which may leave [−1, 1] by far
 SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
   'slope_over_corruptions',
@@ -32,11 +32,13 @@ SLOPE_OVER_CORRUPTIONS = Quantity(
 INTERCEPT = Quantity(
   'intercept',
   'accuracy on the line where a corruption has no high frequency',
-  low=-_BEYOND,
-  high=_BEYOND,
+  low=-_MAX_ABS_VALUE,
+  high=_MAX_ABS_VALUE,
 )
 RESIDUAL = Quantity('residual', 'root mean square distance of changes of accuracy from the line')
-LINE = Quantity('line', 'accuracy on the line through the corruptions', low=-_BEYOND, high=_BEYOND)
+LINE = Quantity(
+  'line', 'accuracy on the line through the corruptions', low=-_MAX_ABS_VALUE, high=_MAX_ABS_VALUE
+)
 QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 
@@ -93,12 +95,13 @@ def trade_off(
   Corruptions that change no image are left out, with a note; fewer than three others have no line.
 
   Args:
-    label: of the classifier.
-    versus: of the baseline.
-    share: [N, K] of each image under each corruption, in [0, 1]; NaN where it changes nothing.
-    baseline_error: [N, K] shares of wrong severities, of the baseline.
-    error: the same of the classifier.
-    confidence: of all intervals.
+    label: label of the classifier.
+    versus: label of the baseline.
+    share: [N, K], the share of high frequency of each image under each corruption, in [0, 1]; NaN
+      where the corruption changes nothing.
+    baseline_error: [N, K], the share of severities at which the baseline is wrong.
+    error: [N, K], the share at which the classifier is wrong.
+    confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
   is_changed, n = ~np.isnan(shares), len(shares)
@@ -159,10 +162,10 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   little: of three most samples hold one twice, and two points have no deviation.
 
   Args:
-    x: of M ≥ 3 points, not all equal.
-    y: of the same points.
+    x: [M], of M ≥ 3 points, not all equal.
+    y: [M], of the same points.
     grid: [G], where the band is computed.
-    confidence: of the intervals, in (0, 1).
+    confidence: confidence of the intervals, in (0, 1).
   """
   first, second, at = (np.asarray(v, float) for v in (x, y, grid))
   fit, count = scipy.stats.linregress(first, second), len(first)

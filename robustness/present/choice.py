@@ -72,8 +72,9 @@ class Choice:
     rows: for an overall value, one row per classifier and then the differences; otherwise the rows
       of all conditions. Differences have a column `marked`, true if they are significant.
     facets: names of the facets of the rows.
-    extremes: of `rows`, each classifier's highest or lowest, or its largest difference, with
-      intervals that hold for all rows together. A tie has several rows. None for an overall value.
+    extremes: the rows of each classifier's highest or lowest value, or of its largest difference,
+      with intervals that hold for all rows together. A tie has several rows. None for an overall
+      value.
     task: name of the task of a battery; '' for one study.
     reference: `Quantity.reference` in the conditions of the extremes; None if it has no values by
       these facets.

@@ -11,8 +11,8 @@ from robustness.present import style
 from robustness.present.images import show
 from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
 
-LETTERS = 24  # of a line above a picture
-LONGEST = 40  # letters of a name
+MAX_LETTERS_PER_LINE = 24  # above a picture
+MAX_LETTERS = 40  # of a name
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -107,4 +107,4 @@ def _short(name: str) -> str:
 def _broken(name: str) -> str:
   """Returns a name broken into lines, and cut where it is too long for them."""
   words = name.replace('_', ' ')
-  return textwrap.fill(textwrap.shorten(words, LONGEST, placeholder='…'), LETTERS)
+  return textwrap.fill(textwrap.shorten(words, MAX_LETTERS, placeholder='…'), MAX_LETTERS_PER_LINE)

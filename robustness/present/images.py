@@ -12,8 +12,8 @@ from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
 from robustness.present.notation import number
 
-_MAX_WIDTH, _MIN_WIDTH = 1.3, 0.45  # inches: of a picture
-_NAME = 1.1  # inches: names of rows
+_MAX_WIDTH, _MIN_WIDTH = 1.3, 0.45  # inches, of a picture
+_NAME_WIDTH = 1.1  # inches, of the names of rows
 
 
 @style.styled
@@ -35,7 +35,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   columns = max(map(len, rows.values()))
   titles = [tuple(line) for line in rows.values()]
   is_shared = len(set(titles)) == 1
-  margin = _NAME if any(rows) else 0.1
+  margin = _NAME_WIDTH if any(rows) else 0.1
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
   above = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
   fits = (style.PAGE_HEIGHT - above) / (len(rows) * ratio)

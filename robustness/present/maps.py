@@ -33,9 +33,9 @@ MIN_LETTERS = 10
 _LEFT, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
-_LINE = 0.13  # inches: of a title or name
-DECADES = 4  # of |F| that maps show, from the largest value down
-_SMALLEST = 1e-12  # stands for zero on a logarithmic scale
+_LINE = 0.13  # inches, the height of a line of a title or name
+DECADES = 4  # maps show |F| down to 10^-4 of the largest value
+_MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
@@ -315,7 +315,7 @@ def spectrum_panels(
   `maps` has at least one fftshifted map [H, W] of magnitudes ≥ 0; NaN cells are grey. The scale
   spans `decades` below the largest value of all maps; 0 spans all values.
   """
-  magnitudes = np.maximum(np.asarray(maps, float), _SMALLEST)
+  magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)
   y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])
   columns = min(5 if len(maps) > 16 else 4, len(maps))
   rows = -(-len(maps) // columns)

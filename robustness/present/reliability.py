@@ -13,8 +13,9 @@ from robustness.present import style
 from robustness.present.style import panels
 from robustness.results import Results
 
-_MAX_ROWS, _IN_ROW = 3, 4  # most classifiers with a row each; diagrams in a row with more of them
-_MIN_COUNT = 5  # predictions in a bin with an accuracy that is drawn
+_MAX_ROWS = 3  # most classifiers that have a row each
+_DIAGRAMS_PER_ROW = 4  # if there are more classifiers
+_MIN_COUNT = 5  # fewest predictions in a bin with a drawn accuracy
 
 
 @style.styled
@@ -29,7 +30,7 @@ def draw(results: Results) -> tuple[Figure, str]:
   labels = list(dict.fromkeys(rows.classifier))
   num_diagrams = 1 + (rows.bin.value_counts().iloc[0] > 3 * len(labels))
   count = len(labels) * num_diagrams
-  in_row = min(count, num_diagrams if 1 < len(labels) <= _MAX_ROWS else _IN_ROW)
+  in_row = min(count, num_diagrams if 1 < len(labels) <= _MAX_ROWS else _DIAGRAMS_PER_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
   figure, grid = panels(count, in_row, (width, height))

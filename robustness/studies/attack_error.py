@@ -96,7 +96,7 @@ class AttackError(Study):
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes are in proportion.
     restarts: number of runs from random starts; the worst counts for each image.
-    bandwidth: of the high pass, see `robustness.fourier.filters.lowest_kept`.
+    bandwidth: bandwidth of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 
   title: ClassVar[str] = 'Error under attacks'

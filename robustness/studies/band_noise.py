@@ -19,7 +19,7 @@ from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
 PUBLISHED_NORMS = {32: (8.0,)}
-SMALLEST = 1e-12  # of a norm that is divided by
+MIN_NORM = 1e-12  # keeps the noise finite if its norm is 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class BandNoise(BandStudy):
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
     length = jnp.sqrt((noise**2).sum((0, 1), keepdims=True))
-    noisy = image + self.norm * noise / jnp.maximum(length, SMALLEST)
+    noisy = image + self.norm * noise / jnp.maximum(length, MIN_NORM)
     if self.clip:
       noisy = jnp.clip(noisy, 0, 1)
     return jnp.where(view['bandwidth'] > 0, noisy, image)

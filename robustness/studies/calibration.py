@@ -79,8 +79,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
   """Settings in addition to `StoredOrMade`.
 
   Attributes:
-    bins: M, of confidence.
-    resamples: bootstrap samples of the images.
+    bins: number M of bins of confidence.
+    resamples: number of bootstrap samples of the images.
   """
 
   title: ClassVar[str] = 'Confidence against accuracy'
@@ -111,7 +111,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
     Args:
       evaluations: classifiers on the same images.
       table: what the V views and their groups are.
-      seed: of the bootstrap.
+      seed: seed of the bootstrap.
 
     Raises:
       InputError: not every image counts in every view, or images depend on one another.

@@ -52,7 +52,8 @@ class CorruptionError(StoredOrMade):
   """Settings in addition to `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
 
   Attributes:
-    source: without stored clean images there is no clean error and no relative mCE.
+    source: 'generated' or 'stored' images; without stored clean images there is no clean error and
+      no relative mCE.
     baseline: what mCE divides by: the errors of the 'first' classifier of the config, or published
       ones at all severities: of the official 15 'alexnet' (ImageNet-C) or 'cifar10_standard'
       (CIFAR-10-C), of ImageNet-3DCC's 12 'alexnet_3dcc'. Other corruptions may be shown too; sets
@@ -61,7 +62,8 @@ class CorruptionError(StoredOrMade):
     between: severities between 1..5, such as 1.5, with interpolated constants
       (`corruptions.catalog.ConstantsTable.between`). They have separate errors; means and mCE are
       over `severities`.
-    failure_share: of clean accuracy, at which a failure severity is sought; 0 for none.
+    failure_share: share of the clean accuracy below which a severity is a failure; 0 looks for
+      none.
   """
 
   title: ClassVar[str] = 'Error under common corruptions'

@@ -78,9 +78,9 @@ class CorruptionSpectrum(StoredOrMade):
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
-    normalisation: of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW) times
-      as large (NumPy's default). Fractions of energy do not depend on it.
-    severity: shown in the figure of spectra, if it is among `severities`.
+    normalisation: scale of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW)
+      times as large (NumPy's default). Fractions of energy do not depend on it.
+    severity: the severity in the figure of spectra, if it is among `severities`.
   """
 
   title: ClassVar[str] = 'Spectra of common corruptions'

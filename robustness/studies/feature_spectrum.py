@@ -29,6 +29,7 @@ from robustness.evaluation.study import Study
 
 OUTPUT = 'output/'
 FLOOR = 1e-6
+"""Added to |F|, so that the logarithm of 0 is finite."""
 _relative = functools.partial(Quantity, kind=AMOUNT, statistic=np.subtract)
 RELATIVE = _relative(
   'relative_log_amplitude', 'log-amplitude minus that of zero frequency', drawn=True

@@ -55,11 +55,11 @@ class FlipRate(Study):
 
   Attributes:
     corruptions: names, or names of sets, as in `corruption_error`.
-    frames: of a sequence.
+    frames: number of frames of a sequence.
     lowest: severity of the first frame.
-    highest: of the last.
+    highest: severity of the last frame.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
-    confidence: of intervals.
+    confidence: confidence of intervals, in (0, 1).
   """
 
   title: ClassVar[str] = 'How often predictions flip as a corruption grows'

@@ -35,8 +35,8 @@ def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
   for an image without energy.
 
   Args:
-    energy: of each band, [N, bands].
-    cells: of each band.
+    energy: energy of each image in each band, [N, bands].
+    cells: number of cells of each band.
   """
   total = energy.sum(1, keepdims=True)
   share = energy / np.where(total > 0, total, np.nan)

@@ -43,7 +43,7 @@ THROUGH = Quantity(
 )
 """A shortcut is a set through which a class is recognised and others are not taken for it."""
 WHOLE = declare_accuracy('accuracy_when_whole', 'accuracy on whole images', drawn=True)
-SMALLEST = 1e-12  # of a probability, in a loss
+MIN_PROBABILITY = 1e-12  # keeps the loss −log p finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ class FrequencyShortcuts(Study):
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
     """Returns the index of the best set of each class, by the number of the class."""
-    losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], SMALLEST))
+    losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], MIN_PROBABILITY))
     choosing = _choosing(labels, evaluation.records)
     return {
       k: int(losses[(labels == k) & choosing].mean(0).argmin()) for k in np.unique(labels).tolist()

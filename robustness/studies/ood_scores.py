@@ -102,8 +102,8 @@ class OodScores(ScoresPredictions):
     positives: 'ood' as in OpenOOD 1.5, or 'id'.
     neighbours: K of 'knn'.
     directions: D of 'vim', below the number of features.
-    percentile: of 'react', over all features of the held-out images, and of 'ash', over the
-      features of each image.
+    percentile: percentile of 'react', over all features of the held-out images, and of 'ash', over
+      the features of each image.
     exponent, largest: γ and M of 'gen'.
   """
 

@@ -71,7 +71,7 @@ class PerturbationStability(Study):
     perturbations: names, or a set: 'imagenet_p' or 'cifar10_p', the ten of published means.
     baseline: the classifier with the FP and T5D that mFR and mT5D divide by: the 'first' one of the
       config, or 'alexnet', as published on ImageNet-P.
-    confidence: of intervals.
+    confidence: confidence of intervals, in (0, 1).
   """
 
   title: ClassVar[str] = 'How often predictions change along sequences of perturbed images'

@@ -103,14 +103,14 @@ class Recalibration(StoredOrMade):
   Attributes:
     held_out: share of the images, drawn at random, that are fitted on: half of them for the
       scalings, half for the thresholds of sets.
-    scalings: of 'temperature', 'vector' and 'matrix'.
+    scalings: names of scalings: 'temperature', 'vector' and 'matrix'.
     penalty: λ of vector and matrix scaling; 0 chooses it by rows left out of the fit.
-    scores: of prediction sets, 'lac', 'aps' and 'raps', of the probabilities after temperature
-      scaling where that is fitted.
+    scores: scores of prediction sets, 'lac', 'aps' and 'raps', of the probabilities after
+      temperature scaling if that is fitted.
     alpha: α; on images like those held out sets hold the true class with probability 1 − α.
     raps_penalty: λ of 'raps'.
     raps_rank: k of 'raps'.
-    bins: M, of confidence.
+    bins: number M of bins of confidence.
     resamples: bootstrap samples of the images, for calibration errors.
   """
 

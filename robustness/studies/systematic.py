@@ -74,11 +74,11 @@ class Systematic(Study):
       environment already, and their environments in place of these.
     environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'; T_k was seen
       by class group k.
-    severities: of corruptions, averaged.
-    angles: of a rotation, averaged; of 90, 180, 270.
+    severities: severities of corruptions, which are averaged.
+    angles: angles of a rotation, which are averaged: 90, 180, 270, or some of them.
     baseline: label of the classifier that ρ compensates for; '' for none (b = 0).
     baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
-    formula: of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
+    formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     degenerate: what means of ρ make of terms that are 1 by definition: 'left_out', or 'one' for the
       paper's mean.
     balance: 'class' gives all classes equal weights, 'image' all images.
