@@ -1,6 +1,7 @@
 """Text for numbers, intervals and facets in figures, sentences and tables."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -189,13 +190,22 @@ def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]
   """Returns the values of facets in words: 'under fog at severity 3', 'at frequency ±(3, −1)'."""
   by_name = dict(zip(facets, values, strict=True))
   if not {*FREQUENCIES} <= by_name.keys():
-    return ' '.join(value_words(quantity.facet(name), value) for name, value in by_name.items())
+    return _phrase([value_words(quantity.facet(name), value) for name, value in by_name.items()])
   y, x = (by_name.pop(name) for name in FREQUENCIES)
   y, x = (y, x) if (y, x) > (0, 0) else (0 - y, 0 - x)
   sign = '±' if y or x else ''
   wave = f'at frequency {sign}({number(y)}, {number(x)})'
   words = [value_words(quantity.facet(name), value) for name, value in by_name.items()]
   return ' '.join([*words, wave])
+
+
+def _phrase(conditions: Sequence[str]) -> str:
+  """Returns conditions in a row without a repeated 'at', such as 'at area 0.1 and angle 30'."""
+  parts = [*conditions[:1]]
+  for before, condition in itertools.pairwise(conditions):
+    is_repeated = before.startswith('at ') and condition.startswith('at ')
+    parts.append(f'and {condition.removeprefix("at ")}' if is_repeated else condition)
+  return ' '.join(parts)
 
 
 def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
@@ -223,7 +233,7 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
         words.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
       else:
         words.append(value_words(facet, value))
-    sentence_form = ' '.join(words)
+    sentence_form = _phrase(words)
   else:
     first, *later = [place_of(quantity, row, facets) for _, row in named.iterrows()]
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]

@@ -76,6 +76,7 @@ def test_places_are_in_words():
   words = ['under motion blur', 'at severity 3', 'in class 7', f'at shift {MINUS}2', 'at k = 10']
   assert [value_words(ERROR.facet(name), value) for name, value in facets] == words
   assert place_words(ERROR, ['corruption', 'severity'], ['fog', 3]) == 'under fog at severity 3'
+  assert place_words(ERROR, ['severity', 'k'], [3, 10]) == 'at severity 3 and k = 10'
   sets = ('official', 'extra', 'c_bar_cifar', 'fourier_cifar')
   assert [value_words(ERROR.facet('corruption_set'), name) for name in sets] == [
     *('over the official corruptions', 'over the four extra corruptions'),
