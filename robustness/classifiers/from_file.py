@@ -1,7 +1,7 @@
 """A classifier out of a user's own Python file, named `FILE.py:NAME` in a config.
 
-NAME is a `Classifier`, or a function without arguments that returns one. The file is run, as any
-script would be.
+NAME is a `Classifier`, a `Model` (what `robustness.classifier` returns), or a function without
+arguments that returns one of these. The file is run, as any script would be.
 
 The file does not identify a function, because its weights may be in another file. Its outputs on
 four fixed images are compared instead, within a tolerance: libraries and devices differ in the last
@@ -18,6 +18,7 @@ from robustness.classifiers import ClassifierKind, ClassifierSettings, Images
 from robustness.core import registry
 from robustness.core.errors import KEYS, InputError
 from robustness.models.classifier import Classifier
+from robustness.models.model import Model
 
 WHERE = 'config.classifier.name'
 KEY = 'outputs_on_fixed_images'
@@ -39,8 +40,9 @@ class FromFile(ClassifierKind):
 
   @property
   def channels(self) -> int:
-    """See `ClassifierKind`."""
-    return self._made.input_shape[2]
+    """See `ClassifierKind`; a `Model` takes images as they are."""
+    made = _value_of(self.name, self._digest)
+    return made.input_shape[2] if isinstance(made, Classifier) else 1
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """See `ClassifierKind`; weights and an input filter belong to the classifier in the file."""
@@ -66,35 +68,50 @@ class FromFile(ClassifierKind):
       InputError: no such file or name, an error while the file or the classifier runs, or something
         else than a `Classifier`.
     """
-    return dataclasses.replace(self._made, name=label)
+    made = _made_by(self.name, self._digest, images.shape, images.class_names)
+    return dataclasses.replace(made, name=label)
 
   @property
-  def _made(self) -> Classifier:
-    """The classifier in the file."""
-    return _made_by(self.name, registry.load(self.name, WHERE).digest)
+  def _digest(self) -> str:
+    """SHA-256 of the file."""
+    return registry.load(self.name, WHERE).digest
 
 
 def forget() -> None:
   """Lets every file be run again: files that it reads, such as weights, may have changed."""
   registry.forget()
+  _value_of.cache_clear()
   _made_by.cache_clear()
 
 
 @functools.lru_cache(maxsize=8)
-def _made_by(reference: str, digest: str) -> Classifier:
-  """Returns what the name is or makes, with its identity; `digest` is the file's."""
+def _value_of(reference: str, digest: str) -> Classifier | Model:
+  """Returns what the name is or makes; `digest` is the file's."""
   loaded = registry.load(reference, WHERE)
   value, named = loaded.value, f'{loaded.name} in {loaded.path}'
   try:
-    made = value if isinstance(value, Classifier) or not callable(value) else value()
+    made = value() if callable(value) and not isinstance(value, Classifier | Model) else value
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the function is the user's and may raise anything
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
-  if not isinstance(made, Classifier):
+  if not isinstance(made, Classifier | Model):
     raise InputError(
-      f'{named} is a {type(made).__name__}, not a Classifier: see Classifier.from_callable.'
+      f'{named} is a {type(made).__name__}, not a Classifier: see robustness.classifier.'
     )
+  return made
+
+
+@functools.lru_cache(maxsize=8)
+def _made_by(
+  reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
+) -> Classifier:
+  """Returns the classifier of a reference with its identity; a `Model` becomes one for images of
+  this shape, with these class names."""
+  loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
+  named = f'{loaded.name} in {loaded.path}'
+  if isinstance(made, Model):
+    made = made.classifier(fixed_images(shape), class_names)
   outputs = probe(made, named)
   if outputs == RANDOM:
     logging.warning('%s is %s: changes of its weights between runs cannot be seen', named, RANDOM)

@@ -12,6 +12,7 @@ from tests.refusals import refused
 
 SOURCE = """
 import jax, jax.numpy as jnp, numpy as np
+import robustness
 from robustness.models.classifier import Classifier
 
 def score(images):
@@ -40,6 +41,9 @@ def softmax(): return own(lambda x: jax.nn.softmax(scores(x, 3)))
 def more(): return own(lambda x: scores(x, 4))
 def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))
 def good(): return own(lambda x: scores(x, 3))
+def model():
+  return robustness.classifier(lambda x: scores(x, 3), mean=[0.5], class_names=('a', 'b', 'c'))
+def of_any_size(): return robustness.classifier(lambda x: scores(x, 3))
 """
 WEIGHTS = np.random.default_rng(3).normal(size=(90, 4)).astype(np.float32)
 
@@ -132,3 +136,12 @@ def test_certain_functions_have_finite_numbers_and_random_ones_are_named():
   generator = np.random.default_rng(0)
   drawing = classifier(lambda x: generator.normal(size=(len(x), 4)))
   assert from_file.probe(drawing) == from_file.RANDOM
+
+
+def test_a_model_of_the_python_api_takes_the_images_and_classes_of_the_run(file):
+  images = Images((4, 7, 1), ('x', 'y', 'z'))
+  for name, classes in (('model', ('a', 'b', 'c')), ('of_any_size', images.class_names)):
+    kind = resolved(ClassifierSettings(name=f'{file}:{name}'))
+    made = kind.load('mine', images, 'float32')
+    assert (made.input_shape, made.class_names, made.name) == (images.shape, classes, 'mine')
+    assert kind.channels == 1 and len(made.provenance['outputs_on_fixed_images']) == 16
