@@ -23,6 +23,7 @@ robustness report WORKDIR   draws figures and report again from the results in W
 robustness table WORKDIR    a table of finished runs as LaTeX, Markdown or CSV
 robustness compare          finished workdirs side by side, with paired differences
 robustness leaderboard DIR  checks and ranks the finished runs in a folder, as one page
+robustness correlations     rank correlations between quantities over many networks
 robustness export WORKDIR   result files for model hubs, and a paragraph for a paper's checklist
 robustness detection        scores a detector on neighbor sets of video frames
 robustness neighbor_sets    builds neighbor sets from videos
@@ -33,7 +34,17 @@ Each command has --help.
 """
 
 _OWN = (
-  *('doctor', 'table', 'compare', 'leaderboard', 'export', 'detection', 'neighbor_sets', 'review'),
+  *(
+    'doctor',
+    'table',
+    'compare',
+    'leaderboard',
+    'correlations',
+    'export',
+    'detection',
+    'neighbor_sets',
+    'review',
+  ),
   'cutouts',
 )
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}

@@ -13,11 +13,16 @@ across neighbourhoods and academic achievement across countries, Review of Econo
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from robustness.core.errors import InputError
+from robustness.estimates.intervals import z_value
+from robustness.estimates.means import Estimate
 
 DRAWS = 20_000
-METHOD = 'simultaneous ranks'
+METHOD, BONETT_WRIGHT = 'simultaneous ranks', 'bonett-wright'
+FEWEST_NETWORKS = 5
+"""Networks that an interval of a rank correlation needs."""
 
 
 class Ranks(NamedTuple):
@@ -65,3 +70,35 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
     better |= is_new
     open_pairs &= ~is_new
   return Ranks(1 + better.sum(0), p - better.sum(1))
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:
+  """Returns Spearman's ρ of two quantities of n networks, each [n], with mean ranks in ties.
+
+  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). In it |ρ| = 1 counts as half way to the
+  next smaller value without ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS` have no interval.
+
+  Raises:
+    InputError: fewer than two networks, a value that is not finite, or other lengths.
+
+  Reference:
+    Bonett and Wright, Sample size requirements for estimating Pearson, Kendall and Spearman
+    correlations, Psychometrika 65 (2000).
+  """
+  n = len(x)
+  if n < 2 or x.shape != y.shape or not np.isfinite([x, y]).all():
+    raise InputError(
+      f'a rank correlation of values {x.shape} and {y.shape}: give two quantities of the same '
+      'networks, two or more, all finite.'
+    )
+  if min(np.ptp(x), np.ptp(y)) == 0:
+    note = 'undefined: all networks have the same value'
+    return Estimate(np.nan, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)
+  rho = float(stats.spearmanr(x, y).statistic)
+  if n < FEWEST_NETWORKS:
+    note = f'no interval: fewer than {FEWEST_NETWORKS} networks'
+    return Estimate(rho, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)
+  centre = np.clip(rho, -1 + 6 / (n**3 - n), 1 - 6 / (n**3 - n))
+  half = z_value(confidence) * np.sqrt((1 + centre**2 / 2) / (n - 3))
+  low, high = np.tanh(np.arctanh(centre) + np.array([-half, half]))
+  return Estimate(rho, min(float(low), rho), max(float(high), rho), n, n, BONETT_WRIGHT)

@@ -253,3 +253,32 @@ def named_points(
   figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
+
+
+@style.styled
+def scatter_page(
+  pairs: Sequence[tuple[str, str]], values: Mapping[str, pd.DataFrame], labels: Sequence[str]
+) -> Figure:
+  """Draws a panel a pair of quantities, with their names on its axes, and one legend.
+
+  `values` are rows of the table of results indexed by name, with a column `scale`, by quantity. The
+  colour of a name depends on its place in `labels`.
+  """
+  lines = math.ceil(len(pairs) / 3)
+  columns = math.ceil(len(pairs) / lines)
+  width, height = style.PAGE_WIDTH, min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
+  figure, grid = panels(len(pairs), columns, (width, height), sharex=False, sharey=False)
+  for axes, pair in zip(grid, pairs, strict=True):
+    for place, name in enumerate(labels):
+      if all(name in values[words].index for words in pair):
+        rows = [values[words].loc[[name]] for words in pair]
+        across, up = (_ends(table, float(table['scale'].iloc[0])) for table in rows)
+        _points(axes, across, up, place, name, linewidth=0.6)
+    units = (' (%)' if (values[words]['scale'] == 100).all() else '' for words in pair)
+    names = [f'{words}{unit}' for words, unit in zip(pair, units, strict=True)]
+    letters = int(width / columns / 0.07)
+    axes.set_xlabel(style.wrapped(names[0], letters), fontsize=7)
+    axes.set_ylabel(style.wrapped(names[1], letters), fontsize=7)
+    axes.spines[['top', 'right']].set_visible(False)
+  style.legend_above(figure)
+  return figure

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from robustness.estimates.ranks import ranks
+from robustness.estimates.ranks import rank_correlation, ranks
 from tests.refusals import refused
 
 
@@ -51,3 +52,27 @@ def test_what_has_no_ranks_is_refused():
   refused('ranks of 1 values', ranks, np.ones(1), np.ones(1))
   refused('finite', ranks, np.array([1, np.nan]), np.ones(2))
   refused(r'shape \(3,\)', ranks, np.ones(2), np.ones(3))
+
+
+def test_rank_correlations_match_scipy_and_hold():
+  generator, held = np.random.default_rng(0), 0
+  true = 6 / np.pi * np.arcsin(0.7 / 2)  # of normal values with the correlation .7
+  for _ in range(400):
+    x, noise = generator.normal(size=(2, 15))
+    y = 0.7 * x + np.sqrt(1 - 0.49) * noise
+    estimate = rank_correlation(x, y)
+    assert estimate.value == pytest.approx(stats.spearmanr(x, y).statistic)
+    held += estimate.low <= true <= estimate.high
+  assert 0.92 <= held / 400 <= 0.99
+
+
+def test_few_or_equal_networks_have_no_interval_and_equal_ranks_have_one():
+  x = np.arange(12.0)
+  perfect = rank_correlation(x, x**3)
+  assert (perfect.value, perfect.high) == (1, 1) and 0.9 < perfect.low < 1
+  assert rank_correlation(x, -x).low == -1
+  few = rank_correlation(x[:4], x[:4])
+  assert few.value == 1 and np.isnan(few.low) and 'fewer than 5' in few.note
+  assert 'same value' in rank_correlation(x, 0 * x).note
+  refused('all finite', rank_correlation, x, x * np.nan)
+  refused('same networks', rank_correlation, x, x[:3])

@@ -1,0 +1,32 @@
+r"""How evenly accuracy is spread over classes.
+
+python main.py --config=configs/class_balance.py --workdir=/tmp/class_balance
+
+  No download. A small CNN on MNIST digits. Half a minute on 2 cores.
+
+python main.py --config=configs/class_balance.py:cifar10 --workdir=/tmp/class_balance_cifar10 \
+    --config.classifier.name=resnet20 --config.classifier.weights=FILE
+
+  CIFAR-10's test images by TFDS.
+"""
+
+from robustness.config.defaults import ConfigDict, default_config, variants
+from robustness.config.trainings import read_cifar10, train_small_networks
+
+
+def digits() -> ConfigDict:
+  """The default: a small CNN trained on MNIST digits."""
+  config = default_config('class_balance')
+  train_small_networks(config)
+  return config
+
+
+def cifar10() -> ConfigDict:
+  """One network on all test images of CIFAR-10."""
+  config = default_config('class_balance')
+  read_cifar10(config, num_images=0)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+get_config = variants(digits, cifar10)

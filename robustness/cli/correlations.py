@@ -1,0 +1,181 @@
+"""`robustness correlations`: do networks rank alike by one quantity and by another?
+
+robustness correlations PATH PATH ... --out=DIR
+
+  Spearman's rank correlations, with intervals over the networks, between all overall values that
+  finished workdirs and batteries have in common. PATH may be a folder of such, as a leaderboard is;
+  NAME=PATH writes NAME before the quantities of PATH, where two paths measure the same one on other
+  images. DIR gets the tables, one page of scatter plots, and report.html.
+"""
+
+import argparse
+import itertools
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from robustness import comparison, workdir
+from robustness.cli.leaderboard import protocol_of
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.core.settings import differing_keys
+from robustness.core.typing import Facts
+from robustness.estimates.facets import Facet
+from robustness.estimates.means import part, row
+from robustness.estimates.of_means import ITSELF
+from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.estimates.ranks import rank_correlation
+from robustness.estimates.table import assemble
+from robustness.present import charts, forms, text
+from robustness.present.choice import overall_choices
+from robustness.present.publish import Presentation, publish
+from robustness.results import JSON_NAME, Results, Table
+
+FACETS = Facet('first', 'quantity', place='of {}'), Facet('second', 'other', place='and {}')
+RANK_CORRELATION = Quantity(
+  'rank_correlation', 'rank correlation', AMOUNT, low=-1, high=1, headline=True, facets=FACETS
+)
+OF_NETWORKS = comparison.PREPARATION_KEYS - comparison.SELECTION_KEYS
+"""Keys of a description of data that may differ between networks, such as the size of images."""
+NETWORKS, VALUES = 'networks', 'values of the networks'
+MAX_PANELS = 24
+"""Most scatter plots on the page."""
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Writes the correlations, and prints them and where the report is; returns 0."""
+  parser = argparse.ArgumentParser(
+    'robustness correlations',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('paths', nargs='+', metavar='PATH', help='a workdir, or a folder of several')
+  parser.add_argument('--out', type=expanded, required=True, help='where the page goes')
+  options = parser.parse_args(arguments)
+  workdir.refuse_results(options.out)
+  values = values_by_quantity(options.paths)
+  results = correlations(values)
+  environment = workdir.environment(shlex.join(['robustness', 'correlations', *arguments]))
+  pages = Presentation('Rank correlations', figures=lambda results: _figures(results, values))
+  publish(options.out, results, pages, environment, {'paths': list(options.paths)})
+  rows = [
+    [line.first, line.second, f'{line.value:.2f} ({line.low:.2f} to {line.high:.2f})', line.n]
+    for line in _weakest_first(results).itertuples()
+  ]
+  print(*text.lines(Table(('quantity', 'other', 'rank correlation', 'networks'), rows)), sep='\n')
+  print(f'scatter plots: {options.out}/report.html')
+  return 0
+
+
+def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
+  """Returns the overall values of finished runs: rows of the table of results by network.
+
+  A network is the same in several runs if all that describes it but its label is.
+
+  Raises:
+    InputError: a path holds no results; or one quantity is measured twice for a network, or with
+      other settings or images.
+  """
+  names: dict[str, str] = {}
+  rows: dict[str, dict[str, pd.Series]] = {}
+  protocols: dict[str, Facts] = {}
+  for path in paths:
+    prefix = f'{path.partition("=")[0]}: ' if comparison.typed_labels([path]) else ''
+    for folder in _folders(expanded(path.partition('=')[2] if prefix else path)):
+      results = Results.read(folder).over_seeds
+      network_of = {}
+      for classifier in results.classifiers:
+        label = str(classifier['label'])
+        facts = json.dumps({k: v for k, v in classifier.items() if k != 'label'}, sort_keys=True)
+        if facts not in names:
+          names[facts] = label if label not in names.values() else f'{folder.name}: {label}'
+        network_of[label] = names[facts]
+      for task, of_task in results.by_task.items():
+        same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
+        protocol: Facts = {'settings': protocol_of(of_task), 'data': same_for_all}
+        for quantity in of_task.quantities:
+          for choice in overall_choices(of_task.table, quantity) if quantity.better else ():
+            words = f'{prefix}{f"{task}: " if task else ""}{choice.words}'
+            measured = choice.rows[
+              (choice.rows.versus == '')
+              & choice.rows.classifier.isin([*network_of])
+              & choice.rows['value'].notna()
+            ]
+            if measured.empty or measured.note.str.contains(ITSELF, regex=False).any():
+              continue
+            lines = differing_keys(protocols.setdefault(words, protocol), protocol)
+            networks = measured.classifier.map(network_of)
+            if lines or {*networks} & {*rows.get(words, {})}:
+              raise InputError(
+                f'{folder} measures {words} again, {"; ".join(lines) or "for the same network"}: '
+                f'give it another name, NAME={path}.'
+              )
+            better = 1 if quantity.better == 'higher' else -1
+            for network, (_, line) in zip(networks, measured.iterrows(), strict=True):
+              line = pd.concat([line, pd.Series({'scale': quantity.scale, 'better': better})])
+              rows.setdefault(words, {})[network] = line
+  return {words: pd.DataFrame(by_network).T for words, by_network in rows.items()}
+
+
+def _folders(path: Path) -> list[Path]:
+  """Returns a folder with results, or the folders with results in it."""
+  folders = [path] if (path / JSON_NAME).is_file() else []
+  folders = folders or sorted(file.parent for file in path.glob(f'*/{JSON_NAME}'))
+  if not folders:
+    raise InputError(f'{path} holds no {JSON_NAME}: give finished workdirs, or a folder of them.')
+  return folders
+
+
+def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -> Results:
+  """Returns the rank correlation of each pair of quantities that vary over the networks they share.
+
+  It is positive where networks that are better by one are better by the other.
+
+  Raises:
+    InputError: no two quantities have two networks in common.
+  """
+  rows, networks = [], dict.fromkeys(name for table in values.values() for name in table.index)
+  for first, second in itertools.combinations(values, 2):
+    x, y = values[first], values[second]
+    shared = [name for name in x.index if name in y.index]
+    if len(shared) > 1:
+      across, up = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
+      estimate = rank_correlation(across, up, confidence)
+      facets = {'first': first, 'second': second}
+      rows.append(row(NETWORKS, '', RANK_CORRELATION, facets, estimate, confidence))
+  if not rows:
+    raise InputError(
+      f'{len(networks)} networks have no two quantities in common: give workdirs that measure the '
+      'same networks by several quantities.'
+    )
+  cells = [
+    [name, *(float(t.value[name]) if name in t.index else None for t in values.values())]
+    for name in networks
+  ]
+  return Results(
+    'correlations',
+    [],
+    {},
+    {'confidence': confidence},
+    {VALUES: Table(('network', *values), cells)},
+    table=assemble([part(rows)]),
+    quantities=(RANK_CORRELATION,),
+  )
+
+
+def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
+  """Returns the page of scatter plots, of the pairs with the weakest correlations first."""
+  pairs = [(line.first, line.second) for line in _weakest_first(results).itertuples()][:MAX_PANELS]
+  labels = list(dict.fromkeys(name for table in values.values() for name in table.index))
+  caption = 'Networks by pairs of quantities, the weakest rank correlations first.'
+  figures = {'scatter': (forms.scatter_page(pairs, values, labels), caption)} if pairs else {}
+  return {**figures, **charts.draw(results)}
+
+
+def _weakest_first(results: Results) -> pd.DataFrame:
+  """Returns the correlations that are defined, by their size."""
+  table = results.table[results.table['value'].notna()]
+  return table.loc[table['value'].abs().sort_values(kind='stable').index]

@@ -1,0 +1,47 @@
+"""How evenly accuracy is spread over classes, on the images as they are."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.rows import Rows
+from robustness.estimates.class_spread import class_spread
+from robustness.estimates.means import part, row
+from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.study import Recipes, Study
+
+OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images', headline=True)
+SPREAD = Quantity(
+  'class_spread', 'standard deviation of accuracies over classes', better='lower', headline=True
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassBalance(Study):
+  """The settings of `Study`."""
+
+  title: ClassVar[str] = 'Balance of classes'
+  quantities = (OVERALL, SPREAD, dataclasses.replace(ACCURACY, reference=OVERALL.name))
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Refuses rows with several labels each, and rows of one class."""
+    super().check(rows, recipes)
+    labels = rows.without_images()['label']
+    if labels.ndim > 1 or len(np.unique(labels)) < 2:
+      raise InputError('the spread over classes needs images with one label each, of two classes.')
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields the accuracy over all, with paired differences, and the spread over classes."""
+    recorded.require_distinct()
+    yield self.means(OVERALL, recorded, test=True)
+    rows = []
+    for label, right in recorded.outcomes(OVERALL).values.items():
+      labels = recorded.evaluations[0].records.column('label')
+      estimate = class_spread(right[:, 0], labels, self.confidence)
+      rows.append(row(label, '', SPREAD, {}, estimate, self.confidence))
+    yield part(rows)
