@@ -188,7 +188,8 @@ def file_images(
 ) -> Images:
   """Returns images that are a file each, in colour unless every readable file is grey.
 
-  For the arguments and other fields see `Images`. Headers are read where `channels` is None.
+  For the arguments and other fields see `Images`. Headers are read where `channels` is None, and
+  all paths unless there is a `store`.
   """
   channels = channels or (1 if all(map(may_be_grey, paths)) else 3)
   fields = {
@@ -197,13 +198,14 @@ def file_images(
     'sizes': lambda indices: (read_header(paths[index])[0] for index in indices),
     **fields,
   }
+  if 'store' not in fields:
+    fields['store'] = MemoryStore(np.array([path.encode() for path in paths], object), labels)
   return Images(
     title=title,
     description=description,
     num_examples=len(paths),
     class_names=tuple(class_names),
     channels=channels,
-    store=MemoryStore(np.array([path.encode() for path in paths], object), labels),
     where=lambda index: f'{paths[index]} (example {index})',
     **fields,
   )

@@ -138,6 +138,8 @@ class Images:
     columns: other facts about every example, {name: numbers [num_examples, ...]}.
     choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
       subset takes all or none of them; None chooses examples one by one.
+    check: refuses examples at some indices, int64 [n], that are listed and not stored, before any
+      is read; None where all that is listed exists.
     parts: of examples that come in equal parts, such as a corruption at a severity: a subset takes
       the same ones from every part.
     names: of the images of one part, `<class>/<file>`, where they are files; else ().
@@ -165,6 +167,7 @@ class Images:
   read: Callable[[bytes], np.ndarray] | None = None
   columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   choose: Callable[[int, int], np.ndarray] | None = None
+  check: Callable[[np.ndarray], None] | None = None
   parts: int = 1
   names: Sequence[str] = ()
   as_stored: bool = False

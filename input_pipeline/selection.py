@@ -243,6 +243,8 @@ def select(
   if not images.num_examples:
     raise InputError(f'{images.title} holds no images.')
   indices, facts = _selected_indices(images, settings, seed), dict(images.description)
+  if images.check:
+    images.check(indices)
   check_pictures(images, indices)
   if settings.num_images:
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}

@@ -12,19 +12,21 @@ All other columns of numbers and words are columns of the rows, which
 """
 
 import dataclasses
+import functools
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, overload
 
+import numpy as np
 import pandas as pd
 
 from input_pipeline import image_files, shards
-from input_pipeline.images import Images
+from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError, nearest
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, files_in
 from robustness.core.rows import composed
 from robustness.core.settings import require
 from robustness.models import label_space
@@ -53,7 +55,7 @@ class FileList(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; every file must be there."""
+    """See `Source`; the files of chosen rows must exist, others are not looked up."""
     listing = self._table_file()
     title = f'{listing}'
     table = shards.read_table(listing, words=(*FILES, 'split'))
@@ -73,9 +75,9 @@ class FileList(Source):
         f'{title} has no column of files ({", ".join(FILES)}), only {", ".join(table)}.'
       )
     root = expanded(self.path) if self.path else listing.parent
-    paths = _existing(table[column], root, title)
+    files = _Files(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):
-      table = table.assign(label=[Path(path).parent.name for path in paths])
+      table = table.assign(label=files.labels())
     numbered = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
@@ -83,7 +85,7 @@ class FileList(Source):
     self.require(numbered in ((), class_names), 'label_space', valid)
     left_out = Counter[str]()
     return image_files.file_images(
-      paths,
+      files,
       labels,
       class_names,
       title=f'files listed in {title}',
@@ -95,6 +97,9 @@ class FileList(Source):
       },
       columns=shards.columns_of(table, (column, self.label_column), left_out),
       left_out=left_out,
+      channels=1 if all(map(files.may_be_grey, range(len(files)))) else 3,
+      store=PartsStore(lambda part, row: files[row].encode(), labels),
+      check=files.check,
     )
 
   def _table_file(self) -> Path:
@@ -110,30 +115,85 @@ class FileList(Source):
     return tables[0]
 
 
-def _existing(names: pd.Series, root: Path, title: str) -> list[str]:
-  """Returns the path of every file: as listed below the root, in whichever form of Unicode, or the
-  only one of a bare name."""
-  if not all(isinstance(name, str) for name in names):
-    row = int((~names.map(lambda name: isinstance(name, str))).to_numpy().argmax())
-    raise InputError(f'{title}: row {row} names no file.')
-  paths = [root / name for name in names]
-  missing = [row for row, path in enumerate(paths) if not os.path.isfile(path)]
-  anywhere: dict[str, list[Path]] = {}
-  for file in image_files.files_in(root) if missing else ():
-    anywhere.setdefault(composed(str(file.relative_to(root))), []).append(file)
-    if file.parent != root:
-      anywhere.setdefault(composed(file.name), []).append(file)
-  for row in missing:
-    alike = anywhere.get(composed(names[row]), [])
-    if len(alike) != 1:
-      count = f'{len(alike)} files are so called' if alike else 'there is no such file'
+class _Files(Sequence[str]):
+  """Paths of the files that a table names; each is looked up when it is first read.
+
+  A file is where it is listed below the root, in whichever form of Unicode, or the only one of a
+  bare name.
+  """
+
+  def __init__(self, names: pd.Series, root: Path, title: str):
+    is_text = names.map(lambda name: isinstance(name, str)).to_numpy()
+    if not is_text.all():
+      raise InputError(f'{title}: row {int(is_text.argmin())} names no file.')
+    self._names, self._root, self._title = names.tolist(), root, title
+    self._found: dict[int, str] = {}
+
+  def __len__(self) -> int:
+    return len(self._names)
+
+  @overload
+  def __getitem__(self, row: int) -> str: ...
+  @overload
+  def __getitem__(self, row: slice) -> list[str]: ...
+  def __getitem__(self, row: int | slice) -> str | list[str]:
+    if isinstance(row, slice):
+      return [self[i] for i in range(*row.indices(len(self)))]
+    if row not in self._found:
+      self._found[row] = self._path(row)
+    return self._found[row]
+
+  def labels(self) -> list[str]:
+    """Returns the name of every file's folder; files of bare names alone are looked up."""
+    folders = (Path(name).parent.name for name in self._names)
+    return [folder or Path(self[row]).parent.name for row, folder in enumerate(folders)]
+
+  def check(self, rows: np.ndarray) -> None:
+    """Refuses names that are repeated, and files of some rows that do not exist or are one file."""
+    real_folder = functools.cache(os.path.realpath)
+
+    def real(path: str) -> str:
+      folder, name = os.path.split(path)
+      return os.path.realpath(path) if os.path.islink(path) else f'{real_folder(folder)}/{name}'
+
+    paths = [real(self[row]) for row in rows.tolist()]
+    self._refuse_repeated(self._names, range(len(self)))
+    self._refuse_repeated(paths, rows)
+
+  def may_be_grey(self, row: int) -> bool:
+    """Whether a row's file is grey, cannot be read or does not exist."""
+    try:
+      return image_files.may_be_grey(self[row])
+    except InputError:  # it matters only if the row is chosen
+      return True
+
+  def _path(self, row: int) -> str:
+    path = self._root / self._names[row]
+    if not os.path.isfile(path):
+      alike = self._anywhere.get(composed(self._names[row]), [])
+      if len(alike) != 1:
+        count = f'{len(alike)} files are so called' if alike else 'there is no such file'
+        raise InputError(
+          f'{self._title}: row {row} names {self._names[row]!r}, which is not in {self._root}: '
+          f'{count}. Set {KEYS.data.file_list.path} to the folder that the names begin at.'
+        )
+      [path] = alike
+    return str(path)
+
+  @functools.cached_property
+  def _anywhere(self) -> dict[str, list[Path]]:
+    """Files by their path below the root, and those in folders by their name, too."""
+    anywhere: dict[str, list[Path]] = {}
+    for file in files_in(self._root):
+      anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)
+      if file.parent != self._root:
+        anywhere.setdefault(composed(file.name), []).append(file)
+    return anywhere
+
+  def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:
+    is_repeated = pd.Series(paths, dtype=object).duplicated().to_numpy()
+    if is_repeated.any():
+      row = int(rows[is_repeated.argmax()])
       raise InputError(
-        f'{title}: row {row} names {names[row]!r}, which is not in {root}: {count}. '
-        f'Set {KEYS.data.file_list.path} to the folder that the names begin at.'
+        f'{self._title}: row {row} names {self._names[row]!r} again; each image counts once.'
       )
-    paths[row] = alike[0]
-  twice = pd.Series([os.path.realpath(path) for path in paths]).duplicated().to_numpy()
-  if twice.any():
-    row = int(twice.argmax())
-    raise InputError(f'{title}: row {row} names {names[row]!r} again; each image counts once.')
-  return [str(path) for path in paths]

@@ -117,6 +117,17 @@ def test_rows_of_a_filtered_table_are_counted_from_0(folder):
   refused("row 9 names 'images/21.png' again", read, 'file_list', folder)
 
 
+def test_files_of_rows_that_are_not_chosen_are_not_looked_up(folder):
+  names = [*TABLE.file_name[:2], *(f'gone/{name}' for name in NAMES[2:])]
+  TABLE.assign(file_name=names).to_csv(folder / 'metadata.csv', index=False)
+  refused("row 2 names 'gone/02.png'", read, 'file_list', folder)
+  rows = read('file_list', folder, num_images=2, subset='first')
+  np.testing.assert_array_equal(next(rows.batches(2, stored=True))['image'], PIXELS[:2])
+  TABLE.assign(file_name=[*names[:-1], names[0]]).to_csv(folder / 'metadata.csv', index=False)
+  message = "row 29 names 'images/00.png' again"
+  refused(message, read, 'file_list', folder, num_images=2, subset='first')
+
+
 def test_a_table_without_splits_has_no_rows_to_train_on(folder):
   TABLE.to_csv(folder / 'metadata.csv', index=False)
   assert read('file_list', folder, split='').num_examples == NUMBER
