@@ -2,7 +2,6 @@
 rates, and robustness relative to a line through other classifiers."""
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -80,8 +79,11 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  adjusted = scipy.stats.false_discovery_control(values, axis=None)
-  return np.asarray(adjusted <= rate).reshape(values.shape)
+  order, count = np.argsort(values, axis=None), values.size
+  adjusted = values.ravel()[order] * (count / np.arange(1, count + 1))
+  is_significant = np.zeros(count, bool)
+  is_significant[order[: np.flatnonzero(adjusted <= rate).max(initial=-1) + 1]] = True
+  return is_significant.reshape(values.shape)
 
 
 def paired_difference(

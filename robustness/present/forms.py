@@ -111,7 +111,8 @@ def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: i
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   """Returns [values, lows, highs]; degenerate estimates have NaN as ends."""
   value, *ends = (scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high'))
-  return [value, *(np.where(says_nothing(rows), np.nan, end) for end in ends)]
+  is_degenerate = says_nothing(rows)
+  return [value, *(np.where(is_degenerate, np.nan, end) for end in ends)]
 
 
 @style.styled
@@ -137,6 +138,7 @@ def curves(
   else:
     size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
   figure, grid = panels(count, columns, size, sharey=not is_mixed)
+  shared = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
   for place, (axes, (_, rows)) in enumerate(zip(grid, titled, strict=True)):
     notation = notations[place if is_mixed else 0]
     for index, label in enumerate(labels):
@@ -153,7 +155,7 @@ def curves(
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)
-    if limits := _limits(notation, *([rows] if is_mixed else [panel for _, panel in titled])):
+    if limits := _limits(notation, rows) if is_mixed else shared:
       axes.set_ylim(limits)
     if is_mixed or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
