@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import shutil
@@ -22,6 +23,7 @@ import numpy as np
 import input_pipeline
 from input_pipeline.settings import DataSettings, Source
 from robustness import comparison, launch, parallel
+from robustness import workdir as workdir_files
 from robustness.attacks import ATTACKS, Attack
 from robustness.augment.policy import Policy
 from robustness.building import checks
@@ -36,6 +38,7 @@ from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
+from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
@@ -45,7 +48,9 @@ from robustness.models.inputs import Inputs
 from robustness.models.model import Model
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
-from robustness.results import SINGLE, Results
+from robustness.present import summary
+from robustness.present.publish import Presentation
+from robustness.results import SINGLE, Results, summary_name
 from robustness.training import loop
 from robustness.training.settings import TrainingSettings
 from robustness.training.training import Pipeline, Training
@@ -242,12 +247,28 @@ def compare(*results: Results, baseline: str | None = None) -> Results:
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
-  """Returns the results of a finished workdir, with its figures and records.
+  """Returns the results of a finished workdir with what presents them and their records.
 
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
   """
-  return launch.read(directory)
+  path, config, _ = workdir_files.find(os.fspath(directory))
+  results = Results.read(path)
+  by_task, presented = results.by_task, {}
+  for task, section in workdir_files.study_sections(config, path).items():
+    if task in by_task:
+      measured = by_task[task]
+      presented[task] = recorded_study.of_results(section, measured.study, measured.settings)
+  summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
+  if workdir_files.seeds_of(config, path):
+    results.presentation = summary.of_seeds(summary_of_tasks, presented)
+  elif SINGLE in presented:
+    results = results.with_facets(presented[SINGLE].described_facets)
+    results.presentation = Presentation.of_study(presented[SINGLE])
+  else:
+    results.presentation = summary.of_battery(summary_of_tasks, presented)
+  results.studies = functools.partial(workdir_files.read, path)
+  return results
 
 
 def run(

@@ -6,7 +6,6 @@ It is the only module of the package that loads rows with TensorFlow, through `i
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -32,7 +31,6 @@ from robustness.core.rows import Rows
 from robustness.core.settings import Section
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.estimates.table import assemble, named_values
-from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings, Study
 from robustness.measurement import measure, recording_name
@@ -40,15 +38,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
 from robustness.present.publish import Drawn, Presentation, Presented, captioned, publish
-from robustness.results import (
-  FOURIER_TABLE,
-  SINGLE,
-  Results,
-  Table,
-  joined,
-  over_seeds,
-  summary_name,
-)
+from robustness.results import FOURIER_TABLE, SINGLE, Results, Table, joined, over_seeds
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 
@@ -213,34 +203,6 @@ def measure_in_workdir(
     folder = log.path / workdir.RECORDS
     results = measure(study, execution, classifiers, rows, folder, devices=devices)
     write_results(log, log.path, results, study)
-  return results
-
-
-def read(directory: str | os.PathLike[str]) -> Results:
-  """Returns the results of a finished workdir with what presents them and their records.
-
-  Raises:
-    InputError: the folder is no finished workdir, or a file is damaged.
-  """
-  path, config, _ = workdir.find(os.fspath(directory))
-  results = Results.read(path)
-  sections = workdir.study_sections(config, path)
-  if SINGLE in sections and not workdir.seeds_of(config, path):
-    section = sections[SINGLE]
-    study = recorded_study.of_results(section, results.study, results.settings)
-    results = results.with_facets(study.described_facets)
-    results.presentation = Presentation.of_study(study)
-  else:
-    above = summary_name(config.get('battery', {}).get('summary', ''))
-    by_task = results.by_task
-    drawn = {
-      task: recorded_study.of_results(section, by_task[task].study, by_task[task].settings)
-      for task, section in sections.items()
-      if task in by_task
-    }
-    present = summary.of_seeds if workdir.seeds_of(config, path) else summary.of_battery
-    results.presentation = present(above, drawn)
-  results.studies = functools.partial(workdir.read, path)
   return results
 
 
