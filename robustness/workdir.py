@@ -221,13 +221,10 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   if not lines:
     return
   separator = '\n  config.' if flag == '--workdir' else '\n  '
-  checkpoints = f'{path.parent}/checkpoints/LABEL'
-  hint = (
-    f' Networks trained in it can be used elsewhere: --config.classifiers.LABEL.weights='
-    f'{checkpoints}'
-    if has_checkpoints
-    else ''
-  )
+  hint = ''
+  if has_checkpoints:
+    option = f'--config.classifiers.LABEL.weights={path.parent}/checkpoints/LABEL'
+    hint = f' Networks trained in it can be used elsewhere: {option}'
   raise InputError(
     f'workdir {path.parent} holds a run of another config. Keys that differ (there → now):'
     f'{separator}{separator.join(lines)}\n'
@@ -537,13 +534,12 @@ def _finished_study(
   study = recorded_study.of_results(section, results.study, results.settings, study_file)
   records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
-  records_by_label: dict[str, SequentialRecords | Records] = {}
-  for label in results.prefixes if study.needs_classifier else [IMAGES]:
-    place = records_folder / label
-    records_by_label[label] = (
-      SequentialRecords.open(place, design) if design else Records.open(place)
-    )
-  evaluations = of_recorded(records_by_label)
+  paths = [records_folder / label for label in results.prefixes]
+  if not study.needs_classifier:
+    paths = [records_folder / IMAGES]
+  evaluations = of_recorded(
+    {p.name: SequentialRecords.open(p, design) if design else Records.open(p) for p in paths}
+  )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
   if isinstance(study, RecordedStudy):

@@ -175,12 +175,13 @@ def hub_entry(
   unit = ('percent' if options.percent else 'a fraction') if quantity.kind == SHARE else ''
   notes = [
     ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
-    *([row.note] if row.note else []),
-    *([interval] if row.low == row.low else []),
+    row.note,
+    '' if np.isnan(row.low) else interval,
     f'n = {row.n} observations of {row.clusters} independent units',
     data,
     f'classifier-robustness {environment.get("robustness", "")}',
   ]
+  note = json.dumps(escaped('; '.join(filter(None, notes))), ensure_ascii=False)
   lines = [
     '- dataset:',
     f'    id: {json.dumps(options.dataset)}',
@@ -190,20 +191,15 @@ def hub_entry(
   ]
   if options.url:
     lines += ['  source:', f'    url: {json.dumps(options.url)}']
-  return '\n'.join(
-    [*lines, f'  notes: {json.dumps(escaped("; ".join(notes)), ensure_ascii=False)}', '']
-  )
+  return '\n'.join([*lines, f'  notes: {note}', ''])
 
 
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
   """Returns a section of a model card: a classifier's headlines with intervals, the methods, and
   which values its records do not confirm."""
-  of_classifier = dataclasses.replace(
-    results, table=results.table[results.table.classifier == label]
-  )
-  table, _ = side_by_side.arranged(
-    of_classifier.over_seeds.by_task, (), ['quantity'], ['classifier'], intervals=True
-  )
+  rows = results.table[results.table.classifier == label]
+  tasks = dataclasses.replace(results, table=rows).over_seeds.by_task
+  table, _ = side_by_side.arranged(tasks, (), ['quantity'], ['classifier'], intervals=True)
   paragraph = tables.markdown_text(methods.paragraph(results, environment, label))
   remarks = ''.join(f'\n{tables.markdown_text(reason)}.\n' for reason in unverified)
   return f'## Robustness\n\n{tables.to_markdown(table)}\n{paragraph}\n{remarks}'

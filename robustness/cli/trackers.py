@@ -100,29 +100,24 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
   run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
   sent = int(run.data.tags.get('robustness_step', -1))
-  metrics = [
-    Metric(_allowed(name), float(value), int(1000 * when), step)
-    for step, when, values in log.steps
-    if step > sent
-    for name, value in values.items()
-  ]
-  last = log.steps[-1][:2] if log.steps else (0, 0.0)
-  metrics += [
-    Metric(_allowed(name), float(value), int(1000 * last[1]), last[0])
-    for name, value in log.results.items()
-    if run.data.metrics.get(_allowed(name)) != value
-  ]
-  params = [
-    Param(_allowed(name), str(value)[:MAX_LETTERS])
-    for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items()
-    if _allowed(name) not in run.data.params
-  ]
+  step, when = 0, 0.0
+  metrics, params = [], []
+  for step, when, values in log.steps:
+    if step > sent:
+      milliseconds = int(1000 * when)
+      metrics += [Metric(_allowed(k), float(v), milliseconds, step) for k, v in values.items()]
+  for name, value in log.results.items():  # they belong to the last step
+    if run.data.metrics.get(_allowed(name)) != value:
+      metrics.append(Metric(_allowed(name), float(value), int(1000 * when), step))
+  for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items():
+    if _allowed(name) not in run.data.params:
+      params.append(Param(_allowed(name), str(value)[:MAX_LETTERS]))
   run_id = run.info.run_id
   for start in range(0, len(metrics), METRICS_PER_REQUEST):
     client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_REQUEST])
   for start in range(0, len(params), METRICS_PER_REQUEST // 10):
     client.log_batch(run_id, params=params[start : start + METRICS_PER_REQUEST // 10])
-  client.log_batch(run_id, tags=[RunTag('robustness_step', str(last[0]))])
+  client.log_batch(run_id, tags=[RunTag('robustness_step', str(step))])
   client.set_terminated(run_id)
   return f'{mlflow.get_tracking_uri()}, experiment {project!r}, run {run_id}'
 

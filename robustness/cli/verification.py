@@ -101,14 +101,11 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
     by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
     reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
-    reasons = dict[pathlib.Path, str]()
-    for folder in folders.values():
+    words, reasons = [reason] if reason else [], dict[pathlib.Path, str]()
+    for seed, folder in folders.items():
       reasons |= _of_folder(folder, study_file)
-    of_seeds = [
-      f'seed {k}: {reasons[folder]}' for k, folder in folders.items() if folder in reasons
-    ]
-    words = '; '.join(filter(None, (reason, *of_seeds)))
-    return {path: words, **reasons} if words else {}
+      words += [f'seed {seed}: {reasons[folder]}'] if folder in reasons else []
+    return {path: '; '.join(words), **reasons} if words else {}
   return _of_folder(path, study_file)
 
 
@@ -162,9 +159,9 @@ def _is_of_this_code(results: Results) -> bool:
 
 def _failed(error: Exception) -> str:
   """Returns in words why this code computes no value from records."""
-  reason = (
-    str(error).partition('\n')[0].rstrip('.') if isinstance(error, InputError) else repr(error)
-  )
+  reason = repr(error)
+  if isinstance(error, InputError):
+    reason = str(error).partition('\n')[0].rstrip('.')
   return f'all values {NOT_REPRODUCED} ({reason})'
 
 
@@ -176,15 +173,14 @@ def _has_run(path: pathlib.Path) -> bool:
 
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   """Returns the reasons of `unverifiable` for a workdir with one seed."""
+  folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
-    folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
     return dict.fromkeys(folders, NO_RECORDS)
   try:
     tasks = workdir.read(path, study_file)
   except _FAILURES as error:
     if _is_of_this_code(Results.read(path)):
       raise
-    folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
     return dict.fromkeys(folders, _failed(error))
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:

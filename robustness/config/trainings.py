@@ -22,8 +22,7 @@ def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
     classifier.train = True
     classifier.augment.policy = ('crop',)
     classifier.augment.crop.padding = 2
-  config.training.epochs = epochs
-  config.training.checkpoint_every_steps = 100
+  config.training.update(epochs=epochs, checkpoint_every_steps=100)
 
 
 def add_gaussian_noise(classifier: ConfigDict, sigma: float = 0.4) -> None:
@@ -39,33 +38,23 @@ def train_on_imagenet(config: ConfigDict) -> None:
   reached after 5 epochs and falling as a cosine, weight decay 1e-4. The validation images are
   resized to 256 and cropped to 224 pixels, and are measured in float32.
   """
-  config.data.source = 'tfds'
+  config.data.update(source='tfds', split='validation', resize=256, crop=224)
   config.data.tfds.dataset = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.resize = 256
-  config.data.crop = 224
   for classifier in config.classifiers.values():
     classifier.train = True
     classifier.name = 'resnet50'
     classifier.data.random_crop_area = 0.08
     other_parts = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
     classifier.augment.policy = ('flip', *other_parts)
-  config.training.epochs = 90.0
-  config.training.batch_size = 1024
-  config.training.learning_rate = 0.4
-  config.training.warmup_epochs = 5.0
-  config.training.weight_decay = 1e-4
-  config.training.checkpoint_every_steps = 1000
-  config.training.precision = 'bfloat16'
+  config.training.update(epochs=90.0, batch_size=1024, weight_decay=1e-4, precision='bfloat16')
+  config.training.update(learning_rate=0.4, warmup_epochs=5.0, checkpoint_every_steps=1000)
 
 
 def finetune_resnet50(config: ConfigDict) -> None:
   """Starts every ResNet-50 of `train_on_imagenet` from torchvision's weights, for 5 epochs."""
   for classifier in config.classifiers.values():
     classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
-  config.training.epochs = 5.0
-  config.training.learning_rate = 0.04
-  config.training.warmup_epochs = 0.5
+  config.training.update(epochs=5.0, learning_rate=0.04, warmup_epochs=0.5)
 
 
 def finetune_on_frames(config: ConfigDict) -> None:
@@ -77,11 +66,8 @@ def finetune_on_frames(config: ConfigDict) -> None:
   """
   for classifier in sections_of_classifiers(config):
     classifier.train = True
-  config.training.schedule = 'plateau'
-  config.training.batch_size = 32
-  config.training.epochs = 10.0
-  config.training.nesterov = False
-  config.training.weight_decay = 0.0
+  config.training.update(epochs=10.0, batch_size=32, schedule='plateau')
+  config.training.update(nesterov=False, weight_decay=0.0)
 
 
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
@@ -99,18 +85,10 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
     for objective in classifier.objective.values():
       if 'label_smoothing' in objective:
         objective.label_smoothing = 0.2
-  config.training.epochs = 12.0
-  config.training.batch_size = 1000
-  config.training.learning_rate = 1.5
-  config.training.schedule = 'triangular'
-  config.training.momentum = 0.85
-  config.training.weight_decay = 1.33e-3
-  config.training.decay = 'all'
-  config.training.bias_rate = 64.0
-  config.training.stem_epochs = 3.0
-  config.training.lookahead = 5
-  config.training.evaluate_every_epochs = 4.0
-  config.training.checkpoint_every_steps = 50
+  config.training.update(epochs=12.0, batch_size=1000, schedule='triangular', learning_rate=1.5)
+  config.training.update(momentum=0.85, weight_decay=1.33e-3, decay='all', bias_rate=64.0)
+  config.training.update(stem_epochs=3.0, lookahead=5)
+  config.training.update(evaluate_every_epochs=4.0, checkpoint_every_steps=50)
 
 
 def take_two_steps(classifier: ConfigDict) -> None:
@@ -119,8 +97,7 @@ def take_two_steps(classifier: ConfigDict) -> None:
   With one step networks learn to read the label off the perturbation, and PGD finds all their
   errors (docs/records/reproduction.md).
   """
-  classifier.attack.pgd.steps = 2
-  classifier.attack.pgd.step_size = 5 / 255
+  classifier.attack.pgd.update(steps=2, step_size=5 / 255)
 
 
 def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
@@ -150,13 +127,11 @@ def add_methods(config: ConfigDict) -> None:
   num_environments = 1 + config.data.random_class_groups
   classifiers.balanced.training.balanced = 'environment'
   classifiers.group_dro.objective.group_dro.groups = num_environments
-  classifiers.irm.objective.irm.environments = num_environments
-  classifiers.irm.objective.irm.penalty = 10.0
-  classifiers.irm.objective.irm.anneal_steps = config.training.steps // 4 or 100
-  classifiers.irm.objective.irm.rescale = True
+  irm = classifiers.irm.objective.irm
+  irm.update(environments=num_environments, penalty=10.0, rescale=True)
+  irm.anneal_steps = config.training.steps // 4 or 100
   classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
-  classifiers.coral.objective.coral.environments = num_environments
-  classifiers.coral.objective.coral.pairs = 'same_classes'
+  classifiers.coral.objective.coral.update(environments=num_environments, pairs='same_classes')
   classifiers.coral.training.balanced = 'environment'  # enough rows of each in a batch
   classifiers.mixup.augment.policy = (*classifiers.erm.augment.policy, 'mixup')
   classifiers.mixup.augment.mixup.within = 'environment'

@@ -243,8 +243,7 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
     )
     for row, column in np.argwhere(np.isnan(values)):
       axes.text(column, row, '–', ha='center', va='center', fontsize=font_size)
-    digits = max(0, math.ceil(-math.log10((limits[1] - limits[0]) / 30)))
-    _write_numbers(axes, image, values, panel.rows, (y_places, x_places), digits, font_size)
+    _write_numbers(axes, image, values, panel.rows, (y_places, x_places), font_size)
     axes.set_title(title, fontsize=7)
     slant: dict[str, Any] = {}
     if any(isinstance(value, str) for value in x_values):
@@ -264,7 +263,6 @@ def _write_numbers(
   values: np.ndarray,
   rows: pd.DataFrame,
   places: tuple[Sequence[int], Sequence[int]],
-  digits: int,
   font_size: float,
 ) -> None:
   """Writes the numbers of a grid into its cells; see `grids`.
@@ -275,9 +273,10 @@ def _write_numbers(
     values: [Y, X], the values of the cells; those that are NaN get no number.
     rows: the rows of the table of results, with the columns `marked` and `note`.
     places: the indices along Y and along X of each row's cell.
-    digits: number of decimals.
     font_size: points; numbers that would be smaller than `MIN_FONT_SIZE` are left out.
   """
+  low, high = image.get_clim()
+  digits = max(0, math.ceil(-math.log10((high - low) / 30)))
   for y, x, is_marked, note in zip(*places, rows.marked, cell_notes(rows), strict=True):
     if np.isnan(values[y, x]):
       continue

@@ -221,7 +221,7 @@ class FourierHeatmap(Study):
       wrong = dataclasses.replace(recorded.outcomes(self._errors(k)[0]), weight=weight)
       estimates += self._of_errors(k, wrong, cells)
     estimates += self._by_class(recorded, weight)
-    counts = [[name, *shown_and_whole] for name, shown_and_whole in cells.items()]
+    counts = [[name, shown_count, total] for name, (shown_count, total) in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
     return Findings(tables={'bands': table}, estimates=[*estimates, *self._of_layers(recorded)])
 
@@ -237,15 +237,15 @@ class FourierHeatmap(Study):
     if k > 1:
       return
     yield from self._significant(by_frequency)
-    for by in ((), ('band',), ('radius',)):
+    window = f'the window of {self.window} × {self.window} shows'
+    for by in ((), ('band',)):
       part = self.means(error, missed, by, where=perturbed)
-      if by != ('radius',):
-        names = part['band'] if by else ['all'] * len(part)
-        window = f'the window of {self.window} × {self.window} shows'
-        counts = (cells[name] for name in names)
-        pairs = ((n, total) for n, total in counts)
-        part['note'] = [f'{window} {n} of {total} cells' if n < total else '' for n, total in pairs]
-      yield part
+      notes = []
+      for name in part['band'] if by else ['all'] * len(part):
+        n, total = cells[name]
+        notes.append(f'{window} {n} of {total} cells' if n < total else '')
+      yield part.assign(note=notes)
+    yield self.means(error, missed, ('radius',), where=perturbed)
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yields the shares of frequencies with significantly less and more error than the first's, at
@@ -324,12 +324,11 @@ def _relative(results: Results) -> Results:
   named = change.layer + ', largest ' + largest.map('{:.3g}'.format)
   ends = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([table.drop(change.index), change.assign(layer=named, **ends)])
-  quantities = [
-    dataclasses.replace(q, words=f'{q.words}, share of the largest in its map', kind='share')
-    if q.name == LAYER_CHANGE.name
-    else q
-    for q in results.quantities
-  ]
+  quantities = list(results.quantities)
+  for index, quantity in enumerate(quantities):
+    if quantity.name == LAYER_CHANGE.name:
+      words = f'{quantity.words}, share of the largest in its map'
+      quantities[index] = dataclasses.replace(quantity, words=words, kind='share')
   return dataclasses.replace(results, table=table, quantities=tuple(quantities))
 
 

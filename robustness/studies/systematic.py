@@ -265,15 +265,13 @@ class Systematic(Study):
   @property
   def quantities(self) -> tuple[Quantity, ...]:
     """See `Study`; ρ as printed may be below 0, and the baseline has its label."""
-
-    def with_kind(quantity: Quantity) -> Quantity:
-      return quantity if self.formula == 'clipped' else dataclasses.replace(quantity, kind=AMOUNT)
+    kind = RHO.kind if self.formula == 'clipped' else AMOUNT
+    rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]
 
     def with_label(quantity: Quantity) -> Quantity:
       words = quantity.words.replace('the baseline', self.baseline or 'the baseline')
       return dataclasses.replace(quantity, words=words)
 
-    rhos = with_kind(RHO), with_kind(MEAN_RHO)
     accuracies = SEEN_ACCURACY, UNSEEN_ACCURACY, with_label(BASELINE), GRID_ACCURACY
     return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 

@@ -151,9 +151,7 @@ WITHIN = _declare_within('pairs_within', 'ℓ∞', 0)
 WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', 1)
 
 
-def _declare_change_by_review(
-  name: str, words: str, signs: Sequence[int], size: float = 1
-) -> Quantity:
+def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
   """Returns a quantity of changes by review, in [−size, size].
 
   It is the sum, with `signs`, of four means: the accuracy on anchors and pm-k before the review,
@@ -163,14 +161,12 @@ def _declare_change_by_review(
   return declare(function=lambda means, _: means @ np.array(signs))
 
 
-REVIEW_ANCHOR = _declare_change_by_review(
+REVIEW_ANCHOR = _review_change(
   'review_anchor', 'change by review of accuracy on anchor frames', (-1, 0, 1, 0)
 )
-REVIEW_WORST = _declare_change_by_review(
-  'review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1)
-)
-REVIEW_DROP = _declare_change_by_review(
-  'review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), 2
+REVIEW_WORST = _review_change('review_worst', 'change by review of accuracy pm-k', (0, -1, 0, 1))
+REVIEW_DROP = _review_change(
+  'review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), size=2
 )
 OFFSET = Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances')
 DISTANCE = Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances')
