@@ -492,8 +492,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   if common:
     entries, pairings = _on_shared_images(entries, pairings)
     first = entries[0]
-  has_baseline = first.label == baseline
-  note = '' if has_baseline else f'minus {first.label}: {baseline} is not in this task'
+  note = '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
   first_answers = Answers.from_records(first, first.evaluation.records)
   compared = [
     Compared.from_pairing(first, first_answers, entry, pairing, note)

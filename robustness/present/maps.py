@@ -245,9 +245,8 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
       axes.text(column, row, '–', ha='center', va='center', fontsize=font_size)
     _write_numbers(axes, image, values, panel.rows, (y_places, x_places), font_size)
     axes.set_title(title, fontsize=7)
-    slant: dict[str, Any] = {}
-    if any(isinstance(value, str) for value in x_values):
-      slant = {'rotation': 35, 'ha': 'right'}
+    has_names = any(isinstance(value, str) for value in x_values)
+    slant: dict[str, Any] = {'rotation': 35, 'ha': 'right'} if has_names else {}
     axes.set_xticks(range(len(x_values)), x_names, **slant)
     axes.set_yticks(range(len(y_values)), y_names, fontsize=min(7.0, max_font_size))
   figure.supxlabel(quantity.facet(x).axis)

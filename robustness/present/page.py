@@ -129,15 +129,12 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   """Returns the page as HTML with links relative to `folder`; see `write_report`."""
   title = escape(context.title or _title(results))
   captions = {pathlib.Path(path): caption for path, caption in figures}
-  gallery = [
-    _figure(folder, path, caption) for path, caption in captions.items() if not _task(folder, path)
-  ]
+  own_paths = [path for path in captions if not _task(folder, path)]  # of no task
+  gallery = [_figure(folder, path, captions[path]) for path in own_paths]
   anchors = {(_task(folder, path), path.stem) for path in captions}
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
-  config = (
-    f'<details><summary>Whole configuration</summary><pre><code>{config}</code></pre></details>'
-  )
+  block = f'<pre><code>{config}</code></pre>'
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(titled)),
     'Figures': ''.join(gallery[1:]),
@@ -151,25 +148,23 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     },
     CLASSIFIERS: _terms(_flattened({'classifiers': results.classifiers, 'data': results.data})),
     SETTINGS: _terms(_flattened(results.settings)),
-    'How to repeat': f'{_copied(context.environment.get("command", ""))}{config}',
+    'How to repeat': f'{_copied(context.environment.get("command", ""))}'
+    f'<details><summary>Whole configuration</summary>{block}</details>',
     'How to cite': _copied(bibtex(context.papers)),
     VERSIONS: _terms(_flattened(context.environment)),
     FILES: _files(folder, results),
   }
   sections = {name: content for name, content in sections.items() if content}
   links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in sections)
-  body = '\n'.join(
-    (
-      f'<header><h1>{title}</h1>{_card(results, context)}</header>',
-      f'<section>{_table(_first_table(results))}{"".join(gallery[:1])}</section>',
-      f'<nav aria-label="contents"><ul>{links}</ul></nav>',
-      *(
-        f'<section id="{quote(name)}"{_SCREEN if name in _SETTINGS else ""}>\n'
-        f'<h2>{escape(name)}</h2>\n{content}\n</section>'
-        for name, content in sections.items()
-      ),
-    )
-  )
+  parts = [
+    f'<header><h1>{title}</h1>{_card(results, context)}</header>',
+    f'<section>{_table(_first_table(results))}{"".join(gallery[:1])}</section>',
+    f'<nav aria-label="contents"><ul>{links}</ul></nav>',
+  ]
+  for name, content in sections.items():
+    opening = f'<section id="{quote(name)}"{_SCREEN if name in _SETTINGS else ""}>'
+    parts.append(f'{opening}\n<h2>{escape(name)}</h2>\n{content}\n</section>')
+  body = '\n'.join(parts)
   style, script = ((_PACKAGE / name).read_text('utf-8') for name in ('report.css', 'report.js'))
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -258,19 +253,16 @@ def _findings(
     rows = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
     links = f'<span class="rows">{figure}<a href="{rows}">rows</a></span>'
     items.append(f'<li>{escape(finding.text)} {links}</li>')
-  lists = [
-    '<ul class="findings">\n{}\n</ul>'.format('\n'.join(part))
-    for part in (items[:_NUM_OPEN_FINDINGS], items[_NUM_OPEN_FINDINGS:])
-    if part
-  ]
-  folded = (
-    f'<details><summary>{len(items) - _NUM_OPEN_FINDINGS} more</summary>{lists[1]}</details>'
-    if lists[1:]
-    else ''
-  )
-  return (
-    f'{lists[0]}{folded}<p class="soft">{escape(_about_brackets(results))}</p>' if items else ''
-  )
+  if not items:
+    return ''
+
+  def as_list(items: Sequence[str]) -> str:
+    return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
+
+  text = as_list(items[:_NUM_OPEN_FINDINGS])
+  if folded := items[_NUM_OPEN_FINDINGS:]:
+    text += f'<details><summary>{len(folded)} more</summary>{as_list(folded)}</details>'
+  return f'{text}<p class="soft">{escape(_about_brackets(results))}</p>'
 
 
 def _about_brackets(results: Results) -> str:
@@ -310,13 +302,11 @@ def _tasks(
     if task in results.tasks and entry.rows:
       table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry, words)}'
       contents.setdefault(task, []).append(table)
-  return {
-    f'Task {task}': (
-      f'<details class="task"><summary>{plural(counts.get(task, 0), "figure")} and tables</summary>'
-      f'{"".join(content)}</details>'
-    )
-    for task, content in contents.items()
-  }
+  sections = {}
+  for task, content in contents.items():
+    summary = f'<summary>{plural(counts.get(task, 0), "figure")} and tables</summary>'
+    sections[f'Task {task}'] = f'<details class="task">{summary}{"".join(content)}</details>'
+  return sections
 
 
 def _task(folder: pathlib.Path, path: pathlib.Path) -> str:

@@ -76,9 +76,7 @@ class AllButOne(StoredOrMade):
         trained_on = {*spelt_out(drawn[0]['corruptions'])}, probability
         first = first or trained_on
         if trained_on != first or not probability:
-          problem = (
-            'of others than the first: give all the same corruptions and probability above 0'
-          )
+          problem = 'of others than the first: give all equal corruptions and probability above 0'
       if problem:
         raise InputError(
           f'the classifier {label} leaves out the corruptions {left_out} at the severities '

@@ -225,12 +225,11 @@ class Recalibration(StoredOrMade):
     correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):
-        at_q, *at_ends = (
-          self.means(
-            quantity, Outcomes.from_fields(quantity, fields, views), by, facets={'score': score}
-          )
-          for fields in fields_at_ends
-        )
+        measured = []
+        for fields in fields_at_ends:
+          outcomes = Outcomes.from_fields(quantity, fields, views)
+          measured.append(self.means(quantity, outcomes, by, facets={'score': score}))
+        at_q, *at_ends = measured
         ends = [estimates.value.to_numpy() for estimates in at_ends]
         yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
