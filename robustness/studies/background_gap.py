@@ -20,7 +20,6 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import BACKGROUNDS
 from robustness.estimates.quantity import Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
@@ -67,11 +66,11 @@ class BackgroundGap(Study):
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
     counts = variants[:, None] == np.array(names)
     outcomes = recorded.outcomes(GAP)
-    by_variant = Outcomes(
-      {k: np.broadcast_to(x, counts.shape) for k, x in outcomes.values.items()},
-      pd.DataFrame({VARIANT: names}),
-      dict.fromkeys(outcomes.values, counts),
-      outcomes.clusters,
+    by_variant = dataclasses.replace(
+      outcomes,
+      values={k: np.broadcast_to(right, counts.shape) for k, right in outcomes.values.items()},
+      views=pd.DataFrame({VARIANT: names}),
+      counted=dict.fromkeys(outcomes.values, counts),
     )
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
