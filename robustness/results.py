@@ -124,7 +124,7 @@ class Value(NamedTuple):
   high: float
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Results:
   """Everything a study reports; fractions, never percent.
 
@@ -158,6 +158,9 @@ class Results:
   studies: Callable[[], Mapping[str, Any]] | None = dataclasses.field(
     default=None, compare=False, repr=False
   )
+
+  def __repr__(self) -> str:
+    return f'Results({self.study!r}, {len(self.table)} estimates of {", ".join(self.labels)})'
 
   @property
   def presented_by(self) -> Presentation:
