@@ -4,24 +4,33 @@ Files are PATH/<variant>/val/<number>_<class>/<picture>.JPEG. The column `varian
 row's variant: 'original', 'mixed_same', 'mixed_rand', 'mixed_next', 'only_fg', 'no_fg', 'only_bg_b'
 or 'only_bg_t'. Rows are ordered by variant, class and file name. `base_id` numbers foregrounds: a
 picture `fg_<foreground>_bg_<background>.JPEG` is a version of `<foreground>.JPEG` of its class.
+With `masks` rows have the column `foreground` [H, W], which
+PATH/fg_mask/val/<number>_<class>/<picture>.npy holds.
 
 Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
 2021, and the layout of their release.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from input_pipeline.image_files import file_images, folders_in, images_in
+from input_pipeline.image_files import file_images, folders_in, images_in, read_file
 from input_pipeline.images import Images
 from input_pipeline.selection import choose_subset
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
 from robustness.models import label_space
+
+if TYPE_CHECKING:
+  import tensorflow as tf
 
 MIXED_SAME, MIXED_RAND, VARIANT, BASE = 'mixed_same', 'mixed_rand', 'variant', 'base_id'
 VARIANTS = (
@@ -38,6 +47,7 @@ class Imagenet9(Source):
 
   Attributes:
     path: the folder of the variants.
+    masks: whether to read the originals that have a mask of the foreground, with the mask, alone.
     variants: those that are read.
   """
 
@@ -45,6 +55,7 @@ class Imagenet9(Source):
   splits = ('test',)
 
   path: str = ''
+  masks: bool = False
   variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty', bool)
 
   def open(self, settings: DataSettings) -> Images:
@@ -56,7 +67,7 @@ class Imagenet9(Source):
     left_out = Counter[str]()
     paths, variants, foregrounds = list[str](), list[str](), list[str]()
     labels = list[int]()
-    for variant in self.variants:
+    for variant in ('original',) if self.masks else self.variants:
       place = root / variant / 'val'
       folders = folders_in(place) if place.is_dir() else {}
       classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
@@ -66,6 +77,8 @@ class Imagenet9(Source):
         )
       for folder, name in classes.items():
         files = images_in(folders[folder], left_out=left_out)
+        if self.masks:
+          files = [file for file in files if _mask_of(file).is_file()]
         paths += map(str, files)
         labels += [names.index(name)] * len(files)
         variants += [variant] * len(files)
@@ -91,4 +104,27 @@ class Imagenet9(Source):
       columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
       choose=choose,
       left_out=left_out,
+      **({'read': None, 'decode': _with_mask, 'as_stored': True} if self.masks else {}),
     )
+
+
+def _mask_of(picture: Path) -> Path:
+  """Returns the file of the mask of a picture ROOT/original/val/<class>/<picture>."""
+  return picture.parents[3] / 'fg_mask/val' / picture.parent.name / f'{picture.stem}.npy'
+
+
+def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
+  """Returns the `image` at a path and the mask of its `foreground`, bool [H, W]."""
+  import tensorflow as tf
+
+  def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    file = value if isinstance(value, bytes) else value.item()
+    mask_file, image = _mask_of(Path(file.decode())), read_file(file, 3)
+    mask = np.load(mask_file, allow_pickle=False)
+    if mask.shape != image.shape[:2]:
+      raise InputError(f'{mask_file} has the shape {mask.shape}; its picture {image.shape}.')
+    return image, mask.astype(bool)
+
+  image, mask = tf.numpy_function(read, [path], (tf.uint8, tf.bool))
+  image, mask = tf.ensure_shape(image, [None, None, 3]), tf.ensure_shape(mask, [None, None])
+  return {'image': image, 'foreground': mask}

@@ -158,6 +158,18 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   assert (original.value, original.n) == (pytest.approx(1 / 9), 27)
   gap = estimate(table, 'mine', 'bg_gap')
   assert (gap.value, gap.clusters) == (pytest.approx(1 / 9 - 2 / 27), 27)
+  masks = tmp_path / 'data/fg_mask/val/00_dog'
+  masks.mkdir(parents=True)
+  for number, side in enumerate((16, 0)):  # the foreground is all, and nothing
+    np.save(masks / f'a{number}.npy', np.arange(256).reshape(16, 16) < side**2)
+  for level in (10, 90):
+    runs.save_image(tmp_path / f'backgrounds/{level}.png', np.full((16, 16, 3), level, np.uint8))
+  changes['study.backgrounds'] = str(tmp_path / 'backgrounds')
+  made = runs.shrunk('background_gap', 'challenge', changes)
+  table = runs.run(made, tmp_path / 'challenge', drawn=False).table
+  surviving = estimate(table, 'mine', 'surviving_foregrounds')
+  assert (surviving.value, surviving.n) == (0.5, 2)
+  assert estimate(table, 'mine', 'accuracy').value == 0.75
 
 
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')

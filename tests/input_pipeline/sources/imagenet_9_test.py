@@ -63,3 +63,15 @@ def test_other_class_folders_and_no_images_are_refused(folder):
   for label, name in enumerate(NAMES):
     (folder / f'only_fg/val/{label:02d}_{name}').mkdir(parents=True)
   refused('holds no images of only_fg', read, 'imagenet_9', folder, variants=('only_fg',))
+
+
+def test_masks_come_with_the_originals_that_have_one(folder):
+  path = folder / 'fg_mask/val/01_bird/n1_5.npy'
+  path.parent.mkdir(parents=True)
+  np.save(path, np.eye(8))
+  batch = whole(read('imagenet_9', folder, masks=True))
+  np.testing.assert_array_equal(batch['foreground'], np.eye(8, dtype=bool)[None])
+  assert batch['label'].tolist() == [1] and batch['variant'].astype(str).tolist() == ['original']
+  np.save(path, np.eye(7))
+  with pytest.raises(Exception, match=r'n1_5\.npy has the shape \(7, 7\)'):
+    whole(read('imagenet_9', folder, masks=True))

@@ -1,0 +1,141 @@
+"""Foregrounds of ImageNet-9 that are recognised on every background.
+
+A foreground survives if it is recognised on all pictures of a folder, which in the released
+challenge are the 4050 of `only_bg_t`.
+
+Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
+2021, section 4, and the code of their challenge.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from robustness.core.array_files import digest_of
+from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.paths import expanded, files_in
+from robustness.core.pictures import SUFFIXES, read_rgb
+from robustness.core.registry import setting
+from robustness.core.rows import Rows
+from robustness.core.typing import PlainValue
+from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.quantity import ACCURACY, declare_accuracy
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.study import ImageShape, Recipes, Study
+from robustness.evaluation.views import Arrays, Views
+
+SURVIVING = declare_accuracy(
+  'surviving_foregrounds', 'foregrounds that are recognised on all backgrounds', headline=True
+)
+OVERALL = dataclasses.replace(ACCURACY, reference='')
+PUBLISHED = {'ResNet-50': 0.223, 'ResNet-50 of IN-9L': 0.120}
+"""The authors' table, of 4050 backgrounds (backgrounds_challenge 46d224b)."""
+FOREGROUNDS = 4050
+
+
+@dataclasses.dataclass(frozen=True)
+class BackgroundChallenge(Study):
+  """Settings.
+
+  Attributes:
+    backgrounds: a folder of pictures of the size of the rows, such as `only_bg_t`.
+    num_backgrounds: how many, evenly spaced in the order of their paths; 0 takes all.
+  """
+
+  title: ClassVar[str] = 'Foregrounds on all backgrounds'
+  papers: ClassVar[tuple[str, ...]] = ('xiao2021noise',)
+  lists_failures: ClassVar[bool] = False
+  quantities = (SURVIVING, OVERALL)
+
+  backgrounds: str = ''
+  num_backgrounds: int = setting(0, 'at least 1, or 0 for all', lambda x: x >= 0)
+
+  @property
+  def facts(self) -> dict[str, PlainValue]:
+    """See `Study`; the digest of the backgrounds, where their folder exists."""
+    if not self.backgrounds or not expanded(self.backgrounds).is_dir():
+      return {}
+    return {'backgrounds_sha256': digest_of({'pictures': _pictures(*self._files)})}
+
+  @property
+  def _files(self) -> tuple[Path, ...]:
+    """The files of the backgrounds."""
+    folder = expanded(self.backgrounds)
+    files = files_in(folder) if self.backgrounds and folder.is_dir() else []
+    files = [file for file in files if file.suffix.lower() in SUFFIXES]
+    if len(files) < max(self.num_backgrounds, 1):
+      raise SettingError(
+        KEYS.study.backgrounds,
+        self.backgrounds,
+        problem=f'which holds {len(files)} pictures',
+        fix='Give the folder only_bg_t of ImageNet-9, or another with pictures.',
+      )
+    count = self.num_backgrounds or len(files)
+    return tuple(files[i] for i in np.arange(count) * len(files) // count)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Refuses rows without masks, and backgrounds of another size."""
+    super().check(rows, recipes)
+    mask = next(rows.batches(1, [0])).get('foreground')
+    if mask is None or mask.shape[1:] != rows.image_shape[:2]:
+      raise InputError(
+        f'the images have no masks of their size: set {KEYS.data.source}=imagenet_9, '
+        f'{KEYS.data.imagenet_9.masks}=True, and leave out {KEYS.data.resize} and {KEYS.data.crop}.'
+      )
+    self.views(rows.image_shape)
+
+  def views(self, image_shape: ImageShape) -> Views:
+    """Returns the views: each row's foreground on one of the backgrounds."""
+    files = self._files
+    pictures = _pictures(*files)
+    if pictures.shape[1:] != image_shape:
+      raise InputError(
+        f'{files[0]} has the shape {pictures.shape[1:]} and the images {image_shape}: give '
+        'backgrounds of the same size.'
+      )
+    numbers = np.arange(len(files), dtype=np.int32)
+    return Views(
+      show=_on_background,
+      ids=numbers,
+      parameters={'background': numbers, 'picture': pictures},
+      image_shape=image_shape,
+      composes=True,
+    )
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields surviving foregrounds, with published values, and accuracy on all backgrounds."""
+    outcomes = recorded.outcomes(SURVIVING)
+    on_all = outcomes.combined((), functools.partial(np.all, axis=1))
+    yield self.means(SURVIVING, on_all, test=True)
+    yield self.means(OVERALL, recorded)
+    rows = []
+    for label, value in PUBLISHED.items():
+      estimate = Estimate(value, np.nan, np.nan, FOREGROUNDS, FOREGROUNDS, '')
+      rows.append(row(label, '', SURVIVING, {}, estimate, np.nan))
+    yield part(rows)
+
+
+@functools.lru_cache(1)
+def _pictures(*files: Path) -> np.ndarray:
+  """Returns the pictures in files of one size, uint8 [V, H, W, 3]."""
+  first = read_rgb(files[0]).size
+  pictures = []
+  for file in files:
+    picture = read_rgb(file)
+    if picture.size != first:
+      raise InputError(f'{file} has {picture.size} pixels and {files[0]} {first}: give one size.')
+    pictures.append(np.asarray(picture))
+  return np.stack(pictures)
+
+
+def _on_background(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+  """Returns the foreground of a row on the background of a view, [H, W, 3]."""
+  background = view['picture'].astype(jnp.float32) / 255
+  return jnp.where(row['foreground'][..., None], row['image'], background)
