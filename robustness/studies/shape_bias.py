@@ -37,8 +37,10 @@ def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     return np.asarray(shares[..., 0] / shares.sum(-1))
 
 
-BIAS = Quantity('shape_bias', 'shape bias', headline=True, function=_bias)
-DECIDED = Quantity('decided', 'share of answers by shape or by texture', drawn=True)
+BIAS = Quantity('shape_bias', 'shape bias', headline=True, statistic=np.asarray, function=_bias)
+DECIDED = Quantity(
+  'decided', 'share of answers by shape or by texture', drawn=True, statistic=np.asarray
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +87,14 @@ class ShapeBias(Study):
     answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
     views = pd.DataFrame({'answer': ['shape', 'texture']})
     for facets, mask in masks:
-      shares = Outcomes(decided, ONE_VIEW).of_rows(mask)
+      shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
       yield self.means(DECIDED, shares, facets=facets)
-      shapes_of_decided = Outcomes(by_shape, ONE_VIEW, decided).of_rows(mask)
+      shapes_of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(
+        mask
+      )
       yield means(BIAS, shapes_of_decided, confidence=self.confidence, facets=facets, paired=False)
-      pairs = self.means(BIAS, Outcomes(answered, views).of_rows(mask), ['answer'], facets=facets)
+      answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
+      pairs = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
       yield pairs[pairs.versus != '']
 
   def _published(self) -> Iterator[pd.DataFrame]:
