@@ -20,7 +20,7 @@ python main.py --config=configs/all_but_one.py:fog --workdir=/tmp/all_but_one_fo
 """
 
 from robustness.config.defaults import ConfigDict, check_variant, default_config
-from robustness.config.trainings import read_cifar10, train_airbench, train_small_networks
+from robustness.config.trainings import train_airbench, train_small_networks, use_cifar10
 
 CORRUPTIONS = (
   *('brightness', 'contrast', 'defocus_blur', 'elastic_transform', 'fog', 'gaussian_blur'),
@@ -52,7 +52,7 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   """airbench94 on all of CIFAR-10."""
   config = _network_by_corruption(corruptions, (1, 2, 3, 4, 5))
   train_airbench(config)
-  read_cifar10(config, num_images=2000)
+  use_cifar10(config, num_images=2000)
   config.study.protocol = 'as_released'
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'alternating_flip', 'crop')

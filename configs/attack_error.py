@@ -34,7 +34,7 @@ python main.py --config=configs/attack_error.py:autoattack_cifar10 --workdir=/tm
 """
 
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import read_cifar10, train_small_networks
+from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -55,7 +55,7 @@ def digits() -> ConfigDict:
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """One network, or several, on 1000 CIFAR-10 test images, the field's usual attack."""
   config = default_config('attack_error', labels)
-  read_cifar10(config)
+  use_cifar10(config)
   for classifier in sections_of_classifiers(config):
     classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')

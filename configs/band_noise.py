@@ -18,7 +18,7 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -32,7 +32,7 @@ def digits() -> ConfigDict:
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
   """Networks on CIFAR-10, as in figure 5."""
   config = default_config('band_noise', labels)
-  read_cifar10(config)
+  use_cifar10(config)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')

@@ -33,7 +33,7 @@ robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=
 """
 
 from robustness.config.defaults import ConfigDict, default_battery, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 TASKS = {
   'clean': 'accuracy',
@@ -75,7 +75,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = _all_tasks()
-  read_cifar10(config)
+  use_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
   config.classifier.name = 'resnet20'
   return config

@@ -20,7 +20,7 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
 """
 
 from robustness.config.defaults import ConfigDict, default_config, nested, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -34,7 +34,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
   config = default_config('calibration')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

@@ -11,7 +11,7 @@ python main.py --config=configs/class_balance.py:cifar10 --workdir=/tmp/class_ba
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10, train_small_networks
+from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -24,7 +24,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on all test images of CIFAR-10."""
   config = default_config('class_balance')
-  read_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)
   config.classifier.name = 'resnet20'
   return config
 

@@ -86,7 +86,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -101,7 +101,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config('corruption_error')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   config.study.corruptions = ('fourier_cifar',)
   return config
@@ -110,7 +110,7 @@ def cifar10() -> ConfigDict:
 def adapted() -> ConfigDict:
   """One network as it was trained, and adapting, on CIFAR-10 under the official 15 corruptions."""
   config = default_config('corruption_error', labels=('source', 'statistics', 'tent'))
-  read_cifar10(config, num_images=2000)
+  use_cifar10(config, num_images=2000)
   config.study.severities = (5,)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'

@@ -22,7 +22,7 @@ python main.py --config=configs/corruption_spectrum.py:imagenet --workdir=/tmp/s
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10
+from robustness.config.trainings import use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -36,7 +36,7 @@ def cifar10() -> ConfigDict:
   """1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config('corruption_spectrum')
   config.study.corruptions = ('fourier_cifar',)
-  read_cifar10(config)
+  use_cifar10(config)
   return config
 
 

@@ -14,7 +14,7 @@ python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spect
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10, train_small_networks
+from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -27,7 +27,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 500 CIFAR-10 test images."""
   config = default_config('feature_spectrum')
-  read_cifar10(config, num_images=500)
+  use_cifar10(config, num_images=500)
   config.classifier.name = 'resnet20'
   return config
 

@@ -31,10 +31,10 @@ python main.py --config=configs/filtered_accuracy.py:imagenet_trained \
 
 from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
-  read_cifar10,
   train_airbench,
   train_on_imagenet,
   train_small_networks,
+  use_cifar10,
 )
 
 
@@ -48,7 +48,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on filtered CIFAR-10 test images."""
   config = default_config('filtered_accuracy')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 
@@ -57,7 +57,7 @@ def cifar10_trained() -> ConfigDict:
   """Networks trained behind filters on all of CIFAR-10, as in the paper's figure 1."""
   config = _behind_filters(low_pass=(3, 7, 15), high_pass=(31, 27, 21))
   train_airbench(config, 'airbench94_half')
-  read_cifar10(config)
+  use_cifar10(config)
   return config
 
 

@@ -14,7 +14,7 @@ python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_ci
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -29,7 +29,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config('flip_rate')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

@@ -26,7 +26,7 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -41,7 +41,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config('fourier_attack')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   config.study.norm = 3.43
   return config

@@ -40,7 +40,7 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
 """
 
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -56,7 +56,7 @@ def digits() -> ConfigDict:
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """One network on CIFAR-10, as in the paper's figure 3."""
   config = default_config('fourier_heatmap', labels)
-  read_cifar10(config)
+  use_cifar10(config)
   config.study.norm = 4.0
   for classifier in sections_of_classifiers(config):
     classifier.name = 'resnet20'

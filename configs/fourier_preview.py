@@ -18,7 +18,7 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10
+from robustness.config.trainings import use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -32,7 +32,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images."""
   config = default_config('fourier_preview')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

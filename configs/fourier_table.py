@@ -55,10 +55,10 @@ Every variant takes recipes after commas: :cifar10,natural,gaussian,adversarial 
 
 from robustness.config.defaults import ConfigDict, check_variant, default_battery, variants
 from robustness.config.trainings import (
-  read_cifar10,
   take_two_steps,
   train_airbench,
   train_on_imagenet,
+  use_cifar10,
 )
 
 TASKS = {
@@ -109,7 +109,7 @@ def cifar10() -> ConfigDict:
   """airbench94 on all of CIFAR-10, 2000 test images."""
   config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   train_airbench(config)
-  read_cifar10(config, num_images=2000)
+  use_cifar10(config, num_images=2000)
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'as_released'
   config.battery.heat_maps.study.norm = 4.0
@@ -147,7 +147,7 @@ def cifar10_c() -> ConfigDict:
 def full() -> ConfigDict:
   """WRN-28-10, 200 epochs (the paper states none) in bfloat16, all test images."""
   config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  read_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'as_released'
   config.battery.heat_maps.study.norm = 4.0

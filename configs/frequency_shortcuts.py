@@ -15,7 +15,7 @@ python main.py --config=configs/frequency_shortcuts.py:cifar10 --workdir=/tmp/sh
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -29,7 +29,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10."""
   config = default_config('frequency_shortcuts')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

@@ -26,7 +26,7 @@ python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
 """
 
 from robustness.config.defaults import ConfigDict, default_config, nested, variants
-from robustness.config.trainings import read_cifar10
+from robustness.config.trainings import use_cifar10
 from robustness.estimates.out_of_distribution import SCORES
 from robustness.evaluation import study
 
@@ -34,7 +34,7 @@ from robustness.evaluation import study
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images."""
   config = default_config('ood_scores')
-  read_cifar10(config, num_images=2000)
+  use_cifar10(config, num_images=2000)
   config.classifier.name = 'resnet20'
   return config
 

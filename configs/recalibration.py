@@ -14,7 +14,7 @@ python main.py --config=configs/recalibration.py:cifar10 --workdir=/tmp/recalibr
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10, train_small_networks
+from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -27,7 +27,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
   config = default_config('recalibration')
-  read_cifar10(config)
+  use_cifar10(config)
   config.classifier.name = 'resnet20'
   return config
 

@@ -37,10 +37,10 @@ python main.py --config=configs/robust_training.py:folder --workdir=/tmp/robust_
 
 from robustness.config.defaults import ConfigDict, default_battery, variants
 from robustness.config.trainings import (
-  read_cifar10,
   take_two_steps,
   train_airbench,
   train_small_networks,
+  use_cifar10,
 )
 
 TASKS = {
@@ -76,7 +76,7 @@ def cifar10() -> ConfigDict:
   config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
-  read_cifar10(config, num_images=2000)
+  use_cifar10(config, num_images=2000)
   config.battery.heat_map.study.norm = 4.0
   config.battery.heat_map.data.num_images = 500
   config.battery.attack.data.num_images = 1000
@@ -95,7 +95,7 @@ def fourier() -> ConfigDict:
   """A small CNN on CIFAR-10, by trainings, some of them in the Fourier domain."""
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
-  read_cifar10(config, num_images=500)
+  use_cifar10(config, num_images=500)
   config.battery.corruptions.study.severities = (3,)
   config.battery.heat_map.study.window = 15
   config.battery.heat_map.data.num_images = 200

@@ -14,13 +14,13 @@ python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_m
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10
+from robustness.config.trainings import use_cifar10
 
 
 def cifar10() -> ConfigDict:
   """One network on CIFAR-10 test images, made as CIFAR-10-C was."""
   config = default_config('sampled_mce')
-  read_cifar10(config, num_images=2457)
+  use_cifar10(config, num_images=2457)
   config.classifier.name = 'resnet20'
   config.study.protocol = 'as_released'
   return config

@@ -60,11 +60,11 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
   add_methods,
   finetune_resnet50,
-  read_cifar10,
   train_airbench,
   train_on_imagenet,
   train_selectively,
   train_small_networks,
+  use_cifar10,
 )
 
 LABELS = 'clean', 'erm'
@@ -95,7 +95,7 @@ def methods() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
   config = default_config('systematic', LABELS)
-  read_cifar10(config)
+  use_cifar10(config)
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('flip', 'crop')
@@ -107,7 +107,7 @@ def cifar10() -> ConfigDict:
 def cifar10_finetuned() -> ConfigDict:
   """airbench94 with given weights, fine-tuned on CIFAR-10; clean fine-tuning is the baseline b."""
   config = default_config('systematic', LABELS)
-  read_cifar10(config, num_images=500)
+  use_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
     classifier.name = 'airbench94'
     classifier.train = True

@@ -29,11 +29,11 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
   add_methods,
   finetune_resnet50,
-  read_cifar10,
   train_airbench,
   train_on_imagenet,
   train_selectively,
   train_small_networks,
+  use_cifar10,
 )
 
 LABELS = 'upright', 'erm'
@@ -52,7 +52,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
   config = default_config('systematic', LABELS)
-  read_cifar10(config)
+  use_cifar10(config)
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('flip', 'crop')

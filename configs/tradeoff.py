@@ -20,7 +20,7 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, read_cifar10, train_small_networks
+from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -35,7 +35,7 @@ def digits() -> ConfigDict:
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
   """Networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config('tradeoff', labels)
-  read_cifar10(config)
+  use_cifar10(config)
   for classifier in config.classifiers.values():
     classifier.name = 'resnet20'
   config.study.corruptions = ('fourier_cifar',)

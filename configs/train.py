@@ -21,7 +21,7 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import read_cifar10, train_airbench, train_small_networks
+from robustness.config.trainings import train_airbench, train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
@@ -34,7 +34,7 @@ def digits() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """A ResNet-20, or another, on CIFAR-10 as the ResNet and Wide ResNet papers train it."""
   config = default_config('accuracy')
-  read_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)
   config.classifier.name = 'resnet20'
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
@@ -48,7 +48,7 @@ def cifar10() -> ConfigDict:
 def cifar10_fast() -> ConfigDict:
   """airbench94 and its recipe, without augmentation of test images."""
   config = default_config('accuracy')
-  read_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)
   train_airbench(config)
   return config
 

@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 from robustness.config.defaults import sections_of_classifiers
 
 
-def read_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
+def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   """Sets `config.data` to `num_images` random CIFAR-10 test images from TFDS; 0 uses all 10,000."""
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'cifar10'

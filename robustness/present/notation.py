@@ -161,10 +161,14 @@ def rounded(facet: Facet, value: float) -> str:
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
     return f'{round(steps)}/{facet.steps}'
-  digits = 2 if abs(value) < 10 or float(value).is_integer() else int(math.log10(abs(value))) + 1
-  texts = (f'{value:.{count}g}' for count in range(digits, digits + 5))
-  near = (text for text in texts if abs(float(text) - value) <= 0.01 * abs(value))
-  return number(value if float(value).is_integer() else float(next(near, value)))
+  if float(value).is_integer():
+    return number(value)
+  digits_before_point = int(math.log10(abs(value))) + 1 if abs(value) >= 10 else 0
+  for digits in range(max(2, digits_before_point), 10):
+    text = f'{value:.{digits}g}'
+    if abs(float(text) - value) <= 0.01 * abs(value):
+      return number(float(text))
+  return number(value)
 
 
 def value_text(facet: Facet, value: Any) -> str:

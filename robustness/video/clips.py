@@ -162,9 +162,11 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
   matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
   if matrix is not None:  # x' = a x + c y and y' = b x + d y
     a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
-    if abs(b) > abs(a):
-      pixels, a, d = pixels.swapaxes(0, 1), c, b
-    pixels = pixels[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1]
+    is_quarter_turn = abs(b) > abs(a)
+    if is_quarter_turn:
+      pixels = pixels.swapaxes(0, 1)
+    across, down = (c, b) if is_quarter_turn else (a, d)
+    pixels = pixels[:: -1 if down < 0 else 1, :: -1 if across < 0 else 1]
   return Image.fromarray(np.ascontiguousarray(pixels))
 
 

@@ -249,14 +249,16 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the pairs of the static set (the paper's appendix C), one of each set with neighbors.
+  """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
 
-  They hold the neighbor of each anchor that most models get wrong; ties go to the frame nearest to
-  the anchor, then to the earlier one.
+  Each set with neighbors has one: the neighbor that most models get wrong. Among equals it is the
+  frame nearest to the anchor, then the earlier one.
   """
-  wrong = (~outcomes.neighbor).sum(0)
-  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -wrong, outcomes.group))
-  return order[np.flatnonzero(np.diff(outcomes.group[order], prepend=-1))]
+  num_wrong = (~outcomes.neighbor).sum(0)
+  # np.lexsort sorts by its last key first: by set, then by the most wrong models, and so on
+  order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -num_wrong, outcomes.group))
+  _, first_of_set = np.unique(outcomes.group[order], return_index=True)
+  return order[first_of_set]
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
