@@ -97,7 +97,9 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': protocol_of(of_task), 'data': same_for_all}
         for quantity in of_task.quantities:
-          for choice in overall_choices(of_task.table, quantity) if quantity.better else ():
+          if not (quantity.headline and quantity.better):
+            continue
+          for choice in overall_choices(of_task.table, quantity):
             words = f'{prefix}{f"{task}: " if task else ""}{choice.words}'
             measured = choice.rows[
               (choice.rows.versus == '')

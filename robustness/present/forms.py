@@ -278,9 +278,9 @@ def scatter_page(
         _points(axes, across, up, place, name, linewidth=0.6)
     units = (' (%)' if (values[words]['scale'] == 100).all() else '' for words in pair)
     names = [f'{words}{unit}' for words, unit in zip(pair, units, strict=True)]
-    letters = int(width / columns / 0.07)
-    axes.set_xlabel(style.wrapped(names[0], letters), fontsize=7)
-    axes.set_ylabel(style.wrapped(names[1], letters), fontsize=7)
+    across_letters, up_letters = int(width / columns / 0.07), int(height / lines / 0.08)
+    axes.set_xlabel(style.wrapped(names[0], across_letters), fontsize=6)
+    axes.set_ylabel(style.wrapped(names[1], up_letters), fontsize=6)
     axes.spines[['top', 'right']].set_visible(False)
   style.legend_above(figure)
   return figure
