@@ -38,11 +38,12 @@ from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
+from robustness.environments.class_groups import from_settings, with_groups
 from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
-from robustness.models import catalog
+from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.inputs import Inputs
 from robustness.models.model import Model
@@ -99,8 +100,8 @@ def measure(
       a `Classifier`, or {label: one of these}, the first of which is the baseline; None for a study
       of images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
-      `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source of `input_pipeline`. All but `Rows`
-      and sources are read into memory.
+      `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source or `DataSettings` of
+      `input_pipeline`. All but the last three are read into memory.
     labels: integers [N], or [N, L] padded with -1, beside images.
     columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
     class_names: the names of the labels, in order; None takes those of the first model.
@@ -130,7 +131,7 @@ def measure(
       raise InputError(
         f'model has {len(classifiers)} classifiers; {study_object.name} takes {valid}.'
       )
-    checks.check_study(study_object, rows, {c.name: {} for c in classifiers}, execution)
+    checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
     checks.check_step(study_object, execution, classifiers, rows)
     with progress_bars.showing(progress):
       if workdir is not None:
@@ -174,14 +175,7 @@ def _rows_and_classifiers(
   seed: int,
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers made for such images."""
-  if isinstance(data, Source):
-    data = DataSettings(source=data)
-  if isinstance(data, DataSettings):
-    data = input_pipeline.load(data, seed)
-  is_rows = hasattr(data, 'training_batches')
-  if is_rows and (labels is not None or columns or class_names):
-    raise InputError('data has labels, columns and class names: leave these arguments out.')
-  rows = data if is_rows else user_data.rows_of(data, labels, columns, class_names)
+  rows = _rows(data, labels, columns, class_names, seed)
   models = model if isinstance(model, Mapping) else {} if model is None else {'': model}
   images = as_float32(next(rows.batches(1, [0]))['image'])
   classifiers = [_classifier(str(k), m, images, rows.class_names) for k, m in models.items()]
@@ -193,6 +187,21 @@ def _rows_and_classifiers(
   if isinstance(rows, ArrayRows) and not rows.class_names and classifiers:
     rows = user_data.with_class_names(rows, classifiers[0].class_names)
   return rows, classifiers
+
+
+def _rows(
+  data: Any, labels: Any, columns: Mapping[str, Any] | None, class_names: Sequence[str], seed: int
+) -> Rows:
+  """Returns the images of any `data` that `measure` takes, with their labels and class groups."""
+  if isinstance(data, Source):
+    data = DataSettings(source=data)
+  if isinstance(data, DataSettings):
+    loaded = input_pipeline.load(data, seed)
+    data = with_groups(loaded, from_settings(data, loaded.class_names))
+  is_rows = hasattr(data, 'training_batches')
+  if is_rows and (labels is not None or columns or class_names):
+    raise InputError('data has labels, columns and class names: leave these arguments out.')
+  return data if is_rows else user_data.rows_of(data, labels, columns, class_names)
 
 
 def _classifier(
@@ -272,14 +281,19 @@ def read(directory: str | os.PathLike[str]) -> Results:
 
 
 def run(
-  config: str, directory: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None
+  config: str,
+  directory: str | os.PathLike[str],
+  overrides: Mapping[str, Any] | None = None,
+  *,
+  progress: bool | None = None,
 ) -> Results:
-  """Runs a config in a workdir, as the command `robustness` does.
+  """Runs a config in a workdir, as the command `robustness` does, and returns its results.
 
   Args:
     config: a name with its variant ('fourier_heatmap:cifar10'), a file, or a workdir's config.json.
     directory: the workdir, new or with a run of the same config, which is resumed.
     overrides: {key: value}, such as {'study.norm': 4.0}.
+    progress: see `measure`.
 
   Raises:
     InputError: the config, a key, the data or the workdir is not valid.
@@ -287,7 +301,9 @@ def run(
   changes = [f'--config.{key}={value}' for key, value in (overrides or {}).items()]
   parsed, _ = command_line.read([f'--config={config}', *changes])
   assert parsed is not None
-  return launch.run(parsed.to_dict(), directory, f'robustness.run({config!r}, ...)')
+  with progress_bars.showing(progress):
+    launch.run(parsed.to_dict(), directory, f'robustness.run({config!r}, ...)')
+  return read(directory)
 
 
 def train(
@@ -295,7 +311,7 @@ def train(
   images: Any,
   labels: Any = None,
   *,
-  policy: Sequence[Any] = (),
+  policy: Sequence[Any] | Mapping[str, Any] = (),
   attack: str | Attack | None = None,
   objective: str | Objective | None = None,
   epochs: float,
@@ -312,7 +328,8 @@ def train(
       `module(images, train)`.
     images: see `measure`.
     labels: see `measure`.
-    policy: augmentations by name or as objects, in order.
+    policy: augmentations by name or as objects, in order, or {name: settings}, such as
+      {'crop': {'padding': 2}}.
     attack: makes adversarial examples of the images; None trains on the images.
     objective: what is minimised; None takes the cross-entropy.
     epochs: passes over the images.
@@ -325,8 +342,7 @@ def train(
   Raises:
     InputError: any argument that cannot be used, or a training that diverged.
   """
-  is_rows = hasattr(images, 'training_batches')
-  rows = images if is_rows else user_data.rows_of(images, labels)
+  rows = _rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
@@ -343,12 +359,13 @@ def train(
   statistics = (architecture.mean, architecture.std) if architecture else ((0.0,), (1.0,))
   num_classes, name = len(rows.class_names), network if isinstance(network, str) else 'network'
   module = architecture.build(num_classes, jnp.float32, None) if architecture else network
+  pipeline = Pipeline(as_policy(policy), attack, objective)
   training = Training(
     module,
     rows,
     Inputs(*statistics),
     training_settings,
-    Pipeline(as_policy(policy), attack, objective),
+    pipeline,
     seed,
     fit=architecture.fit if architecture else None,
     fit_rows=architecture.fit_rows if architecture else 0,
@@ -371,11 +388,19 @@ def train(
     class_names=rows.class_names,
     mean=statistics[0],
     std=statistics[1],
+    provenance={
+      'sha256': weights.digest(variables),
+      'seed': seed,
+      **pipeline.describe(),
+      **{key: value for key, value in rows.description.items() if key == 'class_groups'},
+    },
   )
 
 
 def as_policy(policy: Any) -> Policy:
-  """Returns augmentations, by name or as objects, as one policy."""
+  """Returns augmentations, by name, as {name: settings} or as objects, as one policy."""
+  if isinstance(policy, Mapping):
+    return Policy.of(**policy)
   if isinstance(policy, Policy):
     return policy
   parts: list[Any] = [policy] if isinstance(policy, (str, Part)) else list(policy)
@@ -431,7 +456,7 @@ def apply_policy(
     key: a random key; each image draws from its own.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], or targets float32 [B, classes], which mixing augmentations need.
-    policy: augmentations by name or as objects, in order, such as ['flip', 'crop'].
+    policy: augmentations as in `train`, such as ['flip', 'crop'].
 
   Raises:
     InputError: an unknown augmentation, or one that needs targets where there are labels.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -200,8 +201,13 @@ class Results:
     )
 
   def figures(self) -> Mapping[str, tuple[Figure, str]]:
-    """Returns {name: (figure, caption)}, the main figure first."""
-    return self.presented_by.figures(self)
+    """Returns {name: (figure, caption)}, the main figure first; a notebook shows the figures."""
+    from robustness.present import style  # it loads Matplotlib
+
+    figures = self.presented_by.figures(self)
+    for figure, _ in figures.values():
+      figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
+    return figures
 
   def figure(self, name: str = '') -> Figure:
     """Returns the Matplotlib figure of a name or quantity, such as 'error'; '' is the main one.
@@ -257,7 +263,7 @@ class Results:
   @property
   def prefixes(self) -> dict[str, str]:
     """Prefixes of the names of arrays by classifier label; '' for a single classifier."""
-    labels = [classifier['label'] for classifier in self.classifiers]
+    labels = self.classifier_labels
     return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}
 
   @property
@@ -277,6 +283,11 @@ class Results:
     """The quantities that have figures: headlines and `Quantity.drawn`, else all."""
     with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
     return with_figures or self.presented
+
+  @property
+  def classifier_labels(self) -> list[str]:
+    """The labels of the classifiers; `labels` has what is estimated of all or none of them too."""
+    return [classifier['label'] for classifier in self.classifiers]
 
   @property
   def labels(self) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import robustness
+from input_pipeline import DataSettings
 from robustness import launch
 from robustness.attacks.pgd import PGD
 from robustness.core.errors import InputError
@@ -91,6 +92,8 @@ def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, 
   assert page.startswith('<!DOCTYPE html>') and 'linear' in page
   assert 'linear &' in heat_map.to_latex()
   assert '<img' in heat_map._repr_html_() and len(repr(heat_map)) < 100
+  picture, size = heat_map.figure('error')._repr_png_()
+  assert picture.startswith(b'\x89PNG') and size['width'] > 300, 'a notebook shows the figure'
   assert [path.name for path in tmp_path.iterdir()] == ['page.html']
 
 
@@ -237,6 +240,7 @@ def test_a_config_runs_with_changes(tmp_path):
   }
   results = robustness.run('accuracy', tmp_path / 'run', changes)
   assert results.data['num_examples'] == 8
+  assert '<h3>' in results._repr_html_() and results.classifier_labels == ['tiny_classifier']
   refused('nrom', robustness.run, 'fourier_heatmap', tmp_path / 'other', {'study.nrom': 1})
 
 
@@ -252,6 +256,29 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
   assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
   refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
   refused('learning_rat', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1)
+
+
+def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
+  images, labels = np.random.default_rng(0).random((16, 8, 8, 3), np.float32), np.arange(16) % 2
+  options = {'policy': {'crop': {'padding': 1}}, 'epochs': 1, 'batch_size': 8}
+  for seed in (0, 0):
+    trained = robustness.train('small_cnn', images, labels, **options, seed=seed)
+    robustness.measure('accuracy', trained, images, labels, workdir=tmp_path)
+  other = robustness.train('small_cnn', images, labels, **options, seed=1)
+  refused('sha256', robustness.measure, 'accuracy', other, images, labels, workdir=tmp_path)
+
+
+def test_a_training_on_some_cells_is_measured_by_its_transfer():
+  data = DataSettings(num_images=60, random_class_groups=2)
+  training_data = dataclasses.replace(data, split='train')
+  environments = ('contrast', 'gaussian_noise')
+  policy, options = {'environment': {'transforms': environments}}, {'epochs': 1, 'batch_size': 30}
+  models = {'erm': robustness.train('small_cnn', training_data, policy=policy, **options)}
+  options = {'environments': environments, 'severities': (3,), 'samples': 100}
+  results = robustness.measure('systematic', models, data, **options)
+  assert results.value('rho').value <= 1 and results.figure('cells')
+  regrouped = dataclasses.replace(data, class_group_seed=1)
+  refused('class group', robustness.measure, 'systematic', models, regrouped, **options)
 
 
 def test_adversarial_images_stay_in_the_ball_and_may_be_traced():

@@ -70,12 +70,10 @@ class Presentation:
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
-    with tempfile.TemporaryDirectory() as name:
-      for figure, _ in [*self.figures(results).values()][:1]:
-        file = pathlib.Path(name) / 'figure.png'
-        style.save(figure, file)
-        data = base64.b64encode(file.read_bytes()).decode()
-        picture = f'<img src="data:image/png;base64,{data}">'
+    for figure, _ in [*self.figures(results).values()][:1]:
+      png, size = style.displayed(figure)
+      data = base64.b64encode(png).decode()
+      picture = f'<img width="{size["width"]}" src="data:image/png;base64,{data}">'
     return f'<h3>{escape(self.title or results.study)}</h3>{rows}{picture}'
 
 

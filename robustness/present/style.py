@@ -42,6 +42,8 @@ _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
 """Pixels per inch of saved files."""
+PIXELS_PER_INCH = 110.0
+"""Scale of figures in notebooks, whose files have `DPI`."""
 VECTOR_FORMATS = ('svg',)
 """Formats that are written with every PNG. PDF takes half of the total time, so it is optional."""
 
@@ -197,9 +199,21 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
   needs_pdf = pdf or png.with_suffix('.pdf').is_file()
   _lay_out(figure, DPI)
   for kind in ('png', *VECTOR_FORMATS, *(['pdf'] if needs_pdf else [])):
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
-    write_atomically(png.with_suffix(f'.{kind}'), buffer.getvalue())
+    write_atomically(png.with_suffix(f'.{kind}'), _file(figure, kind))
+
+
+@styled
+def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
+  """Returns the PNG of a figure and the width in pixels at which a notebook shows it."""
+  _lay_out(figure, DPI)
+  return _file(figure, 'png'), {'width': round(PIXELS_PER_INCH * figure.get_figwidth())}
+
+
+def _file(figure: Figure, kind: str) -> bytes:
+  """Returns the file of a figure in a format of `_METADATA`."""
+  buffer = io.BytesIO()
+  figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
+  return buffer.getvalue()
 
 
 def _lay_out(figure: Figure, dpi: float) -> None:
