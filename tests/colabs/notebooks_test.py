@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from html import escape
 
 import nbformat
 import pytest
@@ -55,8 +56,8 @@ def executed(name, installed, folder, workdir=None):
   notebook = read(name)
   tagged(notebook, 'install').source = QUICK
   for cell in notebook.cells:
-    for key, few in (('epochs', '0.5'), ('num_images', '40')):
-      cell.source = re.sub(rf"(\['{key}'\]) = [\d.]+$", rf'\1 = {few}', cell.source, flags=re.M)
+    sizes = r'^(NUM_IMAGES, EPOCHS) = \d+, \d+'
+    cell.source = re.sub(sizes, r'\1 = 40, 0.5', cell.source, flags=re.M)
   if workdir:
     tagged(notebook, 'parameters').source = f'WORKDIR = {str(workdir)!r}'
   client = NotebookClient(notebook, timeout=300, kernel_name='python3')
@@ -72,13 +73,18 @@ def drawn_run(name, installed, workdir, folder):
   folder.mkdir()
   cells = executed(name, installed, folder, workdir)
   assert (workdir / 'results.json').stat().st_mtime_ns == before.st_mtime_ns
-  assert [path.name for path in folder.iterdir()] == ['mine.py']
+  assert not [*folder.iterdir()]
   return cells
 
 
 def printed(cells):
   """Returns all that was printed."""
   return ''.join(o.text for outputs in cells for o in outputs if o.output_type == 'stream')
+
+
+def pages(cells):
+  """Returns the HTML of all results and tables that were shown."""
+  return ''.join(o['data'].get('text/html', '') for cell in cells for o in cell if 'data' in o)
 
 
 def pictures(cells):
@@ -89,7 +95,7 @@ def pictures(cells):
 def workdir_of(name):
   """Returns the folder in which a notebook makes its run."""
   text = '\n'.join(cell.source for cell in read(name).cells)
-  (folder,) = re.findall(r"^  WORKDIR = '(\w+)'$", text, re.MULTILINE)
+  (folder,) = re.findall(r"(?:'workdir': |workdir=|run\('battery', )'(\w+)'", text)
   return folder
 
 
@@ -100,6 +106,9 @@ CONFIGS = {
   'video_pm_k': 'video_pm_k',
 }
 """The config that each notebook runs."""
+
+
+MAX_LINES = 60  # of source: two screens
 
 
 def test_every_notebook_is_here():
@@ -119,21 +128,28 @@ def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
   assert cells[1] == tagged(read(name), 'install')
   text = '\n'.join(cell.source for cell in cells)
   assert f'robustness {CONFIGS[name]} --workdir={workdir_of(name)}' in text
-  assert f"load_config('{CONFIGS[name]}')" in text
+  call = 'run(' if name == 'battery' else 'measure('
+  assert f"robustness.{call}'{name}', " in text
+  assert text.count('\n') < MAX_LINES and '%%writefile' not in text
   assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
-  (making,) = (cell.source for cell in cells if 'launch.run(' in cell.source)
-  condition, *made = making.splitlines()
-  assert condition == 'if not WORKDIR:' and {line[:2] for line in made} <= {'', '  '}
+  (measuring,) = (cell.source for cell in cells if 'robustness.read(WORKDIR)' in cell.source)
+  before, made = measuring.split('if WORKDIR:\n  results = robustness.read(WORKDIR)\nelse:\n')
+  assert not re.search(r'robustness\.\w+\(', before)
+  *made, last = made.splitlines()
+  assert last == 'results' and {line[:2] for line in made} <= {'', '  '}
 
 
-SAID = {
-  'attack_error': ('attack_error', 'adversarial, fgsm at 0.05: turns'),
+SHOWN = {
+  'attack_error': ('attack_error', 'fgsm', 'mine clean_error Value('),
   'battery': ('clean: accuracy on 40 images', 'corruptions: corruption_error'),
-  'si_score': ('balanced_accuracy', 'gap', 'of 77 places differ', 'centre: accuracy '),
-  'systematic': ('unseen_gain', 'erm, b of the first classifier, by cell: ρ', 'clean, contr'),
-  'tradeoff': ('slope_over_corruptions', 'student', 'gaussian_noise       median'),
+  'corruption_error': ('mCE', 'frost: ', 'gaussian clean_error Value('),
+  'fourier_heatmap': ('top-1 error under waves', 'natural error at low frequencies Value('),
+  'si_score': ('balanced_accuracy', 'gap', 'centre accuracy Value('),
+  'systematic': ('unseen_gain', 'erm rho Value('),
+  'tradeoff': ('slope_over_corruptions', 'gaussian slope Value('),
+  'video_pm_k': ('mine pm-10 Value(', 'drop_pm_k'),
 }
-"""What notebooks print of the runs that they make."""
+"""What notebooks show of the runs that they make."""
 
 
 @pytest.mark.slow
@@ -142,21 +158,19 @@ def test_in_an_empty_folder_it_makes_a_run_and_draws_it(name, installed, tmp_pat
   cells = executed(name, installed, tmp_path)
   assert pictures(cells[-1:]), 'it ends with a picture'
   workdir = tmp_path / workdir_of(name)
+  assert [path.name for path in tmp_path.iterdir()] == [workdir.name]
   labels = {entry['label'] for entry in Results.read(workdir).classifiers}
-  assert labels == {'whole', 'centre'} if name == 'si_score' else 'mine' in labels
-  text = printed(cells)
+  complete = {'si_score': {'whole', 'centre'}, 'battery': {'natural', 'gaussian'}}
+  assert labels == complete[name] if name in complete else 'mine' in labels
+  text, page = printed(cells), pages(cells)
   assert 'images/s' in text, 'the progress of the run'
   assert 'warning' not in text.lower()
-  assert [phrase for phrase in SAID.get(name, ()) if phrase not in text] == []
-  drawn = len(list((workdir / 'figures').glob('*.png')))
-  own = name != 'battery'  # which shows the overview of the run, the others a picture of their own
-  assert len(pictures(cells)) >= drawn + own
+  assert [phrase for phrase in SHOWN[name] if phrase not in text + page] == []
+  assert (workdir / 'report.html').is_file() and [*(workdir / 'figures').glob('*.png')]
+  assert '<h3>' in page and '<img' in page
   if name == 'battery':
-    outputs = [o.get('data', {}) for cell in cells for o in cell]
-    table, worst, *_ = [data['text/markdown'] for data in outputs if 'text/markdown' in data]
     for row in headlines.table(Results.read(workdir).by_task).rows:
-      assert '| ' + ' | '.join(map(str, row)) + ' |' in table
-    assert 'Of all tasks, natural errs most in' in worst
+      assert [text for text in row if f'<td>{escape(str(text))}</td>' not in page] == []
 
 
 @pytest.mark.slow
@@ -173,7 +187,7 @@ def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, t
 
 @pytest.mark.slow
 def test_a_folder_without_a_run_is_told(installed, tmp_path):
-  with pytest.raises(CellExecutionError, match='no results.json in .*give the working directory'):
+  with pytest.raises(CellExecutionError, match='nothing is no folder; give the --workdir of a run'):
     executed('tradeoff', installed, tmp_path, tmp_path / 'nothing')
 
 
@@ -190,8 +204,8 @@ def of_predictions(folder):
 
 
 DRAWN = {
-  'corruption_error': (of_digits, ('frost: not shown', 'gaussian natural', 'right under all,')),
-  'fourier_heatmap': (None, ('clean_error', 'gaussian: clean error')),
+  'corruption_error': (of_digits, ('frost: not shown', 'gaussian clean_error Value(')),
+  'fourier_heatmap': (None, ('gaussian clean_error Value(',)),
   'video_pm_k': (of_predictions, ()),
 }
 """By notebook, what it draws beside runs of its own (None: the default experiment) and says."""
@@ -204,10 +218,10 @@ def test_it_draws_a_finished_run(name, installed, tmp_path, request):
   workdir = tmp_path / 'run' if config else request.getfixturevalue('finished')
   table = runs.run(config(tmp_path), workdir).table if config else None
   if name == 'video_pm_k':
-    worst = {k: estimate(table, 'one', 'accuracy_pm_k', k=k).value for k in (1, 2)}
-    phrases = [f'pm-{k} {value:.4f}' for k, value in worst.items()]
+    worst = estimate(table, 'one', 'accuracy_pm_k', k=2).value
+    phrases = [f'one pm-2 Value(value={float(worst)!r}, ']
   cells = drawn_run(name, installed, workdir, tmp_path / 'drawn')
-  assert len(pictures(cells)) == len(list((workdir / 'figures').glob('*.png'))) + 1
+  assert len(pictures(cells)) == 1 and '<img' in pages(cells)
   text = printed(cells)
   assert [phrase for phrase in phrases if phrase not in text] == []
   assert 'pm-5' not in text, 'the sets reach two frames'
