@@ -26,29 +26,35 @@ from robustness.core.paths import expanded
 from robustness.models import label_space
 
 BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
+"""Keys and types that an entry of a box must have in COCO's JSON."""
 RESULTS: json_files.Form = [{**BOX, 'score': float}]
+"""Form of COCO results: a list of scored boxes."""
 TRUTH = {
   'images': [{'id': (int, str), 'file_name': str, 'width?': float, 'height?': float}],
   'annotations': [{**BOX, 'iscrowd?': int}],
   'categories?': [{'id': int, 'name': str}],
 }
+"""Form of COCO annotations for scoring; keys that end in '?' may be missing."""
 COCO: json_files.Form = {
   **TRUTH,
   'images': [{'id': (int, str), 'file_name': str, 'width': float, 'height': float}],
   'categories': [{'id': int, 'name': str}],
 }
+"""Form of COCO annotations from which neighbor sets are built: sizes and classes are required."""
 TOLERANCE = 1.0
-"""Pixels that a box may extend beyond its image without being counted as clipped."""
+"""Largest distance in pixels by which a box may extend beyond its image and is not counted as
+clipped.
+"""
 Entries = Sequence[Mapping[str, Any]]
-"""Boxes in COCO's JSON, checked by the forms above."""
+"""Boxes in COCO's JSON, checked against `RESULTS`, `TRUTH` or `COCO`."""
 
 
 class Box(NamedTuple):
-  """An object in a frame.
+  """A labelled bounding box in a frame.
 
   Attributes:
     y_min, x_min, y_max, x_max: edges as fractions of height and width, 0 ≤ min < max ≤ 1.
-    label: position of the class.
+    label: class index.
   """
 
   y_min: float
@@ -61,12 +67,18 @@ class Box(NamedTuple):
 def read(
   path: Path, frames: Sequence[str], classes: Mapping[str, int]
 ) -> tuple[dict[str, list[Box]], Clipped]:
-  """Returns {annotated frame: its boxes}, and a summary of the boxes that were clipped.
+  """Reads annotated boxes of frames.
 
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of frames.
-    classes: {name or synonym of a class: position of the class}.
+    classes: {name or synonym of a class: class index}.
+
+  Returns:
+    {path of an annotated frame: its boxes}, and a summary of the boxes that were clipped.
+
+  Raises:
+    InputError: the file is missing or invalid, or a box is of none of the classes.
   """
   if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
@@ -93,11 +105,15 @@ def _document(
   """Returns annotations in COCO's form, from a COCO file or from a folder of ILSVRC's XML files.
 
   Args:
-    path: the COCO file, or the folder, which has a file for each frame.
+    path: the COCO file, or the folder, which has one file per frame; frames without one are
+      skipped.
     frames: paths of frames, used for a folder.
-    classes: number of each class by its name, used for a folder.
+    classes: {class name: class index}, used for a folder.
     form: the form that the COCO file must have.
     advice: how to get a file of this form, for the error.
+
+  Raises:
+    InputError: a file is invalid or has an object of an unknown class.
   """
   if not path.is_dir():
     document: dict[str, Any] = json_files.read(path, form, advice)
@@ -131,7 +147,7 @@ def _document(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Raises InputError if two images or two categories have the same number or path."""
+  """Raises InputError if two images share an id or file name, or two categories an id."""
   for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
     values = Counter(entry[key] for entry in document.get(part, ()))
     value, count = values.most_common(1)[0] if values else ('', 0)
@@ -142,6 +158,7 @@ def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Pa
 
 
 def _text(node: ElementTree.Element, place: str) -> str:
+  """Returns the text of the element at a path below `node`; raises ValueError if there is none."""
   text = node.findtext(place)
   if text is None:
     raise ValueError(f'no {place}')
@@ -153,7 +170,7 @@ class Boxes:
   """N boxes on F images.
 
   Attributes:
-    image: int [N], position of each box's image.
+    image: int [N], index in [0, F) of each box's image.
     category: int [N], class of each box.
     corners: float [N, 4], x0, y0, x1, y1 in pixels.
     score: float [N], confidence of each detection; None for ground truth.
@@ -165,13 +182,14 @@ class Boxes:
   score: np.ndarray | None = None
 
   def without_classes(self) -> Boxes:
-    """Returns the boxes with one common class, for localisation."""
+    """Returns the boxes with class 0 throughout, so that only their position is scored."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes of a list of images, int [M]; entry i of the list becomes image i.
+    """Returns the boxes of some images, which are renumbered: `images[i]`, int [M], becomes image
+    i.
 
-    An image that is listed twice becomes two images.
+    An image that is listed twice becomes two images with the same boxes.
     """
     order = np.argsort(self.image, kind='stable')
     starts, stops = (np.searchsorted(self.image[order], images, side) for side in ('left', 'right'))
@@ -186,14 +204,16 @@ class Boxes:
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes clipped at the borders of their images, and the clipped distances.
+    """Returns the boxes clipped at the borders of their images, and by how much they extended
+    beyond.
 
     Args:
-      sizes: [F, 2], width and height of the images in pixels; inf if unknown.
-      name: returns words for the box at a position, for messages.
+      sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
+      name: function from the index of a box to a description of it, for messages.
 
     Returns:
-      The boxes, and the largest distance of an edge beyond its border in pixels, float [N].
+      The boxes, and the largest distance of an edge of each box beyond the border in pixels, float
+      [N].
 
     Raises:
       InputError: a number is not finite, or a box is empty or wholly outside of its image.
@@ -223,9 +243,11 @@ class Boxes:
 
 
 class Clipped(NamedTuple):
-  """The number of boxes that extended beyond their images by more than `TOLERANCE`.
+  """Summary of the boxes that extended beyond their images by more than `TOLERANCE`.
 
-  `first` names the first of these boxes.
+  Attributes:
+    number: how many boxes.
+    first: describes the first of them and its distance; '' if there is none.
   """
 
   number: int
@@ -236,12 +258,12 @@ class Truth(NamedTuple):
   """Ground truth of F frames.
 
   Attributes:
-    boxes: the boxes; the image of a box is the position of its frame.
+    boxes: the boxes; `boxes.image` is the index of a frame.
     clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
-    places: {image number or path: position of the frame}.
-    images: numbers and paths of all images of the file, including images that are not frames.
-    names: {class number: name}; empty if the file does not list its classes.
+    places: {image id or path: index of the frame}.
+    images: ids and paths of all images of the file, including images that are not frames.
+    names: {category id: class name}; empty if the file does not list its classes.
   """
 
   boxes: Boxes
@@ -258,7 +280,10 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of the F frames.
-    class_names: class names of the sets, which ILSVRC's files refer to.
+    class_names: class names of the neighbor sets, by which ILSVRC's files name classes.
+
+  Raises:
+    InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
   """
   document = _document(
     expanded(path), frames, label_space.words(class_names), TRUTH, 'Give COCO annotations.'
@@ -281,6 +306,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
 
 def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
+  """Returns the ground truth of frames from annotations in COCO's form; `path` is for messages."""
   places: dict[int | str, int] = {frame: index for index, frame in enumerate(frames)}
   position = dict(places)
   sizes = np.full((len(frames), 2), np.inf)
@@ -297,7 +323,16 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
-  """Reads the detections on frames, and a summary of those that were clipped."""
+  """Reads the detections on frames, and returns them with a summary of those that were clipped.
+
+  Args:
+    path: a file of COCO results.
+    truth: ground truth of the frames, which maps image ids to frames.
+    frames: paths of the F frames.
+
+  Raises:
+    InputError: an entry is invalid, or of an image or class that the ground truth does not have.
+  """
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), RESULTS, advice)
   _check_entries(entries, truth.images, truth.names, path)
@@ -307,7 +342,14 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
 def _check_entries(
   entries: Entries, images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Raises InputError for an unknown image or class of an entry; `names` {} admits any class."""
+  """Raises InputError if an entry has an unknown image or class, or a box without four numbers.
+
+  Args:
+    entries: the boxes.
+    images: the valid image ids and paths.
+    names: {category id: class name}; empty admits any class.
+    path: the file of the entries, for messages.
+  """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
     problem = ''
@@ -332,7 +374,16 @@ def _boxes(
   path: Path,
   has_scores: bool = False,
 ) -> tuple[Boxes, Clipped]:
-  """Returns the boxes of frames, clipped at the borders of their images."""
+  """Returns the boxes of frames, clipped at the borders of their images, and a summary of clipping.
+
+  Args:
+    entries: boxes of any images; boxes of images that are not frames are skipped.
+    places: {image id or path: index of the frame}.
+    sizes: float [F, 2], width and height in pixels.
+    frames: paths of the frames, for messages.
+    path: the file of the entries, for messages.
+    has_scores: whether the entries are detections, which have scores.
+  """
   numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in places]
   entries = [entries[number] for number in numbers]
   corners = np.array([entry['bbox'] for entry in entries], float).reshape(len(entries), 4)

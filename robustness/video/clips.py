@@ -43,18 +43,31 @@ VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpe
 CONTAINERS = {
   'format_whitelist': 'mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegvideo,mpegts,m4v'
 }
-"""Admitted containers; FFmpeg also reads playlists, which open other files and addresses."""
+"""Container formats that FFmpeg may open, as an option of `av.open`. Playlists are left out because
+they open other files and network addresses.
+"""
 STOP_AT_ERRORS = {'err_detect': 'explode'}
+"""Option of FFmpeg's decoders: damaged data raise an error instead of being concealed."""
 RATE_TOLERANCE, TIME_TOLERANCE = 0.02, 0.002
-"""Admitted difference of a video's length from a constant rate: relative, and in seconds."""
+"""Largest difference between a video's length and the length that a constant frame rate implies,
+for which the rate of the headers is kept: as a fraction of the length, and in seconds.
+"""
 BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
+"""Types of the first box of MP4 and QuickTime files, bytes 4 to 8 of the file."""
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
+"""First bytes of Matroska and WebM files, and the identifier of their segment."""
 RIFF_SLACK = 9
-"""Bytes that a RIFF chunk may overstate its size by: writers count its header or padding."""
+"""Bytes by which a RIFF chunk may overstate its size: some writers count its header or padding."""
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
-  """Returns {name: clip} of every folder with images and every video file under a folder."""
+  """Returns {name: clip} for every folder of images and every video file under `root`.
+
+  Folders of images are searched at any depth; images directly in `root` are ignored.
+
+  Raises:
+    InputError: `root` is no folder or holds no clips, or two clips have the same name.
+  """
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
@@ -87,6 +100,7 @@ class FrameFolder:
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
+    """The image file of each frame number; raises InputError if two files have the same number."""
     numbered: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
@@ -95,11 +109,14 @@ class FrameFolder:
     return numbered
 
   def numbers(self) -> list[int]:
-    """Returns the numbers of the frames, ascending."""
+    """Returns the frame numbers in the file names, ascending."""
     return sorted(self._files)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Returns {path of a frame under the folder of videos: {}}, without copying files.
+    """Checks that frames can be decoded, and returns {path of a frame: {}} for them.
+
+    Paths are relative to the folder of videos. The dicts are empty because image files do not state
+    the frame type or rate of a video. No file is copied, so `folder` is not used.
 
     Raises:
       InputError: a frame cannot be decoded.
@@ -116,7 +133,7 @@ class FrameFolder:
 
 
 class VideoFile:
-  """A video file; its frames are written as PNG files, without loss."""
+  """A video file whose frames are written as PNG files, which keeps the decoded pixels exactly."""
 
   def __init__(self, root: pathlib.Path, file: pathlib.Path):
     """Names the clip by its path under `root`, without reading the file."""
@@ -124,12 +141,15 @@ class VideoFile:
     self._file = file
 
   def numbers(self) -> list[int]:
-    """Returns 0, 1, ...; decodes the file, because a packet may hold no frame or half of one."""
+    """Returns the frame numbers 0, 1, ..., which takes decoding the file.
+
+    Packets cannot be counted instead: a packet may hold no frame, or half of one.
+    """
     return list(range(self._survey[0]))
 
   @functools.cached_property
   def _survey(self) -> tuple[int, float | None]:
-    """The number of frames and the frames per second (None if unknown) of the video."""
+    """The number of frames, and the frames per second of the video or None if unknown."""
     with opened(self._file) as (container, stream):
       times = [frame.time for _, frame in frames(self._file, container, stream)]
       rate = stream.average_rate or stream.guessed_rate
@@ -138,9 +158,17 @@ class VideoFile:
     return len(times), frame_rate(times, float(rate) if rate else None)
 
   def take(self, numbers: Sequence[int], folder: pathlib.Path) -> dict[str, FrameFacts]:
-    """Writes frames into `folder` and returns {path of a frame: its type and rate}.
+    """Writes frames as PNG files under `folder` and returns {path of a frame: frame type and rate}.
 
-    The video is decoded from the beginning, so that the numbers, ascending, are exact.
+    Paths are `<name of the clip>/<number, 6 digits>.png`. The video is decoded from its beginning
+    rather than searched, so that frame numbers are exact.
+
+    Args:
+      numbers: frame numbers, ascending.
+      folder: folder under which the files are written.
+
+    Raises:
+      InputError: a frame cannot be decoded, or the video ends before it.
     """
     facts: dict[str, FrameFacts] = {}
     with opened(self._file) as (container, stream):
@@ -157,7 +185,10 @@ class VideoFile:
 
 
 def _as_shown(frame: VideoFrame) -> Image.Image:
-  """Returns a frame as players show it, with the quarter turns and mirroring of its metadata."""
+  """Returns a frame in the orientation in which players display it.
+
+  The display matrix in the frame's metadata states quarter turns and mirroring.
+  """
   pixels = frame.to_ndarray(format='rgb24')
   matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
   if matrix is not None:  # x' = a x + c y and y' = b x + d y
@@ -171,11 +202,15 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
 
 
 def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
-  """Returns the frames per second of a video.
+  """Returns the frames per second of a video, or None if unknown.
 
-  Headers of videos of variable rate may state any number. The rate `stated` by the headers is
-  returned if it agrees with the times of the n frames, in seconds, or a time is unknown (None);
-  otherwise the rate is (n − 1) / (last time − first time).
+  Headers of videos of variable rate may state a wrong rate. Therefore the rate of the headers is
+  returned only if it agrees with the times of the n frames within the tolerances above, or if the
+  first or last time is unknown. Otherwise the rate is (n − 1) / (last time − first time).
+
+  Args:
+    times: time of each frame in seconds, None where it is unknown.
+    stated: frames per second in the headers; None if they state none.
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
@@ -187,6 +222,7 @@ def frame_rate(times: Sequence[float | None], stated: float | None) -> float | N
 
 
 def _av() -> ModuleType:
+  """Imports PyAV; raises InputError with the install command if it is missing."""
   try:
     import av
   except ImportError as error:
@@ -198,7 +234,11 @@ def _av() -> ModuleType:
 
 @contextmanager
 def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
-  """Opens a file and its first video stream; raises InputError if the file is truncated."""
+  """Opens a video file and yields its container and its first video stream, then closes it.
+
+  Raises:
+    InputError: the file is truncated, cannot be opened or has no video stream.
+  """
   av = _av()
   require_complete(file)
   try:
@@ -216,8 +256,15 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 def frames(
   file: pathlib.Path, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, VideoFrame]]:
-  """Yields the number and the frame of every frame of an `opened` file; raises InputError for
-  frames that cannot be decoded."""
+  """Yields (number, frame) for every frame of a file, in the order of display.
+
+  Args:
+    file: path of the video file, for messages.
+    container, stream: what `opened` yields for the file.
+
+  Raises:
+    InputError: a frame cannot be decoded.
+  """
   decoder = container.decode(stream)
   for number in itertools.count():
     try:
@@ -232,13 +279,17 @@ def frames(
 
 
 def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
+  """Returns the error for a frame of a file that cannot be decoded, `why` being the reason."""
   return InputError(
     f'frame {number} cannot be decoded: {file}: {why}. Replace the file, or leave it out.'
   )
 
 
 def require_complete(path: pathlib.Path) -> None:
-  """Raises InputError if a video file is shorter than its headers state; other files pass."""
+  """Raises InputError if a video file is shorter than its headers state.
+
+  Files whose headers state no size are accepted.
+  """
   try:
     with path.open('rb') as file:
       size = os.fstat(file.fileno()).st_size
@@ -253,7 +304,10 @@ def require_complete(path: pathlib.Path) -> None:
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns the least size of the file in bytes that its headers imply; 0 if they state none."""
+  """Returns the smallest file size in bytes that the headers of a file allow, 0 if they state none.
+
+  `size` is the size of the file on disk in bytes.
+  """
   start = file.read(12)
   if start[4:8] in BOXES:
     return _end_of_chunks(file, size, _box_length)
@@ -264,9 +318,11 @@ def _declared_size(file: BinaryIO, size: int) -> int:
 
 
 def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
-  """Returns the end of the chunks that begin within the file, up to a chunk of unknown length.
+  """Returns the position in bytes at which the last chunk that begins within the file ends.
 
-  `length_of` returns the length that the first 16 bytes of a chunk state; 0 if it is unknown.
+  Chunks follow each other from the beginning of the file. The search stops at the first chunk of
+  unknown length. `length_of` returns the length in bytes that the first 16 bytes of a chunk state,
+  header included, or 0 if it is unknown.
   """
   end = 0
   while end + 8 <= size:
@@ -279,6 +335,7 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 
 
 def _box_length(header: bytes) -> int:
+  """Returns the length in bytes of an MP4 box from its first 16 bytes, 0 if it is unknown."""
   length = int.from_bytes(header[:4], 'big')
   if length == 1:
     length = int.from_bytes(header[8:], 'big')
@@ -287,12 +344,20 @@ def _box_length(header: bytes) -> int:
 
 
 def _riff_length(header: bytes) -> int:
+  """Returns the length in bytes of a RIFF chunk from its first bytes, padding included.
+
+  It is 0 if the chunk is no RIFF chunk or states no length, as in streamed files.
+  """
   length = int.from_bytes(header[4:8], 'little')
   is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
   return 8 + length + length % 2 if is_known else 0
 
 
 def _end_of_segment(file: BinaryIO) -> int:
+  """Returns the position in bytes at which the segment of a Matroska or WebM file ends.
+
+  It is 0 if the file states no size or has no segment after its header.
+  """
   file.seek(len(EBML))
   length = _ebml_number(file)
   file.seek(length, os.SEEK_CUR)
@@ -303,9 +368,10 @@ def _end_of_segment(file: BinaryIO) -> int:
 
 
 def _ebml_number(file: BinaryIO) -> int:
-  """Reads a variable-length number, in which leading zero bits count further bytes.
+  """Reads a variable-length integer of EBML (RFC 8794, section 4) at the position of `file`.
 
-  The number in which all other bits are ones stands for an unknown size and is read as 0.
+  The number of leading zero bits of the first byte is the number of bytes that follow. A number in
+  which all other bits are 1 means an unknown size; it is read as 0, and so is an invalid number.
   """
   first = file.read(1)
   if not first or not first[0]:

@@ -42,7 +42,9 @@ from robustness.video import ytbb_robust
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
+"""Frame types of video compression: intra-coded, predicted and bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
+"""Labels by which a neighbor is judged: its own ('frame') or its anchor's ('anchor')."""
 RELEASES = {
   'imagenet_vid': (
     'ImageNet-Vid-Robust',
@@ -50,24 +52,31 @@ RELEASES = {
   ),
   'youtube_bb': ('YTBB-Robust', {(2030, 36_827): 'reviewed', (2467, 45_631): 'unreviewed'}),
 }
-"""{label space: (name of the published sets, {(anchors, pairs): state of the review})}, by Shankar
-et al., Do Image Classifiers Generalize Across Time?, 2021, table 1."""
+"""The published neighbor sets, by label space: {label space: (name, {(number of anchors, number of
+anchor-neighbor pairs): 'reviewed' or 'unreviewed'})}. Counts are from Shankar et al., Do Image
+Classifiers Generalize Across Time?, 2021, table 1.
+"""
 _INT32_MAX = 2**31 - 1
 
 
 class FrameFacts(TypedDict, total=False):
-  """Properties of a frame in the video file: 'i', 'p', 'b' or '', and frames per second."""
+  """Properties that a frame has in its video file; unknown ones may be missing.
+
+  Attributes:
+    frame_type: 'i', 'p' or 'b'; '' if unknown.
+    fps: frames per second of the video; None if unknown.
+  """
 
   frame_type: str
   fps: float | None
 
 
 class FramePairs(NamedTuple):
-  """All P pairs of an anchor and a neighbor, anchor by anchor; each array has shape [P].
+  """All P pairs of an anchor and one of its neighbors, ordered by anchor; each array is int32 [P].
 
   Attributes:
-    group: position of the anchor in `NeighborSets.anchors`.
-    frame: position of the neighbor in `NeighborSets.frames`.
+    group: index of the anchor in `NeighborSets.anchors`.
+    frame: index of the neighbor in `NeighborSets.frames`.
     offset: frame number of the neighbor minus the anchor's.
   """
 
@@ -78,18 +87,20 @@ class FramePairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborSets:
-  """A sets of frames that look similar to their anchors; build them by `from_mappings`.
+  """A neighbor sets: each has an anchor frame and neighbors, nearby frames that look similar to it.
+
+  Build instances by `from_mappings`, which checks them.
 
   Attributes:
-    frames: the F distinct paths of frames, sorted.
-    labels: int32 [F, L], the classes of each frame, padded with −1; a neighbor without labels has
+    frames: paths of the F distinct frames, sorted.
+    labels: int32 [F, L], class indices of each frame, padded with −1; a neighbor without labels has
       the labels of its anchors.
-    anchors: int32 [A], positions in `frames`, in the order of the file.
-    neighbors: positions of the neighbors of each anchor, int32.
-    offsets: signed distances of the neighbors in frame numbers, int32, in the same shapes.
-    class_names: class names in label order; () without class index.
-    frame_types: [F], frame type of the compression, 'i', 'p', 'b' or '' (unknown); or None.
-    fps: float64 [F], frames per second of the video, NaN if unknown; or None.
+    anchors: int32 [A], index of each anchor in `frames`, in the order of the file.
+    neighbors: for each anchor the indices of its neighbors in `frames`, int32.
+    offsets: for each anchor the frame numbers of its neighbors minus its own, int32.
+    class_names: class names in label order; () if the files do not state them.
+    frame_types: str [F], 'i', 'p', 'b' or '' (unknown); None if all are unknown.
+    fps: float64 [F], frames per second of the video, NaN if unknown; None if all are unknown.
   """
 
   frames: tuple[str, ...]
@@ -114,14 +125,18 @@ class NeighborSets:
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """The number of the video of each set, int [A]; None if each set has its own video."""
+    """A number for the video of each set, int [A]; None if no two sets are of one video."""
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
     distinct, place = np.unique(names, return_inverse=True)
     return place if len(distinct) < len(names) else None
 
   @property
   def title(self) -> str:
-    """Name and counts of the published data set, or of the one that these sets differ from."""
+    """A line with the name of the sets and their numbers of anchors and pairs.
+
+    If their counts match a published release, it has the name of the release; if only their classes
+    do, it also states the counts that the release has.
+    """
     space = label_space.coarse_space(self.class_names)
     counts = len(self.anchors), len(self.pairs.frame)
     counted = '{} anchors, {} pairs'.format(*counts)
@@ -135,7 +150,7 @@ class NeighborSets:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of members, labels and, if known, frame types and frame rates."""
+    """SHA-256 of frames, anchors, pairs and labels, and of frame types and rates where known."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
     for array in (self.anchors, *self.pairs[:2], self.labels):
       digest.update(np.ascontiguousarray(array, np.int32).tobytes())
@@ -144,16 +159,23 @@ class NeighborSets:
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels that count for each neighbor, int32 [P, L], padded with −1.
+    """Returns the labels by which the neighbor of each pair is judged, int32 [P, L], padded with
+    −1.
 
-    The rule 'frame' takes the labels of the neighbor, 'anchor' the labels of its anchor.
+    The rule 'frame' takes the labels of the neighbor, 'anchor' those of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Raises InputError for labels beyond the classes of a label space, the value of `key`."""
+    """Raises InputError if a label is not a class of a label space.
+
+    Args:
+      space: name of the label space, for the message.
+      num_classes: number of its classes.
+      key: name of the setting that chose the space, for the message.
+    """
     row = int(np.argmax(self.labels.max(1)))
     label = int(self.labels[row].max())
     if label >= num_classes:
@@ -165,20 +187,25 @@ class NeighborSets:
 
 
 def video_of(path: str) -> str:
-  """Returns the video of a frame, which is the folder part of its path."""
+  """Returns the folder part of a frame's path, which names its video."""
   return path.rpartition('/')[0]
 
 
 def source_of(path: str) -> str:
-  """Returns the video that contains the clip of a frame.
+  """Returns the name of the video from which the clip of a frame was cut.
 
-  It is <video> for a clip that is called <video>_<milliseconds>, as in YouTube-BB, else the clip.
+  A clip called <11-character video id>_<milliseconds>, as in YouTube-BB, was cut from the video of
+  this id. Any other clip is its own source.
   """
   return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))
 
 
 def frame_number(path: str) -> int:
-  """Returns the number of a frame within its video: the digits that end its name."""
+  """Returns the number of a frame within its video, the digits that end its name.
+
+  Raises:
+    InputError: the name does not end in digits.
+  """
   digits = re.search(r'(\d+)$', pathlib.PurePosixPath(path).stem)
   if not digits:
     raise InputError(
@@ -194,13 +221,13 @@ def from_mappings(
   class_names: Sequence[str] = (),
   facts: Mapping[str, FrameFacts] | None = None,
 ) -> NeighborSets:
-  """Returns neighbor sets from the content of their files.
+  """Returns neighbor sets from the contents of `pmsets.json`, `labels.json` and `frames.json`.
 
   Args:
     sets: {anchor path: [neighbor paths]}; a set may be empty.
-    labels: {frame path: [classes]}, for every anchor; neighbors may be missing.
-    class_names: class names in label order; () leaves the number of classes open.
-    facts: {frame path: properties of the frame}.
+    labels: {frame path: [class indices]}; every anchor needs labels, neighbors may be missing.
+    class_names: class names in label order; () admits any class index.
+    facts: {frame path: frame type and rate}; None if unknown.
 
   Raises:
     InputError: an entry is invalid; the message names it.
@@ -235,6 +262,7 @@ def from_mappings(
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
+  """Raises InputError unless a set is a list of paths of distinct frames of the anchor's video."""
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
   strangers = [member for member in members if video_of(member) != video_of(anchor)]
@@ -259,6 +287,10 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
+  """Returns the labels `values` of a frame if they are a list of distinct class indices.
+
+  Raises InputError otherwise. Indices must be below `num_classes`, unless it is 0.
+  """
   limit = num_classes or _INT32_MAX
   is_list = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
   if not is_list or len(set(values)) != len(values):
@@ -271,7 +303,7 @@ def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int
 def _facts(
   frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns frame types and frame rates of the frames; None if no frame has any."""
+  """Returns frame types, str [F], and frame rates, float64 [F]; each is None if all are unknown."""
   types, rates = [], []
   for frame in frames:
     kind, rate = facts.get(frame, {}).get('frame_type', ''), facts.get(frame, {}).get('fps')
@@ -290,15 +322,16 @@ def _facts(
 
 
 def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
-  """Reads neighbor sets.
+  """Reads neighbor sets from a folder.
 
   Args:
     folder: holds `pmsets.json` and `labels.json`, or the annotations of YTBB-Robust, directly or in
-      the folder `metadata`.
-    reviewed: whether annotations are reduced to the accepted pairs, see `ytbb_robust.read`.
+      its folder `metadata`.
+    reviewed: whether only the pairs that human reviewers accepted are taken. False takes all pairs,
+      which only annotations of YTBB-Robust contain.
 
   Raises:
-    InputError: a file is missing or not JSON, or see `from_mappings`.
+    InputError: a file is missing, is no valid JSON or holds an invalid entry.
   """
   root = expanded(folder)
   home = find(root)
@@ -329,9 +362,9 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder of the sets, or of annotations of YTBB-Robust: `root` or `root/metadata`.
+  """Returns the folder that holds neighbor sets or annotations of YTBB-Robust.
 
-  It is None if neither folder holds any.
+  It is `root` or `root/metadata`, or None if neither holds any.
   """
   folders = root, root / 'metadata'
   homes = [folder for folder in folders if (folder / SETS).is_file()]
@@ -340,7 +373,10 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns class names by the class indices, or else the class maps; () without either."""
+  """Returns class names in label order from the first folder that states them, or ().
+
+  Class indices in `home`, `home/misc` and `home/../misc` are tried first, then class maps there.
+  """
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
     for place in (home, home / 'misc', home.parent / 'misc'):
       advice = 'Give an object that has each class once.'
@@ -352,11 +388,14 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 
 
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the class indices in one folder.
+  """Returns the class names, in label order, that the class indices of one folder state.
 
-  ImageNet-Vid-Robust was released with two indices, and its labels are among the 30 classes that
-  the 1000 classes of classifiers are projected onto: `imagenet_class_index.json` is ignored if
-  there is also the index of such a label space.
+  `indices` is {path: content}. ImageNet-Vid-Robust was released with two indices. Its labels are
+  among 30 classes onto which the 1000 of ImageNet are projected, so `imagenet_class_index.json` is
+  ignored if another index has the classes of such a projection.
+
+  Raises:
+    InputError: the indices contradict each other, or none is of the labels.
   """
   names = {path: _names(path, index) for path, index in indices.items()}
   imagenet = label_space.get(label_space.IMAGENET).class_names
@@ -381,7 +420,13 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
 
 
 def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
-  """Returns the names of a class index in order; ImageNet's are spelt as in its label space."""
+  """Returns the class names of a class index in label order.
+
+  ImageNet's classes are recognised by their identifiers and get the names of its label space.
+
+  Raises:
+    InputError: classes are not numbered 0, 1, ..., or names are missing or repeated.
+  """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
   words: list[list[str]] = []
@@ -400,7 +445,10 @@ def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the label space that the class maps lead to."""
+  """Returns the class names of the label space onto which class maps project ImageNet's classes.
+
+  `maps` is {path: content}. Raises InputError if they match no label space.
+  """
   spaces = label_space.coarse_spaces()
   for space in spaces:
     members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
@@ -416,11 +464,14 @@ def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...
 
 
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
-  """Writes neighbor sets in the released layout, which the released scorer reads too.
+  """Writes neighbor sets in the layout of the release, which the released scorer reads too.
 
-  The files are `metadata/pmsets.json` and `metadata/labels.json`; `metadata/frames.json` if frame
-  types or rates are known; and, if the classes have names, a class index in `misc`, called
-  `<label space>_class_index.json` for a known label space and else `class_index.json`.
+  The files are `metadata/pmsets.json` and `metadata/labels.json`, also `metadata/frames.json` if
+  frame types or rates are known. If class names are known, `misc` gets a class index,
+  `<label space>_class_index.json` or, for classes of no label space, `class_index.json`.
+
+  Raises:
+    InputError: the folder cannot be written.
   """
   names = sets.frames
   labels = zip(names, sets.labels, strict=True)
@@ -452,7 +503,10 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns which pairs of the candidates are pairs of the reviewed sets, bool [P]."""
+  """Returns which of the P pairs of `candidates` are also pairs of the `reviewed` sets, bool [P].
+
+  Pairs are compared by paths. Raises InputError if they have none in common.
+  """
   proposed, accepted = (
     [
       (sets.frames[sets.anchors[group]], sets.frames[frame])

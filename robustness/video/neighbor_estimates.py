@@ -34,20 +34,25 @@ from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 from robustness.video.ytbb_robust import VIDEOS
 
 BLOCK = 64  # rows that are read at once
+"""Rows that `row_images` reads at once."""
 _NEVER = np.iinfo(np.int32).max
+"""Distance in frames of a failure that does not occur, larger than any distance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SetOutcomes:
-  """Correctness of models on the frames of neighbor sets.
+  """Correctness of the predictions of one or more models on the frames of A neighbor sets.
+
+  A pair is an anchor with one of its neighbors; the sets have P pairs in all.
 
   Attributes:
     anchor: bool [..., A], whether the prediction for each anchor is right.
     neighbor: bool [..., P], whether the prediction for the neighbor of each pair is right.
-    group: int [P], position of each pair's anchor, ascending.
-    offset: int [P], signed distance from the anchor in frames, never 0.
-    videos: see `NeighborSets.videos`.
-    models: labels of the models in the leading axis, if there is one.
+    group: int [P], index in [0, A) of the anchor of each pair, ascending.
+    offset: int [P], frame number of the neighbor minus the anchor's, never 0.
+    videos: int [A], number of the video of each set, by which intervals group sets; None if every
+      set has its own video.
+    models: labels of the models on the leading axis; () if there is no such axis.
   """
 
   anchor: np.ndarray
@@ -59,21 +64,24 @@ class SetOutcomes:
 
   @property
   def num_anchors(self) -> int:
-    """A, the number of sets."""
+    """The number A of anchors, which is the number of neighbor sets."""
     return self.anchor.shape[-1]
 
   @property
   def mistakes(self) -> np.ndarray:
-    """Whether the neighbor is wrong and its anchor right, bool [..., P]."""
+    """Whether the neighbor is wrong although its anchor is right, bool [..., P]."""
     return self.anchor[..., self.group] & ~self.neighbor
 
   def of_model(self, place: int) -> SetOutcomes:
-    """Returns the outcomes of one of the models, without the leading axis."""
+    """Returns the outcomes of the model at an index of the leading axis, without this axis."""
     anchor, neighbor = self.anchor[place], self.neighbor[place]
     return dataclasses.replace(self, anchor=anchor, neighbor=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of the anchors at ascending positions, with all of their pairs."""
+    """Returns the outcomes of some anchors, with all pairs of these anchors.
+
+    `positions` are ascending indices in [0, A).
+    """
     selected = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, selected.group)
     videos = None if self.videos is None else self.videos[positions]
@@ -81,20 +89,28 @@ class SetOutcomes:
     return dataclasses.replace(selected, anchor=anchor, group=group, videos=videos)
 
   def of_pairs(self, is_selected: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of all anchors and of the selected pairs; `is_selected` is bool [P]."""
+    """Returns the outcomes of all anchors, and only of the selected pairs, bool [P]."""
     pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
     return dataclasses.replace(self, neighbor=self.neighbor[..., is_selected], **pairs)
 
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
-    """Returns {label: outcomes of a model} on the same sets, joined along a leading axis."""
+    """Returns the outcomes of several models on the same sets, joined along a new leading axis.
+
+    `outcomes` is {label of the model: its outcomes without a leading axis}.
+    """
     models = list(outcomes.values())
     anchor, neighbor = np.stack([m.anchor for m in models]), np.stack([m.neighbor for m in models])
     return dataclasses.replace(models[0], anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns whether predictions [..., N] are any of the labels [N, L], padded with −1."""
+  """Returns whether each prediction is one of the labels of its frame, bool [..., N].
+
+  Args:
+    predictions: integers [..., N].
+    labels: integers [N, L], the labels of each frame, padded with −1.
+  """
   right = np.zeros(predictions.shape, bool)
   for column in labels.T:
     rows = np.flatnonzero(column >= 0)
@@ -106,9 +122,15 @@ def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> SetOutcomes:
-  """Returns the correctness of predictions [..., F] on neighbor sets.
+  """Returns the correctness of predictions for the F frames of neighbor sets.
 
-  `rule` is 'frame' or 'anchor', see `NeighborSets.pair_labels`.
+  Args:
+    sets: A neighbor sets.
+    predictions: class indices [..., F], in the order of `sets.frames`.
+    rule: labels by which a neighbor is judged, its own ('frame') or those of its anchor ('anchor').
+
+  Raises:
+    InputError: `predictions` are not of F frames.
   """
   if predictions.shape[-1] != len(sets.frames):
     raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
@@ -127,19 +149,23 @@ def pm_k(
   clusters: ArrayLike | None = None,
   confidence: float = 0.95,
 ) -> Estimate:
-  """Returns accuracy pm-k (Shankar et al. 2021, section 2): the share of anchors for which all
-  frames at most k frames away are right, the anchor included.
+  """Returns accuracy pm-k with a confidence interval (Shankar et al. 2021, section 2).
+
+  It is the fraction of anchors for which all frames of the set at most k frames away are predicted
+  correctly, the anchor included.
 
   Args:
     correct: Whether the prediction for each frame is right, bool [N].
-    anchor_id: The neighbor set of each frame, [N] integers or words.
-    offset: Signed distance from the anchor in frames, int [N]; 0 is the anchor, once in each set.
-    k: Largest distance that counts.
-    clusters: The video of each frame, [N]; the interval then takes anchors of a video together.
-    confidence: Of the interval.
+    anchor_id: Neighbor set of each frame, integers or strings [N].
+    offset: Signed distance from the anchor in frames, int [N]; exactly one frame of each set, its
+      anchor, has 0.
+    k: Largest distance in frames of a neighbor that is used.
+    clusters: Video of each frame, integers or strings [N]. If given, the interval treats sets of
+      one video as dependent.
+    confidence: Confidence level of the interval, in (0, 1).
 
   Raises:
-    InputError: arrays of other lengths, or a set without exactly one anchor.
+    InputError: the arrays differ in length, or a set has no anchor or more than one.
   """
   right, sets, distance = np.asarray(correct, bool), np.asarray(anchor_id), np.asarray(offset)
   if not right.shape == sets.shape == distance.shape or right.ndim != 1 or not len(right):
@@ -163,18 +189,18 @@ def pm_k(
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
-  """Returns the smaller of k and the largest distance of a neighbor from its anchor, at least 1.
+  """Returns the smaller of k and the largest distance of any neighbor from its anchor, at least 1.
 
-  Beyond the largest distance pm-k does not change.
+  For larger k, pm-k does not change any more.
   """
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
 
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Returns whether all frames of a set within k frames are right, bool [..., A, largest + 1].
+  """Returns whether all frames of each set within k frames are right, bool [..., A, largest + 1].
 
-  The last axis is k = 0, 1, ..., `largest`. Without `include_anchor` a set that has no neighbor
-  within k frames is still judged by its anchor.
+  The last axis is k = 0, 1, ..., `largest`. With `include_anchor` the anchor must be right too.
+  Without it only neighbors matter, but a set that has none within k frames is judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
   failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
@@ -185,7 +211,10 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the least value of the pairs of each anchor, [..., A]; `_NEVER` without pairs."""
+  """Returns the minimum of values of pairs, [..., P], over the pairs of each anchor, [..., A].
+
+  It is `_NEVER` for an anchor without pairs.
+  """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
     starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))
@@ -194,9 +223,16 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 
 
 def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-  """Returns booleans of pairs [..., P] and anchors [..., A] as a table [..., A, O].
+  """Arranges booleans of pairs and of anchors by signed distance, as a bool array [..., A, O].
 
-  The O offsets ascend, and anchors have offset 0. The table is False where a set has no frame.
+  Args:
+    outcomes: the outcomes that state anchor and offset of each pair.
+    of_pairs: bool [..., P].
+    of_anchors: bool [..., A], placed at offset 0.
+
+  Returns:
+    The array; the last axis has the O distinct offsets of all sets, ascending, including 0. It is
+    False where a set has no frame at an offset.
   """
   offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
   table = np.zeros((*of_anchors.shape, len(offsets)), bool)
@@ -206,9 +242,10 @@ def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarra
 
 
 def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, SetOutcomes]:
-  """Returns {frame type: outcomes without frames of this type} (the paper's table 7).
+  """Returns {frame type: outcomes without the frames of this type}, as in the paper's table 7.
 
-  Anchors of the type are removed with their pairs. The dict is empty for sets without frame types.
+  An anchor of the type is removed together with its pairs. The dict is empty if the frame types of
+  `sets` are unknown.
   """
   types = sets.frame_types
   if types is None:
@@ -222,9 +259,10 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
 
 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
-  """Returns {frames per second, rounded down: outcomes of the videos of this rate}.
+  """Returns {frames per second, rounded down: outcomes of the sets whose video has this rate}.
 
-  The paper's table 8 has 25, 29 (for 29.97) and 30. The dict is empty for sets without rates.
+  The paper's table 8 has 25, 29 (for 29.97) and 30. Sets of unknown rate are left out, and the dict
+  is empty if all rates are unknown.
   """
   if sets.fps is None:
     return {}
@@ -236,7 +274,11 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
 
 
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
-  """Returns the position of each anchor of `after` among the anchors of `before`, int [A']."""
+  """Returns the index of each of the A' anchors of `after` among the anchors of `before`, int [A'].
+
+  Raises:
+    InputError: an anchor of `after` (the reviewed sets) is not among those of `before`.
+  """
   place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]
   missing = [name for name in names if name not in place]
@@ -249,10 +291,11 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
+  """Returns the indices of the pairs of the static set, the paper's appendix C.
 
-  Each set with neighbors has one: the neighbor that most models get wrong. Among equals it is the
-  frame nearest to the anchor, then the earlier one.
+  It has one pair for each anchor with neighbors: that of the neighbor which the most models predict
+  wrongly. Among equals it is the frame nearest to the anchor, then the earlier one. `outcomes` has
+  models on its leading axis.
   """
   num_wrong = (~outcomes.neighbor).sum(0)
   # np.lexsort sorts by its last key first: by set, then by the most wrong models, and so on
@@ -262,9 +305,10 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
-  """Returns whether models are right on the static set, bool [..., A].
+  """Returns whether each model is right on the static set, bool [..., A].
 
-  A set with one of the pairs contributes the neighbor of the pair, and any other set its anchor.
+  The frame of an anchor is the neighbor in one of `pairs`, indices from `static_pairs`, or the
+  anchor itself if it has none.
   """
   right = outcomes.anchor.copy()
   right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]
@@ -277,15 +321,19 @@ def distances(
   pair_row: np.ndarray,
   pair_group: np.ndarray,
 ) -> np.ndarray:
-  """Returns the distances of each pair's images, float32 [P, 2].
+  """Returns two distances between the images of each pair, float32 [P, 2].
 
-  They are the largest absolute difference of any value (ℓ∞) and the root of the mean squared
-  difference (ℓ2 divided by the root of the number of values).
+  The first is the largest absolute difference of any pixel value (ℓ∞), the second the root mean
+  squared difference (ℓ2 divided by the square root of the number of values).
 
   Args:
-    image_of: function from a row to its image in [0, 1]; see `row_images` and `stored_images`.
-    anchor_row, pair_row: [A] and [P], the rows of anchors and of neighbors.
-    pair_group: [P], the position of each pair's anchor.
+    image_of: function from the index of a row to its image, float [H, W, C] in [0, 1]; for example
+      from `row_images` or `stored_images`.
+    anchor_row, pair_row: int [A] and [P], rows of the anchors and of the pairs' neighbors.
+    pair_group: int [P], index of each pair's anchor.
+
+  Raises:
+    InputError: the two images of a pair differ in shape.
   """
   distance = np.zeros((len(pair_row), 2), np.float32)
   for pair, (group, row) in enumerate(zip(pair_group, pair_row.tolist(), strict=True)):
@@ -301,9 +349,9 @@ def distances(
 
 
 def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
-  """Returns a function from a row to its image as classifiers see it.
+  """Returns a function from the index of a row to its image after resize and crop.
 
-  It caches a few blocks of rows, because the frames of a set have nearby rows.
+  It caches four blocks of `BLOCK` rows, because the frames of a set are in nearby rows.
   """
 
   @functools.lru_cache(4)
@@ -315,9 +363,10 @@ def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
 
 
 def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarray]:
-  """Returns a function from a row to its stored image, without resize and crop.
+  """Returns a function from the index of a row to its image as stored, without resize and crop.
 
-  The `paths` begin in the folder, or in its folder `ytbb_videos` if there is one.
+  Images are float32 [H, W, 3] in [0, 1]. `paths` has the path of each row's file, relative to
+  `folder`, or to `folder/ytbb_videos` if that exists.
   """
   root = expanded(folder)
   root = root / VIDEOS if (root / VIDEOS).is_dir() else root
