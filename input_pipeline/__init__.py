@@ -1,7 +1,7 @@
-"""Storage to rows: the only home of TensorFlow. `load` is the way in.
+"""Reads stored images and their labels as rows of arrays; `load` is the entry point.
 
-Importing the package is light: TensorFlow is imported when rows are loaded that need it. The TFDS
-builders of this project are registered by `import input_pipeline.builders`.
+Importing the package is fast: TensorFlow is imported only when images are loaded that need it.
+`import input_pipeline.builders` registers the TFDS builders of this project.
 """
 
 import contextlib
@@ -18,20 +18,22 @@ __all__ = ['DataSettings', 'Preparation', 'load']
 
 
 def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None = None) -> Rows:
-  """Opens the images that the settings name.
+  """Opens the images that the settings name, and returns them as rows.
 
   Args:
     settings: the section `config.data`.
-    seed: chooses the subset when `settings.num_images` > 0.
-    preparation: how images are resized and cropped if the settings do neither and the stored images
-      do not have the right size already; stored corrupted images are only resized.
+    seed: seed of the random subset if `settings.num_images` > 0.
+    preparation: how images are resized and cropped for a classifier. It applies only if the
+      settings neither resize nor crop and the stored images are of another size; stored corrupted
+      images are then resized but not cropped.
 
   Returns:
-    Rows in a fixed order: `ArrayRows` where the images are in an array and are neither resized nor
-    cropped, else `TfRows`. Both have the same rows and batches.
+    Rows in a fixed order. They are `ArrayRows`, which do not use TensorFlow, if the images are
+    stored in an array and are neither resized nor cropped, else `TfRows`; their contents are the
+    same.
 
   Raises:
-    InputError: what is wrong with the settings or files; TensorFlow is needed and not installed.
+    InputError: the settings or files are invalid, or TensorFlow is needed and not installed.
   """
   purpose = f'{KEYS.data.source} = {settings.source.name!r}'
   with _refusals(purpose):
@@ -53,7 +55,10 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
 
 @contextlib.contextmanager
 def _refusals(purpose: str) -> Iterator[None]:
-  """Turns a missing TensorFlow and a name that is no text into errors that say what to do."""
+  """Converts two errors to InputError with advice: a missing package, and a file name not in UTF-8.
+
+  `purpose` says in the message what needs the package or file.
+  """
   try:
     yield
   except UnicodeEncodeError as error:

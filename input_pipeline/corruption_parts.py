@@ -1,7 +1,7 @@
-"""Images of stored corrupted sets: their parts, their columns, and hints for other releases.
+"""Stored corrupted sets: how their examples are numbered, their columns, and checks of their names.
 
-A part is one corruption at one severity of all base images, in one order; part p of n base images
-holds the examples [p * n, (p + 1) * n). Clean images, where there are any, are the first part.
+A part is one corruption at one severity, applied to all n base images in one order. Part p holds
+the examples p n, ..., (p + 1) n - 1. Clean images, if the set has them, are the first part.
 """
 
 import re
@@ -18,24 +18,26 @@ from robustness.core.typing import Facts
 from robustness.corruptions.names import CLEAN, CLEAN_PART, NAMED, NAMES, NUMBERS, StoredPart
 
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
+"""Names of corruptions in TFDS's configs that differ from the names here."""
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
+"""Name of a TFDS config that ends in a corruption and a severity."""
 
 
 def of_parts(
   parts: Sequence[StoredPart], num_base: int, title: str, description: Facts, **fields: Any
 ) -> Images:
-  """Returns stored corrupted images in complete parts.
+  """Returns the `Images` of a stored corrupted set.
 
-  `columns` are `corruption`, `severity` and `base_id`, int32 [parts * num_base]. A subset takes the
-  same base images from every part, so that comparisons stay paired. Images were cropped before they
-  were corrupted, and are not cropped again.
+  Their columns are `corruption`, `severity` and `base_id` (index of the base image), int32
+  [parts · num_base]. A subset takes the same base images from every part, so that comparisons stay
+  paired. Images were cropped before they were corrupted and are not cropped again.
 
   Args:
-    parts: in the order of the examples.
-    num_base: images a part.
+    parts: corruption and severity of each part, in the order of the examples.
+    num_base: number of base images, the same in each part.
     title: names the images in messages.
-    description: plain values for results.json, to which facts about the parts are added.
-    fields: other fields of `Images`.
+    description: JSON values for results.json, to which properties of the parts are added.
+    fields: other fields of `Images`, such as `store` and `class_names`.
   """
   numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
@@ -64,7 +66,10 @@ def of_parts(
 
 
 def part_of_config(config: str) -> StoredPart | None:
-  """Returns the part that a config's name says, such as 'frosted_glass_blur_5'; None if none."""
+  """Returns the corruption and severity that a TFDS config's name states; None if it states none.
+
+  'frosted_glass_blur_5' is glass_blur at severity 5, for example.
+  """
   named = _CONFIG.fullmatch(config)
   return named and StoredPart(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
 
@@ -72,7 +77,14 @@ def part_of_config(config: str) -> StoredPart | None:
 def check_names(
   named: Collection[str], folder: Path, names: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
-  """Refuses names of files or folders in a folder that are no corruption, or none of `names`."""
+  """Raises InputError if files or folders are named after no corruption, or if there are none.
+
+  Args:
+    named: the names in the folder, without suffixes.
+    folder: the folder, for messages.
+    names: the valid names.
+    kind: what the names are called in messages.
+  """
   for name in named:
     if name not in names:
       release = looks_like(folder)

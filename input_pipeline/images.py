@@ -1,4 +1,7 @@
-"""Stored images: elements in a fixed order, how to decode one, and what to call it."""
+"""How stored images are described before they are read: where they are, how one is decoded, labels.
+
+A source of `input_pipeline.sources` returns `Images`, whose store yields examples still encoded.
+"""
 
 from __future__ import annotations
 
@@ -16,87 +19,109 @@ from robustness.core.typing import Facts
 if TYPE_CHECKING:  # rows of arrays are read without it
   import tensorflow as tf
 Size = tuple[int, int]
+"""Height and width in pixels."""
 
 
 class Store(abc.ABC):
-  """Elements that are not decoded yet.
+  """Base class of stored examples, which are not decoded yet.
 
-  An element is a dict of `example_id` int64 [], `label` integer [] or [L], and `stored`: encoded
-  bytes, a path, or the pixels themselves. `labels` are the labels of all elements, or of each of
-  equal parts; None where only the elements have them.
+  An element is a dict of `example_id`, int64 []; `label`, integer [] or [L]; and `stored`: encoded
+  bytes, a path, or pixels.
+
+  Attributes:
+    labels: labels of all examples, or of one part of a set of equal parts with the same labels;
+      None if only the elements state them.
   """
 
   labels: np.ndarray | None = None
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` (some, ascending, without repeats), in that order."""
+    """Returns the elements at `indices`, int64 [n], which are ascending and distinct, in this
+    order.
+    """
 
 
 class IndexedStore(Store):
-  """Elements that can be read in any order, as a training does."""
+  """A store whose elements are read one by one at any index, as shuffled trainings do."""
 
   @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the element at an index, int64 []."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at `indices` by reading each of them alone."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
 
 
 class StreamedStore(Store):
-  """Elements that are read from front to back; a training reads them shuffled in a buffer."""
+  """A store whose files are read from front to back; trainings shuffle its elements in a buffer."""
 
   @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless concatenation of shuffled epochs over `indices`, from position `start`.
+    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
+    elements.
 
-    Epoch e is a permutation of `indices` that depends on (seed, e) only.
+    Epoch e is a permutation of `indices` that depends on (seed, e) only, so that a resumed training
+    sees the same order.
     """
 
 
 @runtime_checkable
 class HostStore(Protocol):
-  """Elements that Python reads one by one, without tf.data."""
+  """A store whose elements Python can read one by one, without TensorFlow."""
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """Returns what is stored at an index, and its label."""
+    """Returns the stored value (encoded bytes, a path or pixels) and the label at an index."""
     ...
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryStore(IndexedStore):
-  """Elements held in memory: pixels [N, ...], or encoded bytes or paths [N]."""
+  """Examples held in memory.
+
+  Attributes:
+    stored: pixels [N, ...], or encoded bytes or paths [N].
+    labels: integers [N] or [N, L].
+  """
 
   stored: np.ndarray
   labels: np.ndarray
 
   @functools.cached_property
   def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """The arrays `stored` and `labels` as tensors."""
     import tensorflow as tf
 
     with tf.init_scope():  # not in the graph of a map
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the element at an index, whose `example_id` is the index."""
     import tensorflow as tf
 
     stored, labels = (tf.gather(tensor, index) for tensor in self._tensors)
     return {'example_id': index, 'label': labels, 'stored': stored}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """See `HostStore`."""
+    """Returns the stored value and the label at an index."""
     return self.stored[index], self.labels[index]
 
 
 @dataclasses.dataclass(frozen=True)
 class PartsStore(IndexedStore):
-  """Elements in equal parts with the same labels [n], fetched one by one.
+  """Examples of a set of equal parts, each the same n base images in the same order.
 
-  `fetch` takes the numbers of a part and of an image in it and returns uint8 pixels of the shape,
-  or a path in bytes, of shape ().
+  For example, each part holds the images under one corruption at one severity. Image i of part p
+  has the index p n + i and the label of base image i.
+
+  Attributes:
+    fetch: function of the numbers p and i that returns pixels, uint8 of `shape`, or a path in
+      bytes.
+    labels: labels of the base images, integers [n] or [n, L].
+    shape: shape of the pixels; () for paths or encoded bytes.
   """
 
   fetch: Callable[[int, int], np.ndarray | bytes]
@@ -104,6 +129,7 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the element at an index, calling `fetch` in Python."""
     import tensorflow as tf
 
     count, kind = len(self.labels), tf.uint8 if self.shape else tf.string
@@ -112,47 +138,49 @@ class PartsStore(IndexedStore):
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
-    """See `HostStore`."""
+    """Returns the stored value and the label at an index."""
     part, place = divmod(index, len(self.labels))
     return self.fetch(part, place), self.labels[place]
 
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-  """Stored images with labels.
+  """Stored images with labels, as a source returns them.
 
   Attributes:
     title: names the images in messages, for example "folder 'photos'".
-    description: plain values for results.json.
+    description: JSON values that identify the images in results.json.
     num_examples: the number of examples.
     class_names: the names of the classes in label order.
     channels: 1 when every image is grey, else 3.
-    store: the elements.
-    where: names one example for messages.
-    sizes: height and width of the examples at some indices, or None if only decoding
-      shows them.
-    decode: from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in [0, 1]; or to
-      a dict of `image`, which the settings resize and crop, and further columns, which they do not.
-    read: in place of `decode`, of image files: from `stored` as bytes on the host to an image,
-      uint8 [H, W, channels].
-    columns: other facts about every example, {name: numbers [num_examples, ...]}.
-    choose: `(num_images, seed) -> positions`, ascending, where examples belong together and a
-      subset takes all or none of them; None chooses examples one by one.
-    check: refuses examples at some indices, int64 [n], that are listed and not stored, before any
-      is read; None where all that is listed exists.
-    parts: of examples that come in equal parts, such as a corruption at a severity: a subset takes
-      the same ones from every part.
-    names: of the images of one part, `<class>/<file>`, where they are files; else ().
-    as_stored: whether images stay as they are unless the settings say otherwise, and are not
-      prepared as the classifier wants them: parts of scenes, which are composed first.
+    store: the examples, not decoded.
+    where: function from an index to a description of the example, for messages.
+    sizes: function from indices to (height, width) of each, or to None if only decoding can tell.
+    decode: function from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in
+      [0, 1]; or to a dict of `image`, which is resized and cropped as the settings say, and further
+      columns, which are not. None if `read` is given.
+    read: alternative to `decode` that runs in Python: function from `stored`, as bytes, to an
+      image, uint8 [H, W, channels].
+    columns: further properties of all examples, {name: array [num_examples, ...]}.
+    choose: function `(num_images, seed) -> indices`, ascending, where examples form groups that a
+      subset takes whole or not at all, such as the frames of a neighbor set; None draws examples
+      singly.
+    check: function of indices, int64 [n], that raises InputError if examples are listed but not
+      stored; called before any is read. None if all listed examples exist.
+    parts: number of equal parts, such as one corruption at one severity, in which the examples
+      come; a subset takes the same base images from every part.
+    names: `<class>/<file>` of the images of one part, if they are files; else ().
+    as_stored: whether images keep their stored size unless the settings change it, instead of being
+      prepared for the classifier. True for backgrounds and cutouts, which are composed first.
     cropped: whether images were resized and cropped before they were stored, as in published sets
-      of corrupted images; a classifier of another size then gets them resized and not cropped.
-    arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or
-      [N, L], of images that are stored in two arrays: rows that are neither resized nor cropped
-      are then read without TensorFlow.
-    header: of pictures in files: from `stored` as bytes to `read_header` of it; None where what is
-      stored is no picture file.
-    left_out: how much of what is stored is not read, by reason.
+      of corrupted images. For a classifier of another input size they are resized but not cropped
+      again.
+    arrays: images [N, H, W, channels], uint8 or float32 in [0, 1], and integer labels [N] or [N,
+      L], if the set is stored as two arrays; it is then read without TensorFlow, unless images are
+      resized or cropped.
+    header: function from `stored`, as bytes, to what `image_files.read_header` returns; None if the
+      examples are no image files.
+    left_out: {reason: number of stored files or rows that are not read}.
   """
 
   title: str
@@ -177,7 +205,9 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns `image` and the further columns of a decoded element."""
+    """Returns the decoded `image` of an element's `stored` value, and further columns if it has
+    any.
+    """
     if self.decode is None:
       import tensorflow as tf
 
@@ -193,7 +223,7 @@ class Images:
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
-    """Returns height and width of an element, pixels."""
+    """Returns (height, width) of an element by decoding it; raises InputError if that fails."""
     import tensorflow as tf
 
     try:
@@ -207,7 +237,15 @@ class Images:
 def array_images(
   images: np.ndarray, labels: np.ndarray, class_names: Sequence[str], title: str, description: Facts
 ) -> Images:
-  """Returns images that are stored in one array; for the arguments see `Images`."""
+  """Returns the `Images` of one array of images and one of labels.
+
+  Args:
+    images: [N, H, W, 1 or 3], uint8 or float32 in [0, 1].
+    labels: integers [N] or [N, L].
+    class_names: names of the classes in label order.
+    title: names the images in messages.
+    description: JSON values that identify the images in results.json.
+  """
   size = (images.shape[1], images.shape[2])
   return Images(
     title=title,

@@ -1,8 +1,8 @@
-"""TFDS: data sets found by name, and splits that are read from front to back.
+"""TensorFlow Datasets (TFDS): finds data sets by name and reads their splits from front to back.
 
-Examples are in the order of the prepared files, shard after shard; `example_id` is the position in
-it. Large splits are streamed and shuffled by a buffer of `SHUFFLE_BUFFER` encoded examples,
-seeded by (seed, epoch); TFDS has shuffled the files themselves when it wrote them.
+Examples are in the order of the prepared files, shard after shard, and `example_id` is the index in
+this order. Large splits are streamed and shuffled in a buffer of `SHUFFLE_BUFFER` encoded examples,
+seeded by (seed, epoch). That mixes well because TFDS shuffled the examples when it wrote the files.
 """
 
 import contextlib
@@ -31,14 +31,22 @@ from robustness.core.typing import Facts
 from robustness.corruptions.names import StoredPart
 
 SHUFFLE_BUFFER = 8192
+"""Encoded examples in the buffer in which a training shuffles a streamed split."""
 BUILDERS = 'input_pipeline.builders'
 FEATURES = 'tensorflow_datasets.core.features.'
+"""Python module of TFDS's feature classes; others are not imported."""
 OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
-"""The data sets of `BUILDERS`, which computes with JAX and is imported where one is asked for."""
+"""Names of the data sets in `BUILDERS`. That package needs JAX, so it is imported only if one of
+them is requested.
+"""
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
-  """Returns the corruption and severity that a builder noted or its config's name says, if any."""
+  """Returns the corruption and severity of a data set's images; None if they are not corrupted
+  images.
+
+  The metadata that this project's builders write state them, otherwise the config's name.
+  """
   noted = builder.info.metadata or {}
   if 'corruption_number' in noted:
     return StoredPart(int(noted['corruption_number']), int(noted['severity']))
@@ -47,14 +55,25 @@ def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
 
 
 def prepared_configs(dataset: str, data_dir: str) -> list[str]:
-  """Returns the configs of a data set that are prepared, sorted."""
+  """Returns the names of a data set's prepared configs, sorted.
+
+  `data_dir` is the folder of TFDS's data; '' is TFDS's default.
+  """
   folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
   return sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set after its files are downloaded, if need be; `key` names it in
-  messages."""
+  """Returns the builder of a data set, which is downloaded and prepared if it is not yet.
+
+  Args:
+    name: a TFDS name.
+    data_dir: folder of TFDS's data; '' is TFDS's default.
+    key: the setting that holds the name, for messages.
+
+  Raises:
+    InputError: the name is unknown, images or labels are missing, or preparing fails.
+  """
   builder = find_builder(name, data_dir, key)
   check_features(builder)
   download(builder)
@@ -62,8 +81,16 @@ def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.D
 
 
 def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'; `key` is
-  the setting of the name, for messages."""
+  """Returns the builder of a data set, which may not be prepared.
+
+  Args:
+    name: a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
+    data_dir: folder of TFDS's data; '' is TFDS's default.
+    key: the setting that holds the name, for messages.
+
+  Raises:
+    InputError: TFDS does not have the name, or cannot open the data set.
+  """
   if not name:
     raise SettingError(key, name, fix="Give a TFDS name, for example 'cifar10'.")
   register_own(name)
@@ -88,10 +115,10 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
 
 
 def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
-  """Returns the builder of a prepared data set in a folder, which is not downloaded.
+  """Returns the builder of the prepared data set in a folder; nothing is downloaded.
 
   Raises:
-    InputError: its metadata are damaged, or name a feature that TFDS does not have.
+    InputError: its metadata are damaged, or name a feature that is no class of TFDS.
   """
   check_stored_features(folder / 'features.json')
   try:
@@ -104,9 +131,9 @@ def builder_in(folder: pathlib.Path) -> tfds.core.DatasetBuilder:
 
 
 def check_stored_features(file: pathlib.Path) -> None:
-  """Refuses features.json of a data set unless all features are classes of TFDS.
+  """Raises InputError if features.json names a feature class that is not part of TFDS.
 
-  TFDS imports the module that the file names for a feature, and an import can run any code.
+  TFDS imports the module that the file names for a feature, and importing can run any code.
   """
   pending = [json_files.read(file, advice='Fetch or prepare the data set again.')]
   while pending:
@@ -123,17 +150,24 @@ def check_stored_features(file: pathlib.Path) -> None:
 
 
 def _first_line(error: Exception) -> str:
+  """Returns the first line of an error's message, or the name of its type if it has none."""
   return str(error).strip().partition('\n')[0] or type(error).__name__
 
 
 def register_own(name: str) -> None:
-  """Registers the builders of this project with TFDS if a TFDS name, or a pattern, is one's."""
+  """Imports the builders of this project, which registers them with TFDS, if `name` is one of
+  theirs.
+  """
   if name.partition('/')[0] in OWN:
     importlib.import_module(BUILDERS)
 
 
 def download(builder: tfds.core.DatasetBuilder) -> None:
-  """Prepares a data set if need be; raises InputError saying how where that fails."""
+  """Downloads and prepares a data set unless it is prepared already.
+
+  Raises:
+    InputError: preparing fails; the message says how to prepare it elsewhere.
+  """
   if builder.is_prepared():
     return
   logging.info('TFDS prepares %s in %s', builder.info.full_name, builder.data_path)
@@ -151,7 +185,12 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
 def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
-  """Returns the feature `image` and the names of the classes."""
+  """Returns the feature `image` and the class names of a data set.
+
+  Raises:
+    InputError: `image` or `label` is missing, images are not of 8 or 16 bits, or labels are not
+      class indices.
+  """
   features = builder.info.features
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
@@ -169,9 +208,12 @@ def check_features(
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """A split, or a slice, of a prepared data set, read from its files; nothing is decoded.
+  """A split of a prepared data set, or a slice of one such as 'test[:100]', read without decoding.
 
-  `label` names the feature that is an example's label.
+  Attributes:
+    builder: the builder of the data set.
+    name: the split in TFDS's notation.
+    label: name of the feature that is an example's label.
   """
 
   builder: tfds.core.DatasetBuilder
@@ -180,7 +222,7 @@ class Split:
 
   @functools.cached_property
   def num_examples(self) -> int:
-    """How many examples there are."""
+    """The number of examples; raises InputError if the split does not exist or is empty."""
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
     try:
@@ -199,14 +241,16 @@ class Split:
     return number
 
   def in_memory(self) -> MemoryStore:
-    """Reads the whole split, still encoded."""
+    """Reads the whole split into memory, with images still encoded."""
     with _reading(self):
       batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
     return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
 
   def elements(self, places: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at some places, ascending; see `Store`. Files before the first and after
-    the last are not opened."""
+    """Returns the elements at `places`, ascending indices in the split; images are not decoded.
+
+    Files before the first of these and after the last are not opened.
+    """
     first, last = int(places[0]), int(places[-1])
     span = self._read(first, last + 1)
     if len(places) == last - first + 1:
@@ -215,32 +259,43 @@ class Split:
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns some numeric features of all examples, {name: [num_examples, ...]}, in order."""
+    """Returns numeric features of all examples in file order, {name: array [num_examples, ...]}."""
     decoding = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
     with _reading(self):
       batches = [*self._as_dataset(self.name, decoding).batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
   def lists(self, name: str) -> list[np.ndarray]:
-    """Returns a feature of lists of numbers, one list an example, in order; see `numbers`."""
+    """Returns a feature that is a list of numbers, one array per example, in file order."""
     data = self._as_dataset(self.name, tfds.decode.PartialDecoding({name: True}))
     with _reading(self):
       return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
-    """Returns label and digest of the bytes of every example; read once a process."""
+    """Returns the label, int32 [N], and a BLAKE2b digest of the encoded image of every example.
+
+    The result is cached for the process.
+    """
     return _scan(str(self.builder.data_path), self.name)
 
   def _as_dataset(
     self, split: object, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
   ) -> tf.data.Dataset:
+    """Returns a split as a TensorFlow data set in file order.
+
+    Args:
+      split: the split in TFDS's notation, or a TFDS read instruction.
+      decoders: which features are decoded, and how.
+    """
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
       split=split, decoders=decoders, shuffle_files=False, read_config=in_file_order
     )
 
   def _read(self, begin: int, end: int) -> tf.data.Dataset:
-    """Returns the elements from place `begin` to before place `end`, some of them."""
+    """Returns the elements from index `begin` up to but without `end`, of which there is at least
+    one.
+    """
     splits, parts, passed = self.builder.info.splits, [], 0
     for part in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
       first = part.from_ or 0
@@ -258,6 +313,10 @@ class Split:
 
 @functools.lru_cache
 def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
+  """Returns labels and digests of all images in a split of the data set in a folder.
+
+  See `Split.labels_and_digests`; finding images that are stored twice needs them.
+  """
   read = Split(builder_in(pathlib.Path(folder)), split)
   name = read.builder.info.full_name
   logging.info('reading %s, split %s, for images that are stored twice', name, split)
@@ -270,8 +329,11 @@ def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
 
 
 def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
-  """Returns the pixels [H, W, channels]; of a JPEG by the exact transform, which Pillow and the
-  other sources use, where TFDS takes the fast one: two values in three differ, by a level or so."""
+  """Decodes an image of a TFDS data set, [H, W, channels].
+
+  JPEGs are decoded by the accurate inverse DCT, as Pillow and the other sources do. The fast one of
+  TFDS gives other values at about two pixels in three, mostly by one level of 255.
+  """
   return tf.cond(
     tf.io.is_jpeg(stored),
     lambda: tf.cast(
@@ -283,7 +345,7 @@ def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf
 
 @contextlib.contextmanager
 def _reading(split: Split) -> Iterator[None]:
-  """Names the data set where its files are damaged."""
+  """Raises InputError with the name of the data set if reading its files fails."""
   try:
     yield
   except tf.errors.OpError as error:
@@ -300,8 +362,9 @@ class SplitsStore(StreamedStore):
 
   Attributes:
     splits: the splits that are read.
-    selected: for each split the indices of the examples to read, int64, ascending; () reads all.
-    labels: labels of all selected examples [N] in place of the stored ones, or None.
+    selected: for each split the indices of the examples that are read, int64, ascending; () reads
+      all.
+    labels: labels of all selected examples [N], which replace the stored ones; None keeps these.
   """
 
   splits: Sequence[Split]
@@ -310,22 +373,25 @@ class SplitsStore(StreamedStore):
 
   @functools.cached_property
   def _places(self) -> Sequence[np.ndarray]:
+    """For each split the indices of the examples that are read, int64, ascending."""
     return self.selected or [np.arange(split.num_examples) for split in self.splits]
 
   @functools.cached_property
   def _first(self) -> np.ndarray:
-    """The index of each split's first example, and the number of examples, int64 [splits + 1]."""
+    """The index of each split's first example, then the number of examples, int64 [splits + 1]."""
     return np.concatenate([[0], np.cumsum([len(places) for places in self._places])])
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
+    """Returns the elements at `indices`, which are ascending and distinct, in this order."""
     return functools.reduce(tf.data.Dataset.concatenate, self._runs(np.asarray(indices, np.int64)))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `StreamedStore`: the splits are mixed, and each is shuffled in a buffer.
+    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
+    elements.
 
-    Which split an example comes from is a permutation that depends on (seed, epoch). Examples
-    before `start` in its epoch are read again but not decoded.
+    Each split is shuffled in a buffer of its own, and the split of each next example is drawn in a
+    permutation that depends on (seed, epoch). The first elements of the epoch of `start` are read
+    but not decoded.
     """
     indices = np.asarray(indices, np.int64)
     sizes = [len(part) for part in self._parts(indices) if len(part)]
@@ -333,6 +399,9 @@ class SplitsStore(StreamedStore):
     epoch, offset = divmod(start, len(indices))
 
     def order(number: np.int64) -> np.ndarray:
+      """Returns the number of the split that each example of an epoch is taken from, int64
+      [examples].
+      """
       mixed = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
       return np.random.default_rng((seed, int(number))).permutation(mixed)
 
@@ -351,8 +420,13 @@ class SplitsStore(StreamedStore):
     return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
-    """Returns the images, in grey or colour; an alpha channel is dropped. For the arguments see
-    `Images`."""
+    """Returns the `Images` of the splits, grey [H, W, 1] or RGB; an alpha channel is dropped.
+
+    Args:
+      class_names: names of the classes in label order.
+      title: names the images in messages.
+      description: JSON values that identify the images in results.json.
+    """
     image = self.splits[0].builder.info.features['image']
     (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
     return Images(
@@ -368,20 +442,23 @@ class SplitsStore(StreamedStore):
     )
 
   def describe(self, index: int) -> str:
-    """Returns the name of an example for messages, with its index in the files of its split."""
+    """Returns the data set, split and index in the split's files of an example, for messages."""
     number = int(np.searchsorted(self._first, index, side='right')) - 1
     split, place = self.splits[number], int(self._places[number][index - self._first[number]])
     return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {place}'
 
   def _parts(self, indices: np.ndarray) -> list[np.ndarray]:
-    """Returns `indices`, ascending, by split."""
+    """Returns for each split those of the ascending `indices` that are of its examples."""
     return np.split(indices, np.searchsorted(indices, self._first[1:-1]))
 
   def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
-    """Returns the elements at `indices` of each split that has any."""
+    """Returns for each split with any of `indices` a data set of their elements."""
     return [self._run(k, part) for k, part in enumerate(self._parts(indices)) if len(part)]
 
   def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at `indices`, all in one split, with `example_id` counted over all
+    splits.
+    """
     elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
     if len(self.splits) == 1 and not self.selected:
       return elements

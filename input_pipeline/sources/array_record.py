@@ -1,9 +1,8 @@
-"""A folder of a TFDS data set in ArrayRecord files, read in any order.
+"""Source `array_record`: a TFDS data set in ArrayRecord files, which are read at any index.
 
 `path` is the folder with `dataset_info.json` and `features.json`. The package array-record reads
-its files, as for Grain, which adds tracing in a subclass. An
-example has the features `image` and `label`; further numbers and words are columns of the rows.
-`example_id` is the place in the files of the split.
+the files. An example has the features `image` and `label`; further features that are numbers or
+strings become columns of the rows. `example_id` is the index in the files of the split.
 """
 
 import dataclasses
@@ -31,7 +30,7 @@ class ArrayRecord(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; everything but the images is read at once."""
+    """Returns the images of the split; all other features are read into memory at once."""
     import tensorflow_datasets as tfds
 
     from input_pipeline import tfds_sets
@@ -73,7 +72,7 @@ class ArrayRecord(Source):
 
 
 def _without_image(example: dict[str, Any]) -> dict[str, Any]:
-  """Returns the features of an example but its image, with decoded words."""
+  """Returns all features of an example except `image`, with bytes decoded to str."""
   return {
     name: value.decode() if isinstance(value, bytes) else value
     for name, value in example.items()

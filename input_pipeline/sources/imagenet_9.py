@@ -38,7 +38,9 @@ VARIANTS = (
   *('only_fg', 'no_fg', 'only_bg_b', 'only_bg_t'),
 )
 _FOREGROUND = re.compile(r'fg_(.+?)_bg_.+')
+"""Name of a mixed picture; its group is the name of the foreground's original."""
 _FOLDER = re.compile(r'\d\d_(.+)')
+"""Name of a class folder, such as '00_dog'; its group is the class."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Imagenet9(Source):
     distinct, bases = np.unique(foregrounds, return_inverse=True)
 
     def choose(num_images: int, seed: int) -> np.ndarray:
+      """Returns the ascending indices of all variants of `num_images` random foregrounds."""
       chosen_bases = choose_subset(len(distinct), num_images, seed, noun='foregrounds')
       return np.flatnonzero(np.isin(bases, chosen_bases))
 
@@ -109,12 +112,12 @@ class Imagenet9(Source):
 
 
 def _mask_of(picture: Path) -> Path:
-  """Returns the file of the mask of a picture ROOT/original/val/<class>/<picture>."""
+  """Returns the path of the foreground mask of a picture ROOT/original/val/<class>/<picture>."""
   return picture.parents[3] / 'fg_mask/val' / picture.parent.name / f'{picture.stem}.npy'
 
 
 def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
-  """Returns the `image` at a path and the mask of its `foreground`, bool [H, W]."""
+  """Returns the `image`, uint8 [H, W, 3], at a path, and its mask `foreground`, bool [H, W]."""
   import tensorflow as tf
 
   def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,15 @@
-"""CIFAR-10-P and ImageNet-P as they were released: sequences of ever further perturbed images.
+"""Sources `cifar10_p` and `imagenet_p`: image sequences with increasing perturbation, as released.
 
-CIFAR-10-P is PATH/<perturbation>.npy, uint8 [n, frames, 32, 32, 3]. The release has no labels:
-they are of PATH/labels.npy, or of the test split of the TFDS set `label_dataset`, in the order
+CIFAR-10-P is PATH/<perturbation>.npy, uint8 [n, frames, 32, 32, 3]. The release has no labels; they
+are read from PATH/labels.npy, or from the test split of the TFDS set `label_dataset` in the order
 of its feature `id`. ImageNet-P (and Tiny-ImageNet-P) is
-PATH/<perturbation>/<WordNet identifier>/<image>.mp4, a video an image, which PyAV decodes.
+PATH/<perturbation>/<WordNet identifier>/<image>.mp4, one video per image, which PyAV decodes.
 
-A frame is a row. Rows go by perturbation (as in `robustness.corruptions.names.PERTURBATIONS`),
-then image, then frame; `perturbation` is its number, `base_id` the position of the image and
-`frame` that in the sequence. Perturbations have different numbers of frames, and each the same
-images. A subset takes whole sequences of the same images from every perturbation.
+Each frame is a row. Rows are ordered by perturbation (as in
+`robustness.corruptions.names.PERTURBATIONS`), then image, then frame. The columns are
+`perturbation`, its number; `base_id`, the index of the image; and `frame`, the index in the
+sequence. All perturbations have the same images but different numbers of frames. A subset takes all
+frames of the same images under every perturbation.
 """
 
 import dataclasses
@@ -35,7 +36,9 @@ from robustness.video import clips
 
 VIDEOS = ('.mp4',)
 KEPT = 16  # decoded videos, 5 MB each: threads ask for frames in order
+"""Decoded videos in the cache, about 5 MB each; threads read frames roughly in order."""
 _DECODING = threading.Lock()  # or several threads decode the same video
+"""Lock that keeps several threads from decoding the same video."""
 
 
 def of_sequences(
@@ -47,11 +50,20 @@ def of_sequences(
   shape: tuple[int, ...] = (),
   **fields: Any,
 ) -> Images:
-  """Returns the sequences of images with labels [n]; for further fields see `Images`.
+  """Returns the `Images` of perturbation sequences.
 
-  `frames` has the number of a sequence's frames by perturbation, in order; `fetch` takes a
-  perturbation and the numbers of an image and a frame, and returns what `PartsStore` stores; `path`
-  is the folder of the release.
+  Args:
+    frames: {perturbation: number of frames of each of its sequences}, in the order of the rows.
+    labels: labels of the n images, integers [n].
+    fetch: function of a perturbation, image index and frame index that returns the frame, uint8 of
+      `shape`, or bytes that identify it, from which `read` in `fields` decodes it.
+    path: folder of the release.
+    title: names the images in messages.
+    shape: shape of the pixels that `fetch` returns; () if it returns bytes.
+    fields: other fields of `Images`.
+
+  Raises:
+    InputError: a perturbation has fewer than two frames.
   """
   for name, length in frames.items():
     if length < 2:
@@ -69,10 +81,12 @@ def of_sequences(
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
 
   def place(index: int) -> tuple[str, int, int]:
+    """Returns perturbation, image index and frame index of an example."""
     name = names[int(np.searchsorted(starts, index, 'right')) - 1]
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
   def choose(num_images: int, seed: int) -> np.ndarray:
+    """Returns the ascending indices of all frames of `num_images` random images."""
     bases = choose_subset(count, num_images, seed, noun='base images')
     return np.flatnonzero(np.isin(columns['base_id'], bases))
 
@@ -113,7 +127,9 @@ class Cifar10P(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the frames, uint8 [32, 32, 3]; raises InputError if files or labels do not fit
+    together.
+    """
     advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
     folder = self.folder(advice)
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
@@ -169,7 +185,11 @@ class ImagenetP(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; the first video of a perturbation says how many frames all have."""
+    """Returns the frames, uint8 RGB.
+
+    All videos of a perturbation must have as many frames as its first one; others raise InputError
+    when they are read.
+    """
     layout = '<perturbation>/<class>/<image>.mp4.'
     root = self.folder(f'give the folder of ImageNet-P: {layout}')
     folders = folders_in(root)
@@ -200,7 +220,7 @@ class ImagenetP(Source):
 
 @functools.lru_cache(maxsize=KEPT)
 def read_video(path: str) -> np.ndarray:
-  """Returns the frames of a video file, uint8 [frames, H, W, 3]."""
+  """Returns all frames of a video file, uint8 [frames, H, W, 3]."""
   file = Path(path)
   with clips.opened(file) as (container, stream):
     frames = [x.to_ndarray(format='rgb24') for _, x in clips.frames(file, container, stream)]
@@ -210,7 +230,11 @@ def read_video(path: str) -> np.ndarray:
 
 
 def _read_frame(stored: bytes) -> np.ndarray:
-  """Returns a frame, uint8 [H, W, 3], of a video that must have the stated number of frames."""
+  """Decodes one frame, uint8 [H, W, 3].
+
+  `stored` has the path, the frame's index and the expected number of frames, separated by zero
+  bytes. Raises InputError if the video has another number of frames.
+  """
   path, frame, count = stored.decode().split('\0')
   with _DECODING:
     video = read_video(path)
@@ -220,7 +244,7 @@ def _read_frame(stored: bytes) -> np.ndarray:
 
 
 def _read_sequences(path: Path) -> np.ndarray:
-  """Maps a file of sequences, uint8 [n, frames, 32, 32, 3]."""
+  """Maps a file of sequences into memory, uint8 [n, frames, 32, 32, 3]."""
   array = read_npy(path)
   if array.dtype != np.uint8 or array.ndim != 5 or array.shape[2:] != IMAGE_SHAPE:
     release = '. It looks like CIFAR-10-C' if array.ndim == 4 else ''

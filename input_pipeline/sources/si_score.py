@@ -1,17 +1,19 @@
-"""Stored scenes of SI-Score with their factors: the released sets, or sets made here.
+"""Source `si_score`: stored scenes of SI-Score with their factors, the released sets or sets made
+here.
 
+A scene is a cutout object on a background; its factors are the object's area, position and angle.
 A released set is a folder as it unpacks, such as area/<class>/<image id>.jpg, or the TFDS set
-`siscore` (size, location, rotation), which holds images, labels and numbers of images; the factors
-are in metadata.csv next to it and are joined by number. Sets of the builder
-`si_score_scenes` hold their factors themselves. `dataset_label` of `siscore` is not read: its names
+`siscore` (size, location, rotation). Both hold images and labels. The factors are in metadata.csv
+next to the set and are joined by image id. Sets of the builder `si_score_scenes` store their
+factors with each example. The feature `dataset_label` of `siscore` is not read, because its names
 do not match its numbers. A subset of k takes all scenes of k pairs of object and background,
-since levels are compared on the same pairs.
+because levels of a factor are compared on the same pairs.
 
-metadata.csv has a line a scene, in the released generator's columns. `x_coord` and `y_coord` are
-the object's centre as fractions from the left and the top, `rotation` is in degrees
-counter-clockwise. `foreground_class` is the place of a class among the sorted names of the classes
-at hand, `foreground_instance` the place of an object in its class, `background` the place of a file
-in backgrounds.csv.
+metadata.csv has one line per scene, with the columns of the released generator. `x_coord` and
+`y_coord` are the object's centre as fractions of width and height from the left and the top,
+`rotation` is in degrees counter-clockwise. `foreground_class` is the index of the class among the
+sorted class names of the set, `foreground_instance` the index of the object in its class, and
+`background` the index of the file in backgrounds.csv.
 """
 
 from __future__ import annotations
@@ -54,11 +56,15 @@ FACTORS = {
   'background': 'background',
   'fraction_inside': 'pct_inside_image',
 }
-"""Columns of metadata.csv by the columns of rows."""
+"""{column of the rows: column of metadata.csv that it is read from}."""
 COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
+"""Columns of the rows, which sets of the builder `si_score_scenes` store as features."""
 _OBJECT = ('foreground_class', 'foreground_instance')
+"""Columns of metadata.csv that identify an object."""
 WHOLE = ('image_id', *_OBJECT, 'background', 'bg_resolution_width', 'bg_resolution_height')
+"""Columns of metadata.csv that are whole numbers."""
 IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pct_inside_image')
+"""Columns of metadata.csv in the released order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +90,7 @@ class SiScore(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
+    """Returns the scenes; their columns are `COLUMNS`, and labels are ImageNet's class indices."""
     if self.dataset:
       images, factors, metadata, missing = self._of_tfds(settings)
     else:
@@ -97,6 +104,9 @@ class SiScore(Source):
     count = int(pairs.max()) + 1
 
     def choose(num_images: int, seed: int) -> np.ndarray:
+      """Returns the ascending indices of all scenes of `num_images` random pairs of object and
+      background.
+      """
       subset = choose_subset(count, num_images, seed, noun='pairs of object and background')
       return np.flatnonzero(np.isin(pairs, subset))
 
@@ -113,8 +123,12 @@ class SiScore(Source):
     )
 
   def _of_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the images of a TFDS set, their factors, the metadata.csv of these, '' where the set
-    holds them, and the number of further scenes that it names."""
+    """Reads a TFDS set.
+
+    Returns:
+      The images; their factors, {column: [N]}; the path of metadata.csv, '' if the set stores its
+      factors; and the number of scenes that metadata.csv lists but the set lacks.
+    """
     from input_pipeline import tfds_sets
 
     images, path = Tfds(self.dataset, self.data_dir).open(settings), self.metadata
@@ -138,7 +152,7 @@ class SiScore(Source):
     return images, columns, path, missing
 
   def _of_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the images of a released folder, ascending by number, and the rest as `_of_tfds`."""
+    """Reads a released folder, ordered by image id; for the results see `_of_tfds`."""
     or_dataset = f'{self.key("dataset")}=siscore/FACTOR.'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {or_dataset}'
     root = self.folder(advice)
@@ -181,7 +195,10 @@ class SiScore(Source):
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
-  """Returns the place of each row among the sorted different rows, int [N]."""
+  """Returns a number for each distinct row of the columns, int [N], in sorted order of the rows.
+
+  The columns are integer arrays [N]; equal rows get equal numbers 0, 1, ....
+  """
   return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 
@@ -192,10 +209,18 @@ def _joined(
   allow_missing: bool,
   folders: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the images' columns from metadata.csv, and the number of other scenes that it names.
+  """Returns the columns of images from metadata.csv, and the number of further scenes that it
+  lists.
+
+  Args:
+    path: the file metadata.csv.
+    image_ids: ids of the images, int [N].
+    labels: their labels, int [N].
+    allow_missing: whether the file may list scenes that are not among the images.
+    folders: name of each image's class folder; () for a TFDS set.
 
   Raises:
-    InputError: the classes in metadata.csv do not match the labels.
+    InputError: the classes in the file contradict the labels or the order of the folders.
   """
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
@@ -220,7 +245,14 @@ def _joined(
 
 
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
-  """Returns the columns, [N] each: int64 where numbers are whole, else float64; by image_id."""
+  """Reads metadata.csv, sorted by image id.
+
+  Returns:
+    {column: array [N]}, int64 for the columns in `WHOLE`, else float64.
+
+  Raises:
+    InputError: a column is missing, a value is invalid or an image is listed twice.
+  """
   table = read_table(Path(path))
   missing = [name for name in IN_FILE if name not in table]
   if missing:
@@ -253,8 +285,19 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of `read_metadata` for some images, in their order, and how many others it
-  names; refuses a table that names any, unless these may be missing."""
+  """Returns the columns of `read_metadata` for images with given ids, in their order.
+
+  Args:
+    path: the file metadata.csv.
+    image_ids: int [N].
+    allow_missing: whether the file may list images that are not in `image_ids`.
+
+  Returns:
+    {column: array [N]}, and the number of images that only the file lists.
+
+  Raises:
+    InputError: the file lacks an image, or lists others although `allow_missing` is False.
+  """
   table = read_metadata(path)
   listed = table['image_id']
   places = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
@@ -274,7 +317,10 @@ def join_metadata(
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
-  """Returns metadata.csv of columns [N] with the names of `IN_FILE`; fractions to 4 digits."""
+  """Returns the text of metadata.csv from {column of `IN_FILE`: array [N]}.
+
+  Numbers that are not whole are rounded to 7 digits after the point, `pct_inside_image` to 4.
+  """
 
   def written(name: str) -> Iterable[int | float]:
     digits = 4 if name == 'pct_inside_image' else 7
@@ -284,7 +330,9 @@ def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-  """Returns a table as the released generator writes it."""
+  """Returns a table as CSV text with lines that end in a line feed, as the released generator
+  writes.
+  """
   out = io.StringIO()
   csv.writer(out, lineterminator='\n').writerows([header, *rows])
   return out.getvalue()

@@ -1,18 +1,19 @@
-"""Any TensorFlow Datasets name with an image and a label.
+"""Sources `tfds` and `tfds_corrupted`: data sets of TensorFlow Datasets with an image and a label.
 
-`example_id` is the position in the order of the prepared files. Small splits (CIFAR, MNIST) are
-kept in memory, still encoded, and shuffled by a full permutation, the same as of rows in memory.
-Larger ones are streamed, see `input_pipeline.tfds_sets`.
+`example_id` is the index in the order of the prepared files. Small splits (CIFAR, MNIST) are
+kept in memory, still encoded, and shuffled by a full permutation, as arrays are. Larger ones are
+streamed, see `input_pipeline.tfds_sets`.
 
-Corrupted images, in a single config, are images like all others for the source `tfds`;
-`tfds_corrupted` reads several configs as the parts of one stored set. A pattern over the configs of
-one data set, 'cifar10_corrupted/*', 'corrupted/cifar10_*' or 'imagenet2012_corrupted/*_3', stands
-for those that are prepared; without '*' it is one config, prepared if need be. Rows are ordered by
-corruption (as in `robustness.corruptions.names.NAMES`; clean images first), then severity, then
-place in the files; `base_id` is that place, since TFDS writes all configs of one of these sets in
-the same order; parts that note other settings or another base, or begin with other labels, are
-refused.
-Neither source crops corrupted images again for a classifier.
+For the source `tfds`, a config of corrupted images is a data set like any other. `tfds_corrupted`
+reads several configs as one stored set, in which each config is a part: one corruption at one
+severity. A pattern such as 'cifar10_corrupted/*', 'corrupted/cifar10_*' or
+'imagenet2012_corrupted/*_3' matches the configs of a data set that are prepared; a name without '*'
+is a single config, which is prepared if it is not yet. Rows are ordered by corruption (as in
+`robustness.corruptions.names.NAMES`; clean images first), then severity, then index in the files.
+`base_id` is this index, because TFDS writes all configs of such a set in the same order. Configs
+that state different settings or base data, or whose first labels differ, are refused.
+
+Corrupted images of either source are not cropped again for a classifier.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
+"""Largest split that is kept in memory: number of examples, and size of the data set in bytes."""
 COMPARED = 1000  # labels of every part: to compare all is to read all images
+"""Labels at the beginning of every part that are compared; comparing all would read all images."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Tfds(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; downloaded if need be."""
+    """Returns the images of the split, which is downloaded and prepared if it is not yet."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -89,6 +92,7 @@ class TfdsCorrupted(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
+    """Returns the images of all matching configs; raises InputError if they do not form one set."""
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = self._by_part(settings.split)
@@ -107,6 +111,10 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **shared)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
+    """Returns the split of each matching config by its corruption and severity, in ascending order.
+
+    Raises InputError for a config of no corruption, and for two configs of the same one.
+    """
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
     opened: dict[StoredPart, Split] = {}
@@ -127,7 +135,7 @@ class TfdsCorrupted(Source):
     return dict(sorted(opened.items()))
 
   def _names(self) -> list[str]:
-    """Returns the names <data set>/<config> that the pattern stands for."""
+    """Returns the names <data set>/<config> of the prepared configs that match the pattern."""
     from input_pipeline.tfds_sets import prepared_configs
 
     if '*' not in self.pattern:
@@ -147,7 +155,9 @@ class TfdsCorrupted(Source):
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
-  """Returns the classes; refuses configs that differ in images, size or classes."""
+  """Returns the class names; raises InputError if splits differ in number, shape or classes of
+  images.
+  """
   from input_pipeline.tfds_sets import check_features
 
   features = (check_features(split.builder) for split in splits)
@@ -165,7 +175,12 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
-  """Returns the labels of a part's images, int64 [n]; refuses parts of other images or settings."""
+  """Returns the labels of the images of one part, int64 [n].
+
+  Raises:
+    InputError: the first `COMPARED` labels of the parts differ, or they state other base data or
+      settings.
+  """
   first, *later_parts = splits
   labels = first.numbers(['label'])['label']
   begin = np.arange(min(len(labels), COMPARED))
@@ -187,7 +202,11 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns what a data set made here notes, except its corruption and severity."""
+  """Returns the settings and base digest that this project's builders wrote into the metadata of a
+  set.
+
+  Corruption and severity are left out; the settings are empty for sets of other builders.
+  """
   noted = split.builder.info.metadata or {}
   settings, inputs = noted.get('settings', {}), noted.get('inputs_sha256', {})
   shared = {k: v for k, v in settings.items() if k not in ('corruption', 'severity')}

@@ -291,9 +291,9 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 
 
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the indices of the pairs of the static set, the paper's appendix C.
+  """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
 
-  It has one pair for each anchor with neighbors: that of the neighbor which the most models predict
+  It has one pair for each set with neighbors: that of the neighbor which the most models predict
   wrongly. Among equals it is the frame nearest to the anchor, then the earlier one. `outcomes` has
   models on its leading axis.
   """
