@@ -64,7 +64,7 @@ def evaluator_of_attack(network: Classifier, study: AttackError) -> Evaluator:
   """Returns the evaluator of the attacked view without the clean one."""
   views = study.views(network.input_shape)
   key = random_keys.stream(0, study.name)
-  return Evaluator(network, views, key, parallel.create('jit')).of_views(np.array([1]))
+  return Evaluator(network, views, key, parallel.create('jit')).with_views(np.array([1]))
 
 
 def paired(ours: np.ndarray, theirs: np.ndarray) -> list[str]:

@@ -89,7 +89,7 @@ class Measured:
   def evaluator(self, network: Classifier, args: argparse.Namespace) -> Evaluator:
     """Returns the evaluator of some views of the study."""
     evaluator = subject.evaluator(network, self.study(args), args.views)
-    return evaluator.of_views(np.array([1])) if self.attacks else evaluator
+    return evaluator.with_views(np.array([1])) if self.attacks else evaluator
 
   def plain(self, args: argparse.Namespace) -> dict[str, int]:
     """Returns what a view of a row takes at least: how many passes of each kind of `PLAIN`."""

@@ -135,7 +135,7 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   count = min(count or len(views), len(views) - 1)
   indices = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
   key = random_keys.stream(0, study.name)
-  return Evaluator(network, views, key, parallel.create('jit')).of_views(indices)
+  return Evaluator(network, views, key, parallel.create('jit')).with_views(indices)
 
 
 def delivered(data: Rows, block: int) -> Candidate:

@@ -32,7 +32,7 @@ from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.evaluation.runner import Evaluator, even_part
+from robustness.evaluation.runner import Evaluator, even_part_size
 from robustness.evaluation.stored_pictures import stored_picture
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
 from robustness.models.classifier import Classifier
@@ -298,7 +298,7 @@ def evaluate_in_rounds(
   """
   rounds = SequentialRecords(directory, design, len(evaluator.views))
   count, trials = len(evaluator.views), design.trials
-  views = even_part(count, max(1, min(MAX_VIEWS_PER_STEP, count // MIN_CHUNKS)))
+  views = even_part_size(count, max(1, min(MAX_VIEWS_PER_STEP, count // MIN_CHUNKS)))
   size = evaluator.layout(trials, min(batch_size, trials), views_per_step or views)
   processes = jax.process_index(), jax.process_count()
   while rounds.next_views.size:
@@ -313,7 +313,7 @@ def evaluate_in_rounds(
       )
     if missing or number == 0:  # compares the images of a complete first round with the records
       round_rows = rows.at(places_of_round(number, rows.num_examples, seed, design))
-      evaluator.of_views(round_views).evaluate(round_rows, records, *processes)
+      evaluator.with_views(round_views).evaluate(round_rows, records, *processes)
     barrier(f'round {number + 1} of {evaluator.name}')
     rounds.add(records)
   return rounds

@@ -44,13 +44,7 @@ from robustness.estimates.systematic import JOINT
 from robustness.estimates.table import assemble
 from robustness.evaluation import recorded_study
 from robustness.evaluation.recorded_study import RecordedStudy
-from robustness.evaluation.records import (
-  PLACES_OF_TIES,
-  Layout,
-  Records,
-  RecordsReader,
-  is_of_views,
-)
+from robustness.evaluation.records import TIE_RANKS, Layout, Records, RecordsReader, is_per_view
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.choice import overall_choices, overall_rows
@@ -303,8 +297,8 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
   """Writes the columns of the rows and the ranks of the true class as one compressed shard."""
   names = records.read(0, 0).arrays
-  arrays = {name: records.column(name) for name in names if not is_of_views(name)}
-  arrays |= {name: records.table(name) for name in PLACES_OF_TIES if name in names}
+  arrays = {name: records.column(name) for name in names if not is_per_view(name)}
+  arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
   ranks = records.table('rank')
   arrays['rank'] = ranks.astype(np.min_scalar_type(ranks.max()))
   one_shard = Layout(*ranks.shape, *ranks.shape)

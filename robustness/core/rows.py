@@ -225,7 +225,7 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     value, limit = (low, 'start at 0') if low < smallest else (high, f'end at {largest}')
     row = int(np.argwhere(table == value)[0][0])
     raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
-  is_repeated, ordered = have_one_twice(table), np.sort(table, axis=1)
+  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
     row = int(is_repeated.argmax())
@@ -245,7 +245,7 @@ def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
   return table
 
 
-def have_one_twice(labels: np.ndarray) -> np.ndarray:
+def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
   """Returns whether rows of labels, [N, L] padded with -1, repeat a label, bool [N]."""
   ordered = np.sort(labels, axis=1)
   twice: np.ndarray = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)

@@ -1,8 +1,9 @@
-"""The evaluation of a classifier that adapts while it is shown images: batches in a random order.
+"""The evaluation of a classifier that adapts to the images it is shown (test-time adaptation).
 
-A stream is the rows of one view, or of one stored corruption and severity: one shard. Its rows come
-in an order that seed, study and example fix, in batches of the adaptation's size, on one device.
-Records have the rows in the usual order, like the records of every classifier.
+A stream is the sequence of images that the classifier adapts to: the rows of one view, or of one
+stored corruption and severity. It is one shard of records. Its rows are shown in a random order,
+which depends on seed, study and example ids only, in batches of the adaptation's size, on one
+device. Records store the rows in the usual order.
 """
 
 import dataclasses
@@ -24,15 +25,16 @@ from robustness.evaluation.views import Arrays
 from robustness.models.adaptation import Adaptation
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
-ORDER = 0xADA  # folded into the study's key
+ORDER = 0xADA
+"""Constant that is folded into the study's key to draw the order of the rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaptingEvaluator(Evaluator):
-  """See `Evaluator`.
+  """Shows rows in views to a classifier that adapts, see `Evaluator`.
 
   Attributes:
-    stream_rows: rows of a stream.
+    stream_rows: number of rows in a stream.
   """
 
   stream_rows: int = 0
@@ -48,38 +50,47 @@ class AdaptingEvaluator(Evaluator):
     return adaptation
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns how the table is cut: a shard a stream, whatever sizes are asked for."""
+    """Returns the layout with one shard for each stream; the two sizes are ignored."""
     del batch_size, views_per_step
     return Layout(num_rows, len(self.views), self.stream_rows, 1)
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the size of a batch, at most the size of the stream."""
+    """Returns the number of rows in a batch, at most the rows of a stream."""
     return min(self._adaptation.batch_size, layout.block_rows)
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """See `Evaluator`; without resets every stream before the last wanted one is shown again."""
+    """Yields (block, chunk, shard), see `Evaluator`.
+
+    A classifier that adapts continually, without resets between streams, is shown all streams up to
+    the last wanted one, and only the wanted shards are yielded.
+    """
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    shards = (cell for cell in super().shards(rows, layout) if cell[1] in table.get(cell[0], ()))
-    yield from itertools.islice(shards, sum(map(len, table.values())))
+    wanted_shards = (
+      (block, chunk, shard)
+      for block, chunk, shard in super().shards(rows, layout)
+      if chunk in table.get(block, ())
+    )
+    num_wanted = sum(map(len, table.values()))
+    yield from itertools.islice(wanted_shards, num_wanted)
 
-  def answers(
-    self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree
+  def run_chunk(
+    self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """See `Evaluator`; the state belongs to the adaptation."""
+    """See `Evaluator`; the state is the state of the adaptation."""
     if state is None or not self._adaptation.is_continual:
       state = self.parallel.replicate(self._adaptation.begin(self._network.variables))
     outputs = []
-    for part in parts:
-      fields, state = self.adapted(variables, state, part, self.parallel.replicate(views))
+    for batch in step_batches:
+      fields, state = self.adaptation_step(variables, state, batch, self.parallel.replicate(views))
       outputs.append(fields)
     return outputs, state
 
   @functools.cached_property
-  def adapted(self) -> Compiled:
+  def adaptation_step(self) -> Compiled:
     """The step `(variables, state, batch, chunk of one view) -> (fields [rows, 1], state)`."""
     return self.parallel.compile(
       self._adapt, (REPLICATED, REPLICATED, BATCH, REPLICATED), (BATCH, REPLICATED)
@@ -88,25 +99,33 @@ class AdaptingEvaluator(Evaluator):
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]
   ) -> tuple[dict[str, jax.Array], PyTree]:
+    """Predicts a batch in the one view of a chunk, and adapts.
+
+    Returns:
+      The recorded fields, {field: [rows, 1, ...]}, and the new state of the adaptation.
+    """
     batch = with_scaled_image(batch)
     images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
-    answered, state = self._adaptation(
+    (logits, outputs), state = self._adaptation(
       lambda variables: self._network.apply(variables, images, self.outputs),
-      *(variables, state, batch['mask']),
+      variables,
+      state,
+      batch['mask'],
     )
-    fields = {**measured, **self._predictions(batch, *answered, {})}
-    return {name: x[:, None] for name, x in fields.items()}, state
+    fields = {**measured, **self._predictions(batch, logits, outputs, {})}
+    return {name: values[:, None] for name, values in fields.items()}, state
 
   def _order(self, layout: Layout, batch: Batch) -> np.ndarray:
-    """Returns the places of a block's rows in the order in which they are shown, int [n]."""
+    """Returns the positions of a block's rows in the order in which they are shown, int [n]."""
     rows = layout.rows(batch['block'])
     ids = jnp.asarray(batch['example_id'][: rows.stop - rows.start])
     key = jax.random.fold_in(self.key, ORDER)
     bits = jax.vmap(lambda number: jax.random.bits(jax.random.fold_in(key, number)))(ids)
     return np.argsort(np.asarray(bits), kind='stable')
 
-  def _parts(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    yield from super()._parts(layout, _at(batch, self._order(layout, batch)))
+  def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
+    """See `Evaluator`; the rows are in the order in which they are shown."""
+    yield from super()._step_batches(layout, _reordered(batch, self._order(layout, batch)))
 
   def _collect(
     self,
@@ -116,12 +135,14 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
+    """See `Evaluator`; the rows of the shard are back in their usual order."""
     order = self._order(layout, batch)
-    block, chunk, shard = super()._collect(layout, None, _at(batch, order), chunk, outputs)
-    places = np.argsort(order)
-    arrays = {k: x if k.startswith(TOTAL) else x[places] for k, x in shard.arrays.items()}
+    block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
+    positions = np.argsort(order)
+    arrays = {k: x if k.startswith(TOTAL) else x[positions] for k, x in shard.arrays.items()}
     return block, chunk, dataclasses.replace(shard, arrays=arrays)
 
 
-def _at(batch: Batch, places: np.ndarray) -> Batch:
-  return {k: x[places] if isinstance(x, np.ndarray) else x for k, x in batch.items()}
+def _reordered(batch: Batch, order: np.ndarray) -> Batch:
+  """Returns a batch with its rows in an order, int [n]."""
+  return {k: x[order] if isinstance(x, np.ndarray) else x for k, x in batch.items()}

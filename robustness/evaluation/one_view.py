@@ -1,4 +1,4 @@
-"""Single rows in single views, as pictures for galleries, outside of the runner's batches."""
+"""Single images in single views, for pictures in reports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:  # studies see records, never a classifier
   from robustness.models.classifier import Classifier, Forward
 
 
-def read_row(rows: Rows, place: int) -> dict[str, np.ndarray]:
-  """Returns the columns of one row, its image float32 in [0, 1]."""
-  return {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [place]))).items()}
+def read_row(rows: Rows, position: int) -> dict[str, np.ndarray]:
+  """Returns the columns of the row at a position, its image float32 [H, W, C] in [0, 1]."""
+  return {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [position]))).items()}
 
 
 def show(
@@ -30,44 +30,61 @@ def show(
   key: jax.Array,
   classifier: Classifier | None = None,
 ) -> np.ndarray:
-  """Returns a row (see `read_row`) as a study's view shows it, float32 [H, W, C]; compiled once for
-  all views. `key` is the root of the study's stream; `classifier` is for views that use it."""
+  """Returns one row in one view of a study, float32 [H, W, C].
+
+  Args:
+    study: the study; its views share one compiled function.
+    row: columns of the row, see `read_row`.
+    view: number of the view.
+    key: root key of the study's random numbers.
+    classifier: the classifier for views that use it (attacks).
+  """
   views, show_row = _compiled(study, row['image'].shape, classifier.forward if classifier else None)
-  entry = {name: values[view] for name, values in views.parameters.items()}
+  parameters = {name: values[view] for name, values in views.parameters.items()}
   variables = classifier.variables if classifier and views.uses_classifier else None
-  return np.asarray(show_row(variables, key, dict(row), views.ids[view], entry))
+  return np.asarray(show_row(variables, key, dict(row), views.ids[view], parameters))
 
 
 def damaged(
   study: Study,
   rows: Rows,
-  places: np.ndarray,
+  rows_and_views: np.ndarray,
   key: jax.Array,
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of images in views, uint8 [F, S, H, W, C], values outside [0, 1] cut.
+  """Returns pictures of F images, each as stored and in one view.
 
-  `places` int [F, 2] are row and view of each, and `stored` its picture in the view where that is
-  in the records; the others are shown again. With S = 2, each image as it is stored, then in its
-  view; with S = 1 the image alone, of a single view, or the view alone, of composed pictures.
+  Args:
+    study: the study.
+    rows: the rows of the study.
+    rows_and_views: int [F, 2], position of the row and number of the view of each picture.
+    key: root key of the study's random numbers.
+    classifier: the classifier, for views that use it.
+    stored: the picture in the view, uint8 [H, W, C], if it is in the records, else None.
+
+  Returns:
+    uint8 [F, S, H, W, C], values outside [0, 1] clipped. S is 2: the stored image and the view. It
+    is 1 for a study with a single view (the stored image), and for views that compose several
+    images (the view).
   """
   views = study.views(rows.image_shape)
-  is_alone, attacked = len(views) == 1, classifier if views.uses_classifier else None
+  has_one_view = len(views) == 1
+  view_classifier = classifier if views.uses_classifier else None
   pictures = []
-  for (place, view), recorded in zip(places.tolist(), stored, strict=True):
-    row = read_row(rows, place)
-    images = [_levels(row['image'])] if is_alone or not views.composes else []
-    if not is_alone and recorded is not None:
-      images.append(recorded)
-    elif not is_alone:
-      images.append(_levels(show(study, row, view, key, attacked)))
+  for (position, view), stored_view in zip(rows_and_views.tolist(), stored, strict=True):
+    row = read_row(rows, position)
+    images = [_in_8_bits(row['image'])] if has_one_view or not views.composes else []
+    if not has_one_view and stored_view is not None:
+      images.append(stored_view)
+    elif not has_one_view:
+      images.append(_in_8_bits(show(study, row, view, key, view_classifier)))
     pictures.append(np.stack(images))
   return np.stack(pictures)
 
 
-def _levels(image: np.ndarray) -> np.ndarray:
-  """Returns an image in steps of 8 bits, uint8, values outside [0, 1] cut."""
+def _in_8_bits(image: np.ndarray) -> np.ndarray:
+  """Returns an image as uint8, values outside [0, 1] clipped."""
   levels: np.ndarray = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
   return levels
 
@@ -76,24 +93,28 @@ def _levels(image: np.ndarray) -> np.ndarray:
 def _compiled(
   study: Study, image_shape: tuple[int, int, int], forward: Forward | None
 ) -> tuple[Views, Callable[..., jax.Array]]:
-  """Returns the views of a study, and the compiled function that shows one row in one of them."""
+  """Returns the views of a study, and the compiled function that shows one row in one of them.
+
+  The function is `(variables, root key, row, view id, view parameters) -> image [H, W, C]`.
+  `forward` is the classifier's function for views that use it, else None.
+  """
   views = study.views(image_shape)
 
-  def of_row(
+  def show_row(
     variables: PyTree,
-    key: jax.Array,
+    root: jax.Array,
     row: dict[str, jax.Array],
     view_id: jax.Array,
-    entry: dict[str, jax.Array],
+    parameters: dict[str, jax.Array],
   ) -> jax.Array:
-    key = key_of(key, row, view_id, entry)
+    key = key_of(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
-    extra = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
+    logits = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
     if views.together:
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
-      images: jax.Array = views.show(keys, rows, entry, *extra)[0]
+      images: jax.Array = views.show(keys, rows, parameters, *logits)[0]
       return images[0]
-    image: jax.Array = views.show(key, prepared, entry, *extra)
+    image: jax.Array = views.show(key, prepared, parameters, *logits)
     return image
 
-  return views, jax.jit(of_row)
+  return views, jax.jit(show_row)

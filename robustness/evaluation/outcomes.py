@@ -11,15 +11,24 @@ from absl import logging
 from robustness.core.errors import KEYS, InputError
 from robustness.estimates.outcomes import Outcomes, statistic_of
 from robustness.estimates.quantity import Quantity, Statistic
-from robustness.evaluation.records import FIRST_PLACE, LAST_PLACE, Records, RecordsReader, Shard
+from robustness.evaluation.records import (
+  RANK_AFTER_TIES,
+  RANK_BEFORE_TIES,
+  Records,
+  RecordsReader,
+  Shard,
+)
 from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """One classifier's records, under the label it has in the config.
+  """The records of one classifier.
 
-  Of a sequential design there are `rounds`; `records` are then of the rows that all views have.
+  Attributes:
+    label: label of the classifier in the config.
+    records: its records. Of a sequential design, these are the rows that all views were shown.
+    rounds: the rounds of a sequential design; None for a study that shows all rows at once.
   """
 
   label: str
@@ -28,12 +37,13 @@ class Evaluation:
 
 
 def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
-  """Returns evaluations of what is recorded by label.
+  """Returns the evaluations of records by label.
 
-  Of rounds, the records are of the rows that all views of all labels have.
+  Of a sequential design, `Evaluation.records` are limited to the rows that all views of all
+  classifiers were shown.
   """
-  rounds = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
-  common = min((records.common for records in rounds), default=0)
+  sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
+  common = min((records.common for records in sequential), default=0)
   return [
     Evaluation(label, CommonRows(records, common), records)
     if isinstance(records, SequentialRecords)
@@ -43,15 +53,15 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
 
 
 BASE = 'base_id'
-"""The column of rows that says which image a stored version is of."""
-MOST_TIES = 0.01
-"""Share of answers that equal scores may decide in a top-k accuracy."""
+"""Column with the number of the image that a row is a stored version of."""
+MAX_TIED_SHARE = 0.01
+"""Largest share of top-k answers that the order of equal scores may decide."""
 ONE_VIEW = pd.DataFrame(index=range(1))
-"""The facets of the view of a study that shows images as they are."""
+"""The facets of a study with a single view, which shows images as stored."""
 
 
 def refuse_versions(columns: Collection[str]) -> None:
-  """Raises InputError for columns of rows that are versions of the same images."""
+  """Raises InputError if the columns have `BASE`: rows are then versions of the same images."""
   if BASE in columns:
     raise InputError(
       f'some rows are versions of one image (their column {BASE}), and intervals of this study '
@@ -61,7 +71,12 @@ def refuse_versions(columns: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """The records of all classifiers, the baseline first, and facets of the views, a row a view."""
+  """The records of all classifiers.
+
+  Attributes:
+    evaluations: records by classifier, the baseline first.
+    views: facets of the views, a row for each view.
+  """
 
   evaluations: Sequence[Evaluation]
   views: pd.DataFrame = dataclasses.field(default_factory=lambda: ONE_VIEW)
@@ -77,10 +92,14 @@ class Recorded:
       refuse_versions((BASE,))
 
   def top_k(self, k: int) -> list[int]:
-    """Returns 1, and k if it leaves out classes of all classifiers or no records say these, and
-    ties decide few answers (`decided_by_ties`); what is left out for ties is logged."""
+    """Returns the values of k for which a top-k accuracy has meaning: 1 and, if it does, `k`.
+
+    `k` must be smaller than the number of classes of every classifier that states its classes, and
+    ties must decide few answers (`decided_by_ties`); otherwise a warning is logged.
+    """
     counts = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
-    if k >= min(filter(None, counts), default=k + 1):
+    stated_counts = [count for count in counts if count]
+    if stated_counts and k >= min(stated_counts):
       return [1]
     if reason := self.decided_by_ties(k):
       logging.warning('%s', reason)
@@ -88,15 +107,18 @@ class Recorded:
     return sorted({1, k})
 
   def decided_by_ties(self, k: int) -> str:
-    """Returns why there is no top-k accuracy: the classifiers with more than `MOST_TIES` of the
-    answers right or wrong by the order of classes with equal scores; '' where there is one."""
-    if k == 1:  # argmax decides, which is the prediction
+    """Returns the reason to omit the top-k accuracy, '' if there is none.
+
+    The reason is a classifier for which the order of classes with equal scores decides more than
+    `MAX_TIED_SHARE` of the answers.
+    """
+    if k == 1:  # the prediction, by argmax, decides ties
       return ''
     shares = {
       e.label: float(e.records.values(functools.partial(is_decided_by_ties, k=k)).mean())
       for e in self.evaluations
     }
-    tied = [f'{label} ({share:.0%})' for label, share in shares.items() if share > MOST_TIES]
+    tied = [f'{label} ({share:.0%})' for label, share in shares.items() if share > MAX_TIED_SHARE]
     if not tied:
       return ''
     return (
@@ -109,8 +131,10 @@ class Recorded:
     return {}
 
   def outcomes(self, quantity: Quantity) -> Outcomes:
-    """Returns the statistic of a quantity, of every row and view, in memory; quantities with one
-    statistic, such as the error on clean and on corrupted images, share what was read.
+    """Returns the values of a quantity's statistic for every row and view, in memory.
+
+    Values are stored, so that quantities with the same statistic, such as the errors on clean and
+    on corrupted images, read the records once.
 
     Raises:
       InputError: the quantity has no statistic, or the classifiers were shown different rows.
@@ -121,26 +145,26 @@ class Recorded:
     return self._measured[statistic]
 
   def _outcomes_of(self, statistic: Statistic) -> Outcomes:
-    if not any(evaluation.rounds for evaluation in self.evaluations):
+    """Returns the outcomes of a statistic, read from the records."""
+    rounds = {e.label: e.rounds for e in self.evaluations if e.rounds}
+    if not rounds:
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
       return Outcomes(values, self.views, clusters=self.clusters, statistic=statistic)
-    tables = {e.label: _rounds(e.rounds, statistic) for e in self.evaluations if e.rounds}
-    if len(tables) < len(self.evaluations):
+    if len(rounds) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')
-    num_rows = max(len(values) for values, _ in tables.values())
-    padded = {label: [_padded(x, num_rows) for x in pair] for label, pair in tables.items()}
-    first = self.evaluations[0].rounds
-    return Outcomes(
-      {label: values for label, (values, _) in padded.items()},
-      self.views,
-      {label: is_shown for label, (_, is_shown) in padded.items()},
-      design=first.design if first else None,
-      statistic=statistic,
-    )
+    num_rows = max(sum(r.layout.num_rows for r in records.rounds) for records in rounds.values())
+    values, is_shown = {}, {}
+    for label, records in rounds.items():
+      values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
+    design = next(iter(rounds.values())).design
+    return Outcomes(values, self.views, is_shown, design=design, statistic=statistic)
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns which image each row is a version of, [N]; None where no image has several."""
+  """Returns the number of the image that each row is a version of, [N].
+
+  It is None if no image has several versions.
+  """
   if BASE not in records.read(0, 0).arrays:
     return None
   bases = records.column(BASE)
@@ -148,13 +172,13 @@ def versions(records: RecordsReader) -> np.ndarray | None:
 
 
 def num_images(records: RecordsReader) -> int:
-  """Returns how many images rows are, or are versions of."""
+  """Returns the number of images; versions of one image count once."""
   bases = versions(records)
   return records.layout.num_rows if bases is None else len(np.unique(bases))
 
 
 def image_numbers(records: RecordsReader) -> np.ndarray:
-  """Returns the number of the image that each row is a version of, int [N]."""
+  """Returns the image that each row is a version of, numbered from 0, int [N]."""
   bases = versions(records)
   if bases is None:
     return np.arange(records.layout.num_rows)
@@ -162,24 +186,30 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
 
 
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
-  """Returns whether the order of classes with the score of the true one decides if that is among
-  the k best, bool [n, v]; False in records of earlier versions."""
-  if FIRST_PLACE not in shard.arrays:
+  """Returns whether the order of classes with equal scores decides the top-k answer, bool [n, v].
+
+  It does if the true class is among the k best before, but not after, all classes with its score.
+  It is False in records of earlier versions, which lack the ranks.
+  """
+  if RANK_BEFORE_TIES not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
-  return (shard[FIRST_PLACE] < k) & (shard[LAST_PLACE] >= k)
+  return (shard[RANK_BEFORE_TIES] < k) & (shard[RANK_AFTER_TIES] >= k)
 
 
-def _rounds(rounds: SequentialRecords, statistic: Statistic) -> tuple[np.ndarray, np.ndarray]:
-  """Returns values and what was shown of all rows of the rounds, [N, V] each."""
-  values, is_shown = [], []
-  for records, views in zip(rounds.rounds, rounds.views, strict=True):
-    part = records.values(statistic)
-    values.append(np.zeros((len(part), rounds.num_views), part.dtype))
-    values[-1][:, views] = part
-    is_shown.append(np.zeros(values[-1].shape, bool))
-    is_shown[-1][:, views] = True
-  return np.concatenate(values), np.concatenate(is_shown)
+def _values_of_rounds(
+  rounds: SequentialRecords, statistic: Statistic, num_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns a statistic of all rows of the rounds, and whether it was recorded, [num_rows, V] each.
 
-
-def _padded(values: np.ndarray, num_rows: int) -> np.ndarray:
-  return np.pad(values, ((0, num_rows - len(values)), (0, 0)))
+  The statistic is 0 where a row was not shown in a view.
+  """
+  by_round = [records.values(statistic) for records in rounds.rounds]
+  values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))
+  is_shown = np.zeros(values.shape, bool)
+  begin = 0
+  for round_values, views in zip(by_round, rounds.views, strict=True):
+    end = begin + len(round_values)
+    values[begin:end, views] = round_values
+    is_shown[begin:end, views] = True
+    begin = end
+  return values, is_shown

@@ -1,8 +1,9 @@
-"""Records on disk: what a classifier predicted for every row in every view, one file a shard.
+"""Records on disk: what a classifier predicted for every row in every view, one file per shard.
 
-A shard holds a block of rows × a chunk of views. It is renamed when it is whole, and a finished
-shard is never computed again. Its seal, its place and digests of the header and of its values,
-refuses a file that was moved, exchanged or altered. Numpy is all that reading needs.
+A shard holds a block of rows × a chunk of views. Each shard is written atomically and never
+computed again. It contains a seal: its block and chunk, and digests of the header and of its
+values. A file that was moved, exchanged or altered does not match its seal and is refused. Reading
+needs only numpy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import operator
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -32,31 +32,40 @@ Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
-"""The differences between devices that `robustness.classifiers.from_file` allows."""
+"""Absolute differences between headers that are allowed, by key: outputs differ between devices
+(see `robustness.classifiers.from_file`)."""
 LAYOUT_KEYS = ('num_rows', 'num_views', 'block_rows', 'chunk_views')
 HEADER_FORM: json_files.Form = {'layout': dict.fromkeys(LAYOUT_KEYS, int), 'identity': dict}
 FORMAT = 2
 """The version of the format of shards."""
 SEAL = '_seal'
+"""Name of the array with a shard's seal, JSON as uint8."""
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """Fields of every row and view; further fields of this kind have a slash in their names."""
 PICTURE, TOTAL = 'picture/', 'total/'
 """Prefixes of fields of a few rows of a block, and of sums over a shard's rows."""
-PLACES_OF_TIES = FIRST_PLACE, LAST_PLACE = 'rank/first', 'rank/last'
-"""Ranks of the true class before, and after, all others with its score; records of earlier versions
-lack them."""
-MAX_PLACE = 2**15 - 1
-"""The largest rank of `PLACES_OF_TIES`, which are int16: no k is larger."""
+TIE_RANKS = RANK_BEFORE_TIES, RANK_AFTER_TIES = 'rank/first', 'rank/last'
+"""Fields with the rank of the true class if it came before, and after, all classes with the same
+score. Records of earlier versions lack them."""
+MAX_TIE_RANK = 2**15 - 1
+"""Ranks in `TIE_RANKS`, which are int16, are cut at this value; no top-k has a larger k."""
 
 
 class NotRecordedError(InputError):
-  """A field is needed that records do not have."""
+  """Raised for a field that the records do not have."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a table of rows × views is cut into shards; the last ones are smaller."""
+  """How a table of rows × views is cut into shards.
+
+  Attributes:
+    num_rows: number of rows of the table.
+    num_views: number of views of the table.
+    block_rows: rows of a shard; the last block may be smaller.
+    chunk_views: views of a shard; the last chunk may be smaller.
+  """
 
   num_rows: int
   num_views: int
@@ -74,23 +83,32 @@ class Layout:
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
-    """Rows of a block."""
+    """Returns the rows of a block."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
   def views(self, chunk: int) -> slice[int, int]:
-    """Views of a chunk."""
+    """Returns the views of a chunk."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
   def size(self, block: int, chunk: int) -> int:
-    """Rows × views of a shard."""
+    """Returns the number of images, rows × views, of a shard."""
     rows, views = self.rows(block), self.views(chunk)
     return (rows.stop - rows.start) * (views.stop - views.start)
 
   def share(self, process: int, processes: int) -> dict[int, range]:
-    """Returns {block: chunks} that a process computes: whole blocks if there are enough of them."""
+    """Returns the shards that a process computes, {block: chunks}.
+
+    If there are as many blocks as processes, each process takes whole blocks. Otherwise the
+    processes take the chunks of each block in turn, and start at a different one in each block.
+
+    Args:
+      process: number of the process, in [0, processes).
+      processes: number of processes.
+    """
     if self.num_blocks >= processes:
-      chunks = {True: range(self.num_chunks), False: range(0)}
-      return {b: chunks[b % processes == process] for b in range(self.num_blocks)}
+      return {
+        b: range(self.num_chunks if b % processes == process else 0) for b in range(self.num_blocks)
+      }
     return {
       b: range((process - b) % processes, self.num_chunks, processes)
       for b in range(self.num_blocks)
@@ -102,17 +120,22 @@ class Shard:
   """One block of n rows × one chunk of v views.
 
   Attributes:
-    rows, views: the place of the shard in the table.
-    arrays: of the rows `example_id` [n], `label` [n] or [n, L] (padded with -1), `image_digest`
-      uint32 [n] and the columns that their data have, such as `severity` [n]; for every row and
-      view [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0 is top-1
-      right), `rank/first` and `rank/last` int16 (before and after all classes with its score),
-      `probability` float32 of the true class, `confidence` float32 of the predicted one (20 bytes a
-      row and view in all), and what the study asked for, such as `layer_change/stage1` float32 or
-      `output/logits` float32 [n, v, classes]. Columns of rows have no slash in their names.
-      `total/<name>` float64 [v, ...] is summed over the n rows. The last shard of a block may have
-      pictures of K of its rows: `picture/example_id` [K], `picture/view` [K] and `picture/image`
-      uint8 [K, H, W, C] (`robustness.evaluation.stored_pictures`).
+    rows: position of the rows in the table.
+    views: position of the views in the table.
+    arrays: the fields by name. Names of fields of rows and views have a slash, except
+      `PREDICTIONS`; names of columns have none.
+
+      * Columns of the rows: `example_id` [n], `label` [n] or [n, L] (padded with -1),
+        `image_digest` uint32 [n], and further columns of the data, such as `severity` [n].
+      * Predictions [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0
+        is top-1 right), `rank/first` and `rank/last` int16 (before and after all classes with its
+        score), `probability` float32 of the true class, `confidence` float32 of the predicted one.
+      * What the study requested, such as `layer_change/stage1` float32 [n, v] or `output/logits`
+        float32 [n, v, classes].
+      * `total/<name>` float64 [v, ...], sums over the n rows.
+      * Pictures of K of the rows, which the last shard of a block may have: `picture/example_id`
+        [K], `picture/view` [K] and `picture/image` uint8 [K, H, W, C] (see
+        `robustness.evaluation.stored_pictures`).
   """
 
   rows: slice
@@ -120,17 +143,17 @@ class Shard:
   arrays: Arrays
 
   def __getitem__(self, name: str) -> np.ndarray:
-    """Returns one array; raises NotRecordedError naming those there are if it is not recorded."""
+    """Returns one field; raises NotRecordedError, with the nearest names, if it is missing."""
     if name not in self.arrays:
       raise NotRecordedError(f'records have no field {name!r}; {nearest(name, self.arrays)}.')
     return self.arrays[name]
 
 
 class RecordsReader(abc.ABC):
-  """Rows × views that are read shard by shard, from a directory or a selection of its rows.
+  """A table of rows × views that is read shard by shard, from a directory or other records.
 
   Attributes:
-    directory: of the shards, for messages.
+    directory: folder of the shards, for messages.
     layout: how the table is cut.
     identity: plain values that fix every number in the table (classifier, data, views, seed).
   """
@@ -141,92 +164,107 @@ class RecordsReader(abc.ABC):
 
   @abc.abstractmethod
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard; raises InputError where it cannot be read."""
+    """Returns a shard; raises InputError if it cannot be read."""
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {block: chunks that cannot be read yet}."""
+    """Returns {block: chunks that are not recorded yet}."""
     return {}
 
   def shards(self) -> Iterator[Shard]:
-    """Yields all shards, row block by row block; memory holds one at a time."""
+    """Yields all shards, block by block; memory holds one at a time."""
     for block in range(self.layout.num_blocks):
       for chunk in range(self.layout.num_chunks):
         yield self.read(block, chunk)
 
   def values(self, statistic: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns `statistic(shard)` [n, v, ...] of all rows in all views [N, V, ...], in memory."""
+    """Returns a statistic of all rows in all views, [N, V, ...], in memory.
+
+    `statistic` computes [n, v, ...] from a shard.
+    """
     values: np.ndarray | None = None
     for shard in self.shards():
-      part = np.asarray(statistic(shard))
+      shard_values = np.asarray(statistic(shard))
       if values is None:
-        shape = self.layout.num_rows, self.layout.num_views, *part.shape[2:]
-        values = np.zeros(shape, part.dtype)
-      values[shard.rows, shard.views] = part
+        shape = self.layout.num_rows, self.layout.num_views, *shard_values.shape[2:]
+        values = np.zeros(shape, shard_values.dtype)
+      values[shard.rows, shard.views] = shard_values
     assert values is not None
     return values
 
   def table(self, name: str) -> np.ndarray:
-    """Returns one field of all rows in all views [N, V, ...], in memory."""
+    """Returns one field of all rows in all views, [N, V, ...], in memory."""
     return self.values(operator.itemgetter(name))
 
   def total(self, name: str) -> np.ndarray:
-    """Returns `total/<name>` of all rows, float64 [V, ...]; exact, so the order is free."""
-    key, blocks, chunks = f'{TOTAL}{name}', self.layout.num_blocks, self.layout.num_chunks
-    return np.concatenate([sum(self.read(b, c)[key] for b in range(blocks)) for c in range(chunks)])
+    """Returns `total/<name>` summed over all rows, float64 [V, ...]; the sums are exact."""
+    totals = []
+    for chunk in range(self.layout.num_chunks):
+      blocks = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
+      totals.append(sum(shard[f'{TOTAL}{name}'] for shard in blocks))
+    return np.concatenate(totals)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns a field in one view [N, ...] or a column of rows; raises InputError without it."""
+    """Returns a column of the rows, or a field in the view of a number, [N, ...].
+
+    Raises:
+      InputError: the records have no such column.
+    """
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
       fix = nearest(name, shards[0].arrays)
       raise InputError(f'{self.directory} has no column {name!r}; {fix}.')
-    per_view = is_of_views(name)
-    return np.concatenate([s[name][:, offset] if per_view else s[name] for s in shards])
+    if is_per_view(name):
+      return np.concatenate([shard[name][:, offset] for shard in shards])
+    return np.concatenate([shard[name] for shard in shards])
 
 
 class Records(RecordsReader):
-  """A directory of shards with a header that says what they are records of."""
+  """A directory of shards with a header that states what they are records of."""
 
   def __init__(self, directory: str | os.PathLike[str], layout: Layout, identity: Facts):
-    """Opens or begins records in a directory, which several processes may share.
+    """Opens the records of a directory, or creates the directory with its header.
+
+    Several processes may share the directory. A header without shards is replaced if it differs.
+
+    Args:
+      directory: folder of the header and the shards.
+      layout: how the table is cut.
+      identity: plain values that fix every number in the table.
 
     Raises:
-      InputError: the directory holds shards of something else, or its header is of another format.
+      InputError: the directory holds shards with another layout or identity (apart from
+        `TOLERANCES`), or its header has another format.
     """
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
-    header: dict[str, Any] = {
-      'format': FORMAT,
-      'layout': dataclasses.asdict(layout),
-      'identity': identity,
-    }
+    header = {'format': FORMAT, 'layout': dataclasses.asdict(layout), 'identity': identity}
     header = json.loads(json.dumps(header, sort_keys=True))
     path = directory / HEADER
-    before = _read_header(directory) if path.exists() else None
-    if before is not None:
-      if (version := before.get('format')) != FORMAT:
+    existing = _read_header(directory) if path.exists() else None
+    if existing is not None:
+      if (version := existing.get('format')) != FORMAT:
         raise InputError(
           f'{path} is of format {version!r}, and this version reads format {FORMAT}: use the '
           'version that wrote it, or another workdir.'
         )
-      lines = differing_keys(before, header, tolerances=TOLERANCES)
-      if lines and any(directory.glob('*.npz')):
+      differences = differing_keys(existing, header, tolerances=TOLERANCES)
+      if differences and any(directory.glob('*.npz')):
         raise InputError(
           f'{directory} holds records of something else. Differences:\n  '
-          + '\n  '.join(lines)
+          + '\n  '.join(differences)
           + '\nUse another workdir, or delete that folder.'
         )
-      before = None if lines else before
-    if before is None:
+      existing = None if differences else existing
+    if existing is None:
       directory.mkdir(parents=True, exist_ok=True)
       write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
-    self._header = before or header
+    self._header: Facts = existing or header
     self.identity = dict(self._header['identity'])
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str]) -> Records:
-    """Opens existing records for reading; raises InputError for none, or an unreadable header."""
+    """Opens existing records; raises InputError if there is no readable header."""
     directory = pathlib.Path(directory)
     header = _read_header(directory)
     _check_layout(directory / HEADER, header['layout'])
@@ -236,31 +274,29 @@ class Records(RecordsReader):
       raise InputError(f'{directory / HEADER} is no header of records ({error!r}).') from error
 
   def path(self, block: int, chunk: int) -> pathlib.Path:
-    """File of a shard."""
+    """Returns the path of a shard's file."""
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {block: chunks not yet on disk}, blocks without a missing chunk left out."""
+    """Returns {block: chunks that are not on disk}, without blocks that lack no chunk."""
     present = set(os.listdir(self.directory))
-    table = {
-      block: [
-        chunk
-        for chunk in range(self.layout.num_chunks)
-        if self.path(block, chunk).name not in present
-      ]
-      for block in range(self.layout.num_blocks)
-    }
-    return {block: chunks for block, chunks in table.items() if chunks}
+    missing: dict[int, list[int]] = {}
+    for block in range(self.layout.num_blocks):
+      for chunk in range(self.layout.num_chunks):
+        if self.path(block, chunk).name not in present:
+          missing.setdefault(block, []).append(chunk)
+    return missing
 
   def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
-    """Writes a shard atomically."""
-    path, content = self.path(block, chunk), io.BytesIO()
+    """Writes a shard atomically, with its seal."""
+    content = io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
-    (np.savez_compressed if compress else np.savez)(content, allow_pickle=False, **sealed)
-    write_atomically(path, content.getvalue())
+    save = np.savez_compressed if compress else np.savez
+    save(content, allow_pickle=False, **sealed)
+    write_atomically(self.path(block, chunk), content.getvalue())
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Reads a shard; raises InputError if it is missing or damaged, or its seal is another's."""
+    """Returns a shard; raises InputError if it is missing or damaged or does not match its seal."""
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
@@ -281,49 +317,61 @@ class Records(RecordsReader):
 
 
 class SelectedRows(RecordsReader):
-  """Records of chosen rows in one block, so that two runs agree row by row, or rows that are
-  versions of one image are its views."""
+  """Records of some rows of other records, as one block.
+
+  A selection makes two runs agree row by row, or makes rows that are stored versions of one image
+  the views of one row.
+  """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
-    """Opens a selection.
+    """Selects rows.
 
     Args:
-      records: complete.
-      rows: [n] places among their rows; or of records with a single view [n, V], the rows that show
-        each of n images in V views, -1 where none does: the columns of an image, such as `label`,
-        are then taken from its last row, and its prediction in such a view means nothing.
+      records: complete records.
+      rows: positions of the rows, int [n]. For records with a single view also int [n, V]: the row
+        that shows image i in view v, -1 if there is none. The columns of an image, such as `label`,
+        are then taken from its row with the highest position, and its prediction in a view without
+        a row has no meaning.
     """
     layout = records.layout
     self.directory, self.identity = records.directory, records.identity
     self._records, self._rows = records, np.asarray(rows)
-    views = self._rows.shape[1:] * 2 or (layout.num_views, layout.chunk_views)
-    self.layout = Layout(len(rows), views[0], max(1, len(rows)), views[1])
+    num_views, chunk_views = layout.num_views, layout.chunk_views
+    if self._rows.ndim > 1:
+      num_views = chunk_views = self._rows.shape[1]
+    self.layout = Layout(len(rows), num_views, max(1, len(rows)), chunk_views)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the chosen rows of a chunk of views, without totals, which are over all rows."""
+    """Returns the selected rows in a chunk of views, without totals, which are over all rows."""
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
-    for name in [name for name in shards[0].arrays if not name.startswith((TOTAL, PICTURE))]:
-      values, places = np.concatenate([shard[name] for shard in shards]), self._rows
-      if places.ndim > 1:
-        values, places = (values[:, 0], places) if is_of_views(name) else (values, places.max(1))
-      arrays[name] = values[places]
+    for name in shards[0].arrays:
+      if name.startswith((TOTAL, PICTURE)):
+        continue
+      values = np.concatenate([shard[name] for shard in shards])
+      if self._rows.ndim == 1:
+        arrays[name] = values[self._rows]
+      elif is_per_view(name):
+        arrays[name] = values[:, 0][self._rows]
+      else:
+        arrays[name] = values[self._rows.max(1)]
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def total(self, name: str) -> np.ndarray:
-    """Raises InputError: sums over all rows say nothing of some."""
+    """Raises InputError, because a sum over all rows cannot be split by row."""
     raise InputError(
       f'{self.directory} has {name} summed over all its images, which cannot be taken apart: '
       'compare runs on the same images.'
     )
 
 
-def is_of_views(name: str) -> bool:
-  """Whether a field is kept of every row in every view; else it is a column of the rows."""
+def is_per_view(name: str) -> bool:
+  """Returns whether a field has a value for every row and view; else it is a column of the rows."""
   return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
 
 
 def _read_header(directory: pathlib.Path) -> Facts:
+  """Returns the header of a directory; raises InputError if it is missing or unreadable."""
   path = directory / HEADER
   if not path.exists():
     raise InputError(f'no records in {directory}: {HEADER} is missing.')
@@ -333,7 +381,7 @@ def _read_header(directory: pathlib.Path) -> Facts:
 
 
 def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
-  """Raises InputError for numbers that no records have, before an array of such a size is made."""
+  """Raises InputError for sizes above the limits, before an array of such a size is allocated."""
   for name in LAYOUT_KEYS:
     if not 1 <= layout[name] <= MAX_ROWS:
       raise InputError(f'{path}: layout.{name} is {layout[name]}; it must be in [1, {MAX_ROWS}].')
@@ -344,20 +392,23 @@ def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless arrays have the rows and views of their shard."""
+  """Raises ValueError unless the arrays have as many rows and views as their shard."""
   rows, views = layout.rows(block), layout.views(chunk)
-  size = rows.stop - rows.start, views.stop - views.start
+  num_rows, num_views = rows.stop - rows.start, views.stop - views.start
   for name, values in arrays.items():
-    expected = size if is_of_views(name) else size[:1]
-    expected = size[1:] if name.startswith(TOTAL) else expected
-    if name.startswith(PICTURE):
+    expected: tuple[int, ...] = (num_rows,)
+    if name.startswith(TOTAL):
+      expected = (num_views,)
+    elif name.startswith(PICTURE):
       expected = arrays.get(f'{PICTURE}view', values).shape[:1]
+    elif is_per_view(name):
+      expected = (num_rows, num_views)
     if values.shape[: len(expected)] != expected:
       raise ValueError(f'{name} has the shape {values.shape}; it must begin with {expected}')
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
-  """Returns the seal of the shard at a place as JSON, uint8 [bytes]."""
+  """Returns the seal of a shard: its block and chunk and two digests, as JSON, uint8 [bytes]."""
   facts = {
     'block': block,
     'chunk': chunk,
@@ -370,13 +421,18 @@ def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
 def _check_seal(
   sealed: np.ndarray | None, block: int, chunk: int, header: Facts, arrays: Arrays
 ) -> None:
-  """Raises ValueError saying what is wrong unless `sealed` is the seal of all that follows."""
+  """Raises ValueError, with the reason, unless `sealed` is the seal of the shard.
+
+  `sealed` is an array from `_seal`, or None if the file has none; the other arguments are those of
+  `_seal`.
+  """
   if sealed is None:
     raise ValueError('it has no seal: another program wrote it')
   facts = json_files.parse(sealed.tobytes(), 'its seal', SEAL_FORM)
-  place = facts['block'], facts['chunk']
-  if place != (block, chunk):
-    raise ValueError(f'it is a copy of the shard of row block {place[0]}, view chunk {place[1]}')
+  if (facts['block'], facts['chunk']) != (block, chunk):
+    raise ValueError(
+      f'it is a copy of the shard of row block {facts["block"]}, view chunk {facts["chunk"]}'
+    )
   if facts['header_sha256'] != header_digest(header):
     raise ValueError('it belongs to other records: its header has another digest')
   if facts['arrays_sha256'] != digest_of(arrays):
@@ -384,5 +440,5 @@ def _check_seal(
 
 
 def header_digest(header: Facts) -> str:
-  """Returns the SHA-256 of plain values, whatever the order of their keys."""
+  """Returns the SHA-256 of plain values, independent of the order of their keys."""
   return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()

@@ -1,7 +1,8 @@
-"""Records of a sequential design: each round has the next rows, in the views that need more.
+"""Records of a sequential design, which shows a view until its interval is narrow enough.
 
-A round has its own folder of records. What the next round shows follows from the rounds before it
-and the design alone, so that a resumed run gets the same records.
+Each round shows the next rows in the views that are not finished. Its records are in a folder of
+their own. The views of the next round depend on the finished rounds and the design only, so that a
+resumed run gets the same records.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class SequentialRecords:
   """The records of the finished rounds.
 
   Attributes:
-    directory: holds the folders of the rounds.
-    design: says which views are finished.
-    num_views: V, of the first round.
+    directory: folder of the folders of the rounds.
+    design: the stopping rule, which decides when a view is finished.
+    num_views: number V of views in the first round.
     rounds: records by round, each complete.
-    views: int [v] by round, ascending: the views that it shows, places among all V.
-    shown: int [V], the rows that each view has.
-    next_views: int [v], the views of the next round; none when all are finished.
+    views: int [v] by round, ascending: numbers in [0, V) of the views that the round shows.
+    shown: int [V], number of rows that each view was shown with.
+    next_views: int [v], numbers of the views of the next round; empty when all are finished.
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
@@ -44,7 +45,7 @@ class SequentialRecords:
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str], design: FixedWidth) -> SequentialRecords:
-    """Opens finished rounds for reading; raises InputError where a round or a shard is missing."""
+    """Opens a finished design for reading; raises InputError if a round or a shard is missing."""
     directory = pathlib.Path(directory)
     rounds = cls(directory, design, Records.open(directory / FIRST).layout.num_views)
     while rounds.next_views.size:
@@ -67,33 +68,33 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns the identity of the next round's records: all rounds', its rows and its views."""
+    """Returns the identity of the next round: the design's identity with rows and views."""
     begin = len(self.rounds) * self.design.trials
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 
   def add(self, records: Records) -> None:
-    """Adds the next round, complete, and finds the views of the one after it."""
+    """Adds the records of the next round, which are complete, and decides the views after it."""
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)
     self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
     self.shown[views] += records.layout.num_rows
     finished = self.design.finished(self._wrong[views], self.shown[views])
-    last = len(self.rounds) == self.design.looks
-    self.next_views = views[:0] if last else views[~finished]
+    is_last = len(self.rounds) == self.design.looks
+    self.next_views = views[:0] if is_last else views[~finished]
 
   @property
   def common(self) -> int:
-    """How many rounds show all views."""
+    """Number of rounds that show all views."""
     return sum(len(views) == self.num_views for views in self.views)
 
 
 class CommonRows(RecordsReader):
-  """The rows that all views have; a block is a round."""
+  """Records of the rows that all views were shown with; each block is a round."""
 
   def __init__(self, rounds: SequentialRecords, count: int):
-    """Args: rounds: read; count: how many rounds, at most `rounds.common`."""
+    """Selects the first `count` rounds, at most `rounds.common`, of the finished rounds."""
     first = rounds.rounds[0]
     size = first.layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity
@@ -106,6 +107,6 @@ class CommonRows(RecordsReader):
     shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
-      parts = [shard[name] for shard in shards if name in shard.arrays]
-      arrays[name] = np.sum(parts, 0) if name.startswith(TOTAL) else np.concatenate(parts)
+      by_block = [shard[name] for shard in shards if name in shard.arrays]
+      arrays[name] = np.sum(by_block, 0) if name.startswith(TOTAL) else np.concatenate(by_block)
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)

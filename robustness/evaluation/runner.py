@@ -19,13 +19,20 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, have_one_twice, numeric_columns
+from robustness.core.rows import Batch, Rows, have_repeated_labels, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.measurements import FINITE, LARGEST, MEASURE, joined, observe, summarise
+from robustness.evaluation.measurements import (
+  FINITE,
+  LARGEST,
+  MEASURE,
+  join_sums,
+  observe,
+  summarise,
+)
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
-from robustness.evaluation.records import TOTAL, Layout, Records, Shard, is_of_views
-from robustness.evaluation.stored_pictures import Best, MistakesOfBlock, no_mistakes, with_view
+from robustness.evaluation.records import TOTAL, Layout, Records, Shard, is_per_view
+from robustness.evaluation.stored_pictures import Best, MistakesOfBlock, add_view, no_mistakes
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import Arrays, Views, ViewTable, key_of
 from robustness.models.callables import NO_LOGITS, are_distributions
@@ -36,53 +43,67 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
 NOT_RECORDED = ('image', 'mask')
-SAME = ('example_id', 'label', IMAGE_DIGEST)
-"""Columns of rows that show whether records are of the same rows."""
-DISTRIBUTION, FINITE_IMAGE = 'distribution', 'finite_image'
+"""Columns of rows that records do not store."""
+ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
+"""Columns that are equal if and only if two records are of the same rows."""
+DISTRIBUTION = 'distribution'
+"""Field of a step, bool [rows, views]: whether the logits look like probabilities."""
+FINITE_IMAGE = 'finite_image'
+"""Field of a step, bool [rows, views]: whether all pixels of the shown image are finite."""
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
-SHARDS = 4096
-LARGE = 128**2
-"""Pixels of an image that a core's cache holds no batch of."""
-VIEWS_AT_ONCE = 4
-"""Most views that an accelerator shows together: 1.04 to 1.25 of the rate of one by one on an
-NVIDIA H200 (docs/records/benchmarks.md)."""
+"""Fields of a step, [rows] and [rows, H, W, C]: confidence and picture of the worst mistake."""
+MAX_DEFAULT_SHARDS = 4096
+"""Most files of a table of records with the default sizes of shards."""
+LARGE_IMAGE_PIXELS = 128**2
+"""Fewest pixels of an image of which a batch exceeds the cache of a CPU core."""
+MAX_VIEWS_AT_ONCE = 4
+"""Most views in one batch on an accelerator: the rate is 1.04 to 1.25 times that of one view at a
+time on an NVIDIA H200 (docs/records/benchmarks.md)."""
 
 
 @dataclasses.dataclass(frozen=True)
-class PlacedBlock:
-  """A block of rows, checked and on the devices in parts of the size of a step; `columns` are what
-  the host keeps, all but the images (see `Rows.batches`)."""
+class BlockOnDevices:
+  """A block of rows that was checked and copied to the devices.
+
+  Attributes:
+    columns: the columns of the block (see `Rows.batches`) without the images, on the host.
+    step_batches: the rows with their images on the devices, one padded batch for each step.
+  """
 
   columns: Batch
-  parts: Sequence[Arrays]
+  step_batches: Sequence[Arrays]
 
   @property
   def nbytes(self) -> int:
-    """Bytes on the devices."""
-    return sum(array.nbytes for array in jax.tree.leaves(self.parts))
+    """Number of bytes on the devices."""
+    return sum(array.nbytes for array in jax.tree.leaves(self.step_batches))
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-  """Everything that fixes how rows and views become records.
+  """Shows rows in views to a classifier and records its predictions.
 
   Attributes:
-    classifier: the network; None for a study of images alone.
+    classifier: the network; None for a study that measures images alone.
     views: how each row is shown.
-    key: root of the study's random stream.
-    parallel: how the step runs on the devices; on the first alone where the classifier calls back
-      to the host.
-    layers: names of layers with a recorded change of the output, ‖z_h(x) - z_h(x̃)‖₂.
+    key: root key of the study's random numbers.
+    parallel: how the step runs on the devices. A classifier that calls back to the host uses the
+      first device only.
+    layers: names of layers h for which ‖z_h(x) - z_h(x̃)‖₂ is recorded, where z_h is the output of
+      the layer, x the stored image and x̃ the image in the view.
     outputs: names of layers with a recorded output.
     summarise_output: reduces an output to the recorded values, see `Study.summarise_output`.
-    phase: what the evaluation is part of, for its line of progress.
-    rows_at_once: rows that a step takes on each device; 0 takes up to 64 on a CPU, 8 large ones,
-      and 512 on accelerators. Records do not depend on it, nor on the next.
-    views_at_once: views that a step shows at once; the next ones of its chunk follow (`lax.map`).
-      0 takes one on a CPU; on an accelerator up to `VIEWS_AT_ONCE` that divide the chunk, unless
-      views take gradients or choices (`Views.sequential`): `vmap` would compute every branch.
-    pictured: the table of all views, where pictures of mistakes are stored with the records, see
-      `robustness.evaluation.stored_pictures`; a step then shows its views one by one.
+    phase: name of the stage of the run, for the line of progress.
+    rows_at_once: rows in one step on each device. 0 takes up to 64 on a CPU (8 if images have at
+      least `LARGE_IMAGE_PIXELS`) and 512 on accelerators. Records depend neither on it nor on
+      `views_at_once`.
+    views_at_once: views in one batch of the network; a step loops over a chunk in groups of this
+      size (`lax.map`). 0 takes 1 on a CPU. On an accelerator it takes the largest divisor of the
+      chunk's size up to `MAX_VIEWS_AT_ONCE`, but 1 for views with gradients or branches
+      (`Views.sequential`), because `vmap` would compute every branch.
+    pictured: the table of all views if pictures of mistakes are stored with the records (see
+      `robustness.evaluation.stored_pictures`), else None. With pictures, a step shows one view at a
+      time.
   """
 
   classifier: Classifier | None
@@ -103,100 +124,125 @@ class Evaluator:
 
   @property
   def name(self) -> str:
-    """The classifier's label."""
+    """The classifier's label, `IMAGES` without a classifier."""
     return self.classifier.name if self.classifier else IMAGES
 
   @property
   def _network(self) -> Classifier:
+    """The classifier, where there must be one."""
     assert self.classifier is not None
     return self.classifier
 
   @property
+  def _has_large_images(self) -> bool:
+    return self._pixels >= LARGE_IMAGE_PIXELS
+
+  @property
   def _pixels(self) -> int:
+    """Height × width of a shown image."""
     return math.prod((self.views.image_shape or self._network.input_shape)[:2])
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns how the table is cut: by the data and these numbers, whatever the devices.
+    """Returns how the table of `num_rows` rows × all views is cut into shards.
 
-    A run can therefore be resumed with any number of devices or processes. 0 takes shards of up to
-    512 rows, 64 of large images (a multiple of 8, so that steps are full), and of 32,768 images of
-    32 × 32 pixels, fewer of larger ones in proportion, in parts of even size; larger shards where
-    these were more than `SHARDS` files, as of ImageNet's validation set.
+    The layout does not depend on the devices, so that a run can be resumed with any number of
+    devices or processes.
+
+    Args:
+      num_rows: number of rows of the table.
+      batch_size: rows of a shard; 0 takes up to 512, or up to 64 large images.
+      views_per_step: views of a shard; 0 takes as many as make about 32,768 images of 32 × 32
+        pixels, or as many pixels in larger images. Shards are larger if there would be more than
+        `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
-    default = even_part(num_rows, 64, 8) if self._pixels >= LARGE else even_part(num_rows, 512)
-    rows = batch_size or min(default, num_rows)
+    # a multiple of 8, so that the steps of 8 large images on a CPU are full
+    limit, multiple = (64, 8) if self._has_large_images else (512, 1)
+    rows = batch_size or min(even_part_size(num_rows, limit, multiple), num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
-    images = max(images, num_rows * len(self.views) // SHARDS)
-    views = views_per_step or even_part(len(self.views), max(1, images // rows))
+    images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
+    views = views_per_step or even_part_size(len(self.views), max(1, images // rows))
     return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
 
-  def of_views(self, places: np.ndarray) -> Self:
-    """Returns the evaluator of the views at some places, int [v]; it shares compiled programs."""
+  def with_views(self, positions: np.ndarray) -> Self:
+    """Returns the evaluator of the views at `positions`, int [v]; it shares compiled programs."""
     views = dataclasses.replace(
       self.views,
-      ids=self.views.ids[places],
-      parameters={name: values[places] for name, values in self.views.parameters.items()},
+      ids=self.views.ids[positions],
+      parameters={name: values[positions] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
     evaluator.__dict__.update(run=self.run, prepared=self.prepared)  # as `cached_property` does
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns how many of a shard's rows one step takes: a multiple of the devices."""
+    """Returns the number of rows in one step, a multiple of the number of devices."""
+    rows_per_device = 512
+    if jax.default_backend() == 'cpu':
+      rows_per_device = 8 if self._has_large_images else 64
     devices = self.parallel.num_devices
-    default = (8 if self._pixels >= LARGE else 64) if jax.default_backend() == 'cpu' else 512
-    rows = even_part(layout.block_rows, (self.rows_at_once or default) * devices)
+    rows = even_part_size(layout.block_rows, (self.rows_at_once or rows_per_device) * devices)
     return -(-rows // devices) * devices
 
   def _views_at_once(self, chunk_views: int) -> int:
-    """Returns how many views of a chunk the network is shown together."""
+    """Returns how many of `chunk_views` views are in one batch of the network."""
     one_by_one = self.views.sequential or self.views.uses_classifier
     on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
     if self.views_at_once or one_by_one or on_host:
       return self.views_at_once or 1
-    return max(n for n in range(1, VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
+    return max(n for n in range(1, MAX_VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
 
   @in_32_bits()
   def evaluate(self, rows: Rows, records: Records, process: int = 0, processes: int = 1) -> None:
-    """Computes every shard that `records`, of `self.layout(...)`, lacks.
+    """Computes this process's share of the shards that `records` lack, and writes them.
 
-    A process takes the row blocks b with b % processes == process; where there are fewer blocks
-    than processes, shards of every block in turn.
+    A process computes the row blocks b with b % processes == process. If there are fewer blocks
+    than processes, the processes share the chunks of every block.
+
+    Args:
+      rows: the rows to show.
+      records: records with a layout from `self.layout`.
+      process: number of this process, in [0, processes).
+      processes: number of processes that compute the records together.
 
     Raises:
-      InputError: rows that do not fit the classifier, a label outside the classes, logits that are
-        not finite (which example and view), or shards of other images that are there already.
+      InputError: the rows do not fit the classifier, a label is outside the classes, logits are not
+        finite (the message names example and view), or existing shards are of other images.
     """
     layout = records.layout
     share = layout.share(process, processes)
-    absent = records.missing()
-    missing = {b: [c for c in chunks if c in share[b]] for b, chunks in absent.items()}
-    table = {b: chunks for b, chunks in missing.items() if chunks}
-    total = sum(layout.size(b, c) for b, chunks in share.items() for c in chunks)
-    todo = sum(layout.size(b, c) for b, chunks in table.items() for c in chunks)
-    self._check_same_images(rows, records, absent)
-    first_present = {b: _first_present(layout, chunks) for b, chunks in absent.items()}
-    with Progress(total, f'{self.name}: {self.phase}', 'images', initial=total - todo) as progress:
-      for block, chunk, shard in self.shards(rows, layout, table):
+    missing = records.missing()
+    todo = {
+      block: [chunk for chunk in chunks if chunk in share[block]]
+      for block, chunks in missing.items()
+    }
+    num_images = _num_images(layout, share)
+    num_present = num_images - _num_images(layout, todo)
+    self._check_same_images(rows, records, missing)
+    first_present = {b: _first_present(layout, chunks) for b, chunks in missing.items()}
+    with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
+      for block, chunk, shard in self.shards(rows, layout, {b: c for b, c in todo.items() if c}):
         present = first_present.pop(block, None)
-        if present is not None:  # before the block is added to
-          columns = {name: shard[name] for name in SAME}
+        if present is not None:  # before the first shard is added to the block
+          columns = {name: shard[name] for name in ROW_IDENTITY}
           require_same_images(records.read(block, present).arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)
-        progress.advance(layout.size(block, chunk))
+        bar.advance(layout.size(block, chunk))
 
   def _check_same_images(
     self, rows: Rows, records: Records, missing: Mapping[int, list[int]]
   ) -> None:
-    """Refuses rows with other images than the first shard that is there."""
+    """Raises InputError if the first shard that exists was recorded from other images.
+
+    `missing` is {block: chunks that do not exist yet}.
+    """
     layout = records.layout
     for block in range(layout.num_blocks):
       present = _first_present(layout, missing.get(block, ()))
       if present is not None:
         recorded = records.read(block, present).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
-        columns, count = _host_columns(batch), _count(layout, batch)
-        read = {name: columns[name][:count] for name in SAME}
+        columns, count = _host_columns(batch), _num_rows(layout, batch)
+        read = {name: columns[name][:count] for name in ROW_IDENTITY}
         require_same_images(recorded, read, records.directory)
         return
 
@@ -207,56 +253,79 @@ class Evaluator:
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:
-      yield from self.shards_of(self.placed(rows, layout, sorted(table)), layout, table)
+      blocks = self.blocks_on_devices(rows, layout, sorted(table))
+      yield from self.shards_of_blocks(blocks, layout, table)
 
-  def placed(
+  def blocks_on_devices(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
-  ) -> Iterator[PlacedBlock]:
-    """Yields blocks of rows (None: all), checked and placed on the devices."""
+  ) -> Iterator[BlockOnDevices]:
+    """Yields the blocks of rows with these numbers (None: all), checked and on the devices."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     for batch in self._with_columns(rows).batches(layout.block_rows, blocks, stored=True):
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
-      parts = [self.prepared(self.parallel.put_batch(part)) for part in self._parts(layout, batch)]
-      yield PlacedBlock(_host_columns(batch), parts)
+      on_devices = map(self.parallel.put_batch, self._step_batches(layout, batch))
+      yield BlockOnDevices(_host_columns(batch), [*map(self.prepared, on_devices)])
 
-  def shards_of(
+  def shards_of_blocks(
     self,
-    blocks: Iterable[PlacedBlock],
+    blocks: Iterable[BlockOnDevices],
     layout: Layout,
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields what `shards` does, of placed blocks; `variables` stand for the classifier's own."""
+    """Yields (block, chunk, shard) as `shards` does, from blocks on the devices.
+
+    The devices compute a shard while the host reduces the one before it.
+
+    Args:
+      blocks: rows on the devices.
+      layout: how the table is cut.
+      table: {block: chunks} of wanted shards; None yields all chunks of the blocks.
+      variables: weights that replace the classifier's; None takes the classifier's.
+    """
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    state, waiting = None, None
+    state, unread = None, None
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
-      for placed in blocks:
-        batch = placed.columns
-        for chunk in table[batch['block']] if table else range(layout.num_chunks):
-          views = self._chunk(layout, chunk)
-          outputs, state = self.answers(variables, placed.parts, views, state)
-          if waiting is not None:
-            yield self._collect(layout, mistakes, *waiting)
-          waiting = (batch, chunk, outputs)
-      if waiting is not None:
-        yield self._collect(layout, mistakes, *waiting)
+      for block in blocks:
+        number = block.columns['block']
+        for chunk in table[number] if table else range(layout.num_chunks):
+          views = self._chunk_of_views(layout, chunk)
+          outputs, state = self.run_chunk(variables, block.step_batches, views, state)
+          if unread is not None:
+            yield self._collect(layout, mistakes, *unread)
+          unread = (block.columns, chunk, outputs)
+      if unread is not None:
+        yield self._collect(layout, mistakes, *unread)
 
-  def answers(
-    self, variables: PyTree, parts: Sequence[Arrays], views: PyTree, state: PyTree
+  def run_chunk(
+    self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Returns the fields of each part of a block in a chunk of views, and a state that the next
-    shard is given: None, for a classifier that learns nothing from what it is shown."""
-    return [self.run(variables, part, views) for part in parts], state
+    """Computes the shard of a block of rows in a chunk of views.
+
+    Args:
+      variables: the classifier's weights on the devices.
+      step_batches: the rows, see `BlockOnDevices`.
+      views: ids and parameters of the views, see `_chunk_of_views`.
+      state: the state after the shard before this one, None at first.
+
+    Returns:
+      The fields of each step batch, and the state for the next shard. The state stays None unless
+      the classifier adapts to what it is shown (`AdaptingEvaluator`).
+    """
+    return [self.run(variables, batch, views) for batch in step_batches], state
 
   @in_32_bits()
   def check(self, rows: Rows) -> None:
-    """Refuses rows that the views cannot show, and views that the classifier does not allow."""
+    """Raises InputError if the views cannot show the rows or do not allow the classifier.
+
+    Only shapes are traced; nothing is computed.
+    """
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
     size = self.parallel.num_devices
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
@@ -265,25 +334,31 @@ class Evaluator:
     jax.eval_shape(lambda v, b, x: self.show(v, self._prepare(b), x), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
+    """Returns the rows with the columns that the views add, see `Views.add_columns`."""
     return self.views.add_columns(rows) if self.views.add_columns else rows
 
   @functools.cached_property
   def run(self) -> Callable[..., dict[str, jax.Array]]:
-    """The step on placed rows and a chunk from `_chunk`: compiled, or around a callable."""
+    """The function `(variables, batch, chunk) -> {field: [rows, views]}`.
+
+    The batch is on the devices and the chunk from `_chunk_of_views`. The function is compiled,
+    unless the classifier is a callable on the host (`_run_host_function`).
+    """
     if self.classifier and self.classifier.host_function:
-      return self._called
+      return self._run_host_function
     return lambda variables, batch, chunk: self.compiled(
       variables, batch, self.parallel.replicate(chunk)
     )
 
   @functools.cached_property
   def prepared(self) -> Callable[[Arrays], Arrays]:
-    """The compiled preparation of a placed block, where the views have one."""
+    """The function `_prepare`, compiled if the views have a preparation."""
     if self.views.prepare is None:
       return self._prepare
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
+    """Returns a batch with every row prepared by `Views.prepare`, which all views share."""
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -297,9 +372,16 @@ class Evaluator:
   def step(
     self, variables: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]
   ) -> dict[str, jax.Array]:
-    """Predicts a block of rows in a chunk of views; pure, each row independent of the others.
+    """Predicts a batch of rows in a chunk of views; pure, each row independent of the others.
 
-    Fields are [rows, views, ...]; totals have a part for each device in place of the rows.
+    Args:
+      variables: the classifier's weights; None without a classifier.
+      batch: columns [rows, ...].
+      chunk: ids [views] and parameters {name: [views, ...]} of the views.
+
+    Returns:
+      {field: [rows, views, ...]}. Totals are [devices, views, ...], see `split_sum`. With
+      `pictured` also `MISTAKE` and `MISTAKEN_IMAGE`.
     """
     batch = with_scaled_image(batch)
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
@@ -307,30 +389,37 @@ class Evaluator:
     def one_view(view: tuple[jax.Array, Arrays]) -> tuple[jax.Array, dict[str, jax.Array]]:
       images, measured = self.show(variables, batch, view)
       if self.classifier:
-        answered = self._network.apply(variables, images, (*self.layers, *self.outputs))
-        measured |= self._predictions(batch, *answered, clean)
+        logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
+        measured |= self._predictions(batch, logits, outputs, clean)
       if self.views.uses_classifier:
         measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return images, measured
 
     def next_view(best: Best, view: tuple[jax.Array, Arrays]) -> tuple[Best, dict[str, jax.Array]]:
       images, measured = one_view(view)
-      return with_view(best, images, measured), measured
+      return add_view(best, images, measured), measured
 
     pictures = {}
     if self.pictured:
-      best, fields = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
+      best, by_view = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
       pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
     else:
       at_once = self._views_at_once(len(chunk[0]))
       batch_size = at_once if at_once > 1 else None
-      fields = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
-    return {name: jnp.moveaxis(x, 0, 1) for name, x in fields.items()} | pictures
+      by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
+    return {name: jnp.moveaxis(values, 0, 1) for name, values in by_view.items()} | pictures
 
   def _predictions(
     self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
   ) -> dict[str, jax.Array]:
-    """Returns what is recorded of the classifier's logits and layers, each field [rows, ...]."""
+    """Returns the recorded fields of one view, {field: [rows, ...]}.
+
+    Args:
+      batch: columns of the rows.
+      logits: [rows, classes] in the view.
+      outputs: {layer: output [rows, ...]} in the view.
+      clean: {layer: output [rows, ...]} for the stored images, of the layers in `layers`.
+    """
     return {
       **summarise(logits, batch['label']),
       DISTRIBUTION: are_distributions(logits),
@@ -338,44 +427,51 @@ class Evaluator:
       **{f'layer_change/{name}': distance(clean[name], outputs[name]) for name in clean},
     }
 
-  def _called(
+  def _run_host_function(
     self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
   ) -> dict[str, jax.Array]:
-    """Does what `step` does around a classifier that only the host can call; the chunk is there.
+    """Returns the fields of `step` for a classifier that only the host can call.
 
-    Views are made on the devices and logits are reduced there; in between the images of one view at
-    a time come to the host, and the callable predicts.
+    The devices make the images of a view and reduce its logits; the host calls the classifier on
+    one view while the devices make the next one. The arguments are those of `step`, with the chunk
+    on the host.
     """
     ids, parameters = chunk
     count = len(np.unique(ids))  # the last view is repeated to fill a chunk
     views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
     logits, measured = [], []
     on_devices = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
-    for view, following in zip(views, [*views[1:], None], strict=True):
-      images, values = self.parallel.gather(on_devices)
-      if following is not None:  # made on the devices while the host predicts
-        on_devices = self._compiled_show(variables, batch, self.parallel.replicate(following))
-      logits.append(self._answer(images, batch, view[0]))
-      measured.append(values)
-    all_logits = _filled(logits, len(ids))
-    values = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
-    placed, recorded = self.parallel.put_batch((all_logits, values))
-    return {**self._reduced(placed, batch['label']), **recorded}
+    for view, next_view in zip(views, [*views[1:], None], strict=True):
+      images, fields = self.parallel.gather(on_devices)
+      if next_view is not None:
+        on_devices = self._compiled_show(variables, batch, self.parallel.replicate(next_view))
+      logits.append(self._call_host_function(images, batch, view[0]))
+      measured.append(fields)
+    chunk_logits = _filled(logits, len(ids))
+    chunk_fields = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
+    logits_on_devices, recorded = self.parallel.put_batch((chunk_logits, chunk_fields))
+    return {**self._reduce_logits(logits_on_devices, batch['label']), **recorded}
 
   @functools.cached_property
   def _compiled_show(self) -> Compiled:
     return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   @functools.cached_property
-  def _reduced(self) -> Compiled:
+  def _reduce_logits(self) -> Compiled:
+    """The compiled function from logits [B, V, classes] and labels to fields [B, V, ...]."""
+
     def reduce(logits: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 
     return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
 
-  def _answer(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
-    """Calls the callable; says on which examples and view it failed."""
+  def _call_host_function(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
+    """Returns the callable's logits [B, classes] for images [B, H, W, C] in the view with an id.
+
+    Raises:
+      InputError: the callable raises; the message names the examples of the batch and the view.
+    """
     function = self._network.host_function
     assert function is not None
     try:
@@ -393,41 +489,59 @@ class Evaluator:
   def show(
     self, variables: PyTree, batch: Arrays, view: tuple[jax.Array, Arrays]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns every row of a batch in one view, float32 [B, H, W, C] as the classifier takes them,
-    and what the view measures of these images."""
+    """Shows every row of a batch in one view.
+
+    Args:
+      variables: the classifier's weights; None without a classifier.
+      batch: columns [B, ...].
+      view: id and parameters {name: [...]} of the view.
+
+    Returns:
+      The shown images, float32 [B, H, W, C], in the size that the classifier takes; and what the
+      view measures: `measure/<name>` [B, ...] and `total/<name>` [devices, ...].
+    """
     rows = with_scaled_image(batch)
-    by_view: dict[str, jax.Array] = {}
+    measured_while_shown: dict[str, jax.Array] = {}
     if self.views.together:
-      images, by_view = self.parallel.by_device(self._show_together, rows, variables, view)
+      images, measured_while_shown = self.parallel.by_device(
+        self._show_together, rows, variables, view
+      )
     else:
-      images = self._by_row(functools.partial(self._show_row, self._extra(variables)), rows, view)
+      show_row = functools.partial(self._show_row, self._logits_argument(variables))
+      images = self._by_row(show_row, rows, view)
     measured: dict[str, jax.Array] = {}
     if self.views.measure or self.views.total:
-      observed = {'rows': rows, 'images': images}
-      measured = self.parallel.by_device(self._observed, observed, variables, view[1])
-    measured |= {f'{MEASURE}{name}': value for name, value in by_view.items()}
+      rows_and_images = {'rows': rows, 'images': images}
+      measured = self.parallel.by_device(self._observe, rows_and_images, variables, view[1])
+    measured |= {f'{MEASURE}{name}': value for name, value in measured_while_shown.items()}
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
-  def _observed(
-    self, observed: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
+  def _observe(
+    self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> dict[str, jax.Array]:
-    return observe(self.views, **observed, view=(parameters, *self._extra(variables)))
+    """Returns what `observe` measures of the `rows` and `images` of one device in a view."""
+    view = (parameters, *self._logits_argument(variables))
+    return observe(self.views, **rows_and_images, view=view)
 
-  def _extra(self, variables: PyTree) -> tuple[Logits, ...]:
+  def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
+    """Returns (the function from images to logits,) for views that take it, else ()."""
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
   def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
     return self._network.apply(variables, images, ())[0]
 
   def _show_row(
-    self, extra: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
+    self, logits_argument: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
   ) -> jax.Array:
-    image: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *extra)
+    """Returns one row in one view (id and parameters), [H, W, C]."""
+    key = key_of(self.key, row, *view)
+    image: jax.Array = self.views.show(key, row, view[1], *logits_argument)
     return image
 
   def _show_together(
     self, rows: Arrays, variables: PyTree, view: tuple[jax.Array, Arrays]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns images [B, H, W, C] of the rows of a device, and measures, by `Views.together`."""
     keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
     images: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
       keys, rows, view[1], functools.partial(self._logits, variables)
@@ -435,24 +549,31 @@ class Evaluator:
     return images
 
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
-    """Returns `function(row, view)` of all rows: at once, or one by one on a CPU for some views."""
+    """Returns `function(row, view)` of all rows, stacked.
+
+    Rows are computed together (`vmap`), except on a CPU for `Views.sequential`: there each device
+    computes its rows in a loop.
+    """
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
     return jax.vmap(function, (0, None))(rows, view)
 
-  def _parts(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the rows of a block in parts of the size of a step, the last one padded."""
+  def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the rows of a block in batches of `step_rows` rows, the last one padded with zeros."""
     size, columns = self.step_rows(layout), numeric_columns(batch)
-    for begin in range(0, _count(layout, batch), size):
-      part = {name: value[begin : begin + size] for name, value in columns.items()}
-      missing = size - len(part['mask'])
+    for begin in range(0, _num_rows(layout, batch), size):
+      step_batch = {name: values[begin : begin + size] for name, values in columns.items()}
+      missing = size - len(step_batch['mask'])
       yield {
-        name: np.pad(value, [(0, missing)] + [(0, 0)] * (value.ndim - 1))
-        for name, value in part.items()
+        name: np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1))
+        for name, values in step_batch.items()
       }
 
-  def _chunk(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns ids and parameters of a chunk's views; the last view is repeated to fill it."""
+  def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns ids [v] and parameters {name: [v, ...]} of the views of the chunk with a number.
+
+    In the last chunk the last view is repeated, so that all chunks have one shape.
+    """
     start = chunk * layout.chunk_views
     index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
     return self.views.ids[index], {k: v[index] for k, v in self.views.parameters.items()}
@@ -465,61 +586,87 @@ class Evaluator:
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Brings the steps' outputs to the host, cuts padding off and refuses what is no number."""
+    """Returns (block, chunk, shard) from the outputs of a shard's steps, without padding.
+
+    Args:
+      layout: how the table is cut.
+      mistakes: collects the pictures of the block; None stores no pictures.
+      batch: the host's columns of the block.
+      chunk: number of the chunk of views.
+      outputs: fields [rows, views, ...] of each step, on the devices.
+
+    Raises:
+      InputError: logits or attacked images are not finite, the outputs are no logits, or a total
+        cannot be summed exactly.
+    """
     rows, views = layout.rows(batch['block']), layout.views(chunk)
-    n, v = _count(layout, batch), views.stop - views.start
-    parts = [self.parallel.gather(part) for part in outputs]
-    gathered = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    best = [gathered.pop(k)[:n] for k in (MISTAKE, MISTAKEN_IMAGE) if k in gathered]
-    totals = {k: joined(gathered.pop(k)[:, :v]) for k in list(gathered) if k.startswith(TOTAL)}
-    arrays = {k: x[:n, :v] for k, x in gathered.items()}
+    num_rows, num_views = rows.stop - rows.start, views.stop - views.start
+    steps = [self.parallel.gather(step) for step in outputs]
+    fields = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
+    best = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
+    totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
+    arrays = {name: values[:num_rows, :num_views] for name, values in fields.items()}
     if self.classifier:
-      finite = arrays.pop(FINITE)
-      has_gradient = arrays.pop(FINITE_IMAGE, np.ones_like(finite))
-      if not (finite & has_gradient).all():
-        row, view = np.argwhere(~(finite & has_gradient))[0]
-        place = f'example {batch["example_id"][row]}, {self.views.describe(views.start + view)}'
-        raise InputError(
-          f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
-          'normalisation and the precision.'
-          if has_gradient[row, view]
-          else f'{self.name} has a gradient that is not finite for {place}, so an attack makes no '
-          'image. The logarithm of a probability of exactly 0 is a frequent cause: give the '
-          'logits before the softmax, or jnp.log(jnp.maximum(probabilities, '
-          'jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
-        )
-      distribution = arrays.pop(DISTRIBUTION, np.zeros(1))  # callables are checked by themselves
-      if distribution.all() and self.classifier.num_classes > 1:
-        raise InputError(f'{self.name} {NO_LOGITS}')
-    for name, (total, outside) in totals.items():
+      self._check_outputs(arrays, batch['example_id'], views.start)
+    for name, sums in totals.items():
+      arrays[name], outside = join_sums(sums[:, :num_views])
       if outside.any():
         raise InputError(
           f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '
           f'exactly, in {self.views.describe(views.start + int(outside.argmax()))}.'
         )
-      arrays[name] = total
-    for name, value in batch.items():  # the columns of the rows
-      is_recorded = name not in NOT_RECORDED and not is_of_views(name)
+    for name, value in batch.items():
+      is_recorded = name not in NOT_RECORDED and not is_per_view(name)
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
-        arrays[name] = value[:n]
+        arrays[name] = value[:num_rows]
     if mistakes and best:
       arrays |= mistakes.add(Shard(rows, views, arrays), *best)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
+  def _check_outputs(
+    self, fields: dict[str, np.ndarray], example_ids: np.ndarray, first_view: int
+  ) -> None:
+    """Removes `FINITE`, `FINITE_IMAGE` and `DISTRIBUTION`, bool [rows, views], from the fields.
+
+    Raises:
+      InputError: logits or the gradients of an attack are not finite (the message names the example
+        and the view), or all outputs are probabilities in place of logits.
+    """
+    finite = fields.pop(FINITE)
+    has_gradient = fields.pop(FINITE_IMAGE, np.ones_like(finite))
+    if not (finite & has_gradient).all():
+      row, view = np.argwhere(~(finite & has_gradient))[0]
+      place = f'example {example_ids[row]}, {self.views.describe(first_view + view)}'
+      if has_gradient[row, view]:
+        raise InputError(
+          f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
+          'normalisation and the precision.'
+        )
+      raise InputError(
+        f'{self.name} has a gradient that is not finite for {place}, so an attack makes no '
+        'image. The logarithm of a probability of exactly 0 is a frequent cause: give the '
+        'logits before the softmax, or jnp.log(jnp.maximum(probabilities, '
+        'jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
+      )
+    # callables on the host are checked where they are called and have no such field
+    distribution = fields.pop(DISTRIBUTION, np.zeros(1))
+    if distribution.all() and self._network.num_classes > 1:
+      raise InputError(f'{self.name} {NO_LOGITS}')
+
 
 def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
-  """Refuses rows with images of another shape than the classifier's, or with more classes.
+  """Checks that the classifier takes the images and classes of the rows.
 
-  Where views show images of another shape than the rows, only their channels must fit.
+  If views set `Views.image_shape`, the shown images are resized, so only their channels must fit.
 
   Raises:
-    InputError: names both shapes or counts and the fix.
+    InputError: the images have another shape than the classifier's input, or the rows have more
+      classes than the classifier. The message states both and the fix.
   """
   shape = views.image_shape or rows.image_shape
-  free = 2 if views.image_shape else 0
-  if tuple(shape[free:]) != tuple(classifier.input_shape[free:]):
+  first_checked_axis = 2 if views.image_shape else 0
+  if tuple(shape[first_checked_axis:]) != tuple(classifier.input_shape[first_checked_axis:]):
     height, width, channels = classifier.input_shape
-    want, have = (' × '.join(map(str, s)) for s in (classifier.input_shape, shape))
     if shape[2] != channels:
       fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
     elif height != width:
@@ -530,8 +677,8 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
         f'--{KEYS.data.crop}={height}.'
       )
     raise InputError(
-      f'{classifier.name} takes images of {want} (height × width × channels); the data have '
-      f'{have}: {fix}'
+      f'{classifier.name} takes images of {" × ".join(map(str, classifier.input_shape))} '
+      f'(height × width × channels); the data have {" × ".join(map(str, shape))}: {fix}'
     )
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(
@@ -541,7 +688,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
 
 
 def check_images(batch: Batch) -> None:
-  """Refuses images outside [0, 1]; names the example. Images of 8 bits always pass."""
+  """Raises InputError, naming the example, for float images with values outside [0, 1]."""
   if batch['image'].dtype == np.uint8:
     return
   images = batch['image'][batch['mask']]
@@ -554,15 +701,18 @@ def check_images(batch: Batch) -> None:
 
 
 def check_labels(batch: Batch, classifier: Classifier) -> None:
-  """Refuses labels outside the classes, and an image with one twice; names the example."""
+  """Raises InputError, naming the example, for labels that the classifier does not have.
+
+  Every image needs at least one label in [0, classes) and has each label once. Labels are int [B],
+  or int [B, L] padded with -1.
+  """
   labels = batch['label'].reshape(len(batch['label']), -1)
-  padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
-  bad = batch['mask'] & (
-    ((labels >= classifier.num_classes) | (labels < 0)) & ~padding | padding.all(1, keepdims=True)
-  ).any(1)
-  bad |= batch['mask'] & have_one_twice(labels)
-  if bad.any():
-    row = int(np.argmax(bad))
+  is_padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
+  is_outside = ((labels >= classifier.num_classes) | (labels < 0)) & ~is_padding
+  is_bad = is_outside.any(1) | is_padding.all(1) | have_repeated_labels(labels)
+  is_bad &= batch['mask']
+  if is_bad.any():
+    row = int(np.argmax(is_bad))
     raise InputError(
       f'example {batch["example_id"][row]} has label {batch["label"][row]}; '
       f'{classifier.name} has classes 0..{classifier.num_classes - 1}, of which an image has each '
@@ -571,9 +721,10 @@ def check_labels(batch: Batch, classifier: Classifier) -> None:
 
 
 def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
-  """Returns images [B, H, W, C] of another size as a classifier takes them.
+  """Returns images [B, H, W, C] in a classifier's input shape (height, width, channels).
 
-  The shorter side is resized (linear, antialiased, sides rounded) and the centre cropped.
+  Images are scaled until they cover the shape (linear, antialiased, sides rounded), and their
+  centre is cropped. Images of this size are unchanged.
   """
   height, width = images.shape[1:3]
   if (height, width) == tuple(shape[:2]):
@@ -586,10 +737,11 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   return images[:, y : y + shape[0], x : x + shape[1]]
 
 
-def even_part(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of a part when `total` is cut evenly into the fewest parts of ≤ `largest`.
+def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
+  """Returns the size of a part if `total` is cut evenly into the fewest parts of ≤ `largest`.
 
-  It is rounded up to a multiple of a number that divides `largest`, which leaves less to the last.
+  The size is rounded up to a multiple of `multiple`, which divides `largest`. The last part is
+  smaller where the parts do not divide `total`.
   """
   parts = -(-total // max(1, largest))
   return -(-total // (parts * multiple)) * multiple
@@ -602,22 +754,27 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 def _first_present(layout: Layout, missing: Sequence[int]) -> int | None:
-  """Returns the first chunk of a block that is not missing; None where all are."""
+  """Returns the first chunk of a block that is not among the `missing` ones; None if all are."""
   return next((chunk for chunk in range(layout.num_chunks) if chunk not in missing), None)
 
 
+def _num_images(layout: Layout, table: Mapping[int, Sequence[int]]) -> int:
+  """Returns the number of images, rows × views, in the shards of a table {block: chunks}."""
+  return sum(layout.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
+
+
 def _host_columns(batch: Batch) -> Batch:
-  """Returns the columns of a block but its images, and the digest of each image."""
+  """Returns the columns of a block without its images, and the digest of each image."""
   columns = {name: values for name, values in batch.items() if name != 'image'}
   return {**columns, IMAGE_DIGEST: image_digests(batch['image'])}
 
 
-def _count(layout: Layout, batch: Batch) -> int:
-  """Returns how many of a block's rows are not padding."""
+def _num_rows(layout: Layout, batch: Batch) -> int:
+  """Returns the number of rows of a block without padding."""
   rows = layout.rows(batch['block'])
   return rows.stop - rows.start
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
-  """Returns the views' values [rows, count, ...], the last one repeated to fill a chunk."""
+  """Stacks the values [rows, ...] of each view to [rows, count, ...], repeating the last view's."""
   return np.stack(values + values[-1:] * (count - len(values)), 1)

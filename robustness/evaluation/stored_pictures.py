@@ -17,26 +17,34 @@ from robustness.evaluation.records import CONFIDENCE, PICTURE, Layout, RecordsRe
 from robustness.evaluation.views import Arrays, ViewTable
 
 Best = tuple[jax.Array, jax.Array]
-"""The confidence of the most confident mistake of each row so far, -1 for none, and its picture."""
+"""Confidence of the most confident mistake of each row so far, float32 [B], -1 for none; and the
+picture in that view, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
-  """Returns what precedes the first view of images [B, H, W, C]."""
+  """Returns the state of `add_view` before the first view of images [B, H, W, C]."""
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 
-def with_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
-  """Returns the most confident mistakes after a further view, its images and recorded fields."""
+def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
+  """Returns the most confident mistakes, updated by one more view.
+
+  Args:
+    best: the most confident mistakes in the views so far.
+    images: the rows in the view, [B, H, W, C].
+    fields: `rank` and `confidence` of the rows in the view, [B] each.
+  """
   confidence, pictures = best
-  sure = jnp.where(fields['rank'] > 0, fields[CONFIDENCE].astype(jnp.float32), -1.0)
-  is_better = sure > confidence
-  levels = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
-  best_pictures = jnp.where(is_better[:, None, None, None], levels, pictures)
-  return jnp.where(is_better, sure, confidence), best_pictures
+  is_wrong = fields['rank'] > 0
+  view_confidence = jnp.where(is_wrong, fields[CONFIDENCE].astype(jnp.float32), -1.0)
+  is_better = view_confidence > confidence
+  view_pictures = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
+  best_pictures = jnp.where(is_better[:, None, None, None], view_pictures, pictures)
+  return jnp.where(is_better, view_confidence, confidence), best_pictures
 
 
 class BlockOfShards(RecordsReader):
-  """The records of one block of rows, from its shards in memory."""
+  """The records of one block of rows in all views, from its shards in memory."""
 
   def __init__(self, shards: Sequence[Shard], num_views: int):
     rows, views = shards[0].rows, shards[0].views
@@ -51,7 +59,7 @@ class BlockOfShards(RecordsReader):
 
 
 class MistakesOfBlock:
-  """Gathers a block of rows chunk by chunk, and chooses its pictures after the last one."""
+  """Collects the mistakes in a block of rows chunk by chunk, and chooses the pictures to store."""
 
   def __init__(self, table: ViewTable):
     """Begins without a block; `table` describes all views of the study."""
@@ -62,19 +70,20 @@ class MistakesOfBlock:
   def add(
     self, shard: Shard, confidence: np.ndarray, pictures: np.ndarray
   ) -> dict[str, np.ndarray]:
-    """Adds the next chunk of a block with the most confident mistakes in it [n], [n, H, W, C].
+    """Adds the next chunk of a block.
+
+    Args:
+      shard: the recorded fields of the block in the chunk.
+      confidence: of each row's most confident mistake in the chunk, [n].
+      pictures: of these mistakes, uint8 [n, H, W, C].
 
     Returns:
-      The arrays of the chosen pictures, for the last shard of a block if all its chunks were added;
-      {} for the others, and where the records lack some views of the study.
+      The arrays of the chosen pictures if the shard is the last of its block and all chunks before
+      it were added; else {}.
     """
-    views = shard.views
-    if views.start == 0:
+    if shard.views.start == 0:
       self._shards, self._confidence, self._pictures = [], confidence, pictures
-    elif not self._shards or (self._shards[-1].rows, self._shards[-1].views.stop) != (
-      shard.rows,
-      views.start,
-    ):
+    elif not self._is_next(shard):
       self._shards = []
       return {}
     else:
@@ -82,15 +91,20 @@ class MistakesOfBlock:
       self._pictures = np.where(is_better[:, None, None, None], pictures, self._pictures)
       self._confidence = np.maximum(confidence, self._confidence)
     self._shards.append(shard)
-    if views.stop < len(self._table.names):
+    if shard.views.stop < len(self._table.names):
       return {}
-    tally = Tally.of(BlockOfShards(self._shards, views.stop), self._table)
+    tally = Tally.of(BlockOfShards(self._shards, shard.views.stop), self._table)
     rows = most_damaged(tally)
     return {
       f'{PICTURE}example_id': shard['example_id'][rows],
       f'{PICTURE}view': tally.view[rows].astype(np.int32),
       f'{PICTURE}image': self._pictures[rows],
     }
+
+  def _is_next(self, shard: Shard) -> bool:
+    """Returns whether a shard follows the last added one in the same block."""
+    last = self._shards[-1] if self._shards else None
+    return last is not None and last.rows == shard.rows and last.views.stop == shard.views.start
 
 
 def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | None:
@@ -100,5 +114,5 @@ def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | 
   if f'{PICTURE}image' not in shard.arrays:
     return None
   example = shard['example_id'][row - shard.rows.start]
-  is_asked = (shard[f'{PICTURE}example_id'] == example) & (shard[f'{PICTURE}view'] == view)
-  return shard[f'{PICTURE}image'][is_asked.argmax()] if is_asked.any() else None
+  matches = (shard[f'{PICTURE}example_id'] == example) & (shard[f'{PICTURE}view'] == view)
+  return shard[f'{PICTURE}image'][matches.argmax()] if matches.any() else None

@@ -1,4 +1,4 @@
-"""Views: the ways in which a study shows every row, and what they are called."""
+"""Views: the ways in which a study shows every image, and their names."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -14,46 +14,51 @@ from robustness.evaluation.records import Shard
 Arrays = Mapping[str, jax.Array]
 """Columns of a row, or parameters of a view."""
 Show = Callable[..., Any]
+"""A function that shows a row in a view, see `Views.show`."""
 Observe = Callable[..., Mapping[str, jax.Array]]
+"""A function that measures a shown image, see `Views.measure`."""
 
 ALL_VIEWS = 'all views'
-"""The name of the group of all of them."""
-MOST_NAMED = 100
-"""Views that are reported one by one."""
+"""Name of the group of all views."""
+MAX_NAMED_VIEWS = 100
+"""Largest number of views that are reported one by one."""
 DRAWS = 'draws'
-"""The parameter of views that random keys follow from in place of the id."""
+"""Name of a parameter of views, or column of rows, that replaces the view's id in random keys."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Views:
-  """V ways of showing every row, as data.
+  """V ways to show every row.
 
   Attributes:
-    show: pure function `(key, row, view) -> image` of one row and one view; `row` is a dict with
-      `image` [H, W, C] in [0, 1] and the study's columns, `view` one entry of `parameters`, the
-      result an image the classifier takes. With `uses_classifier` it is called with a fourth
-      argument `logits(images [B, H, W, C]) -> [B, classes]`, for attacks.
-    ids: int32 [V], distinct; a view's random keys depend on its id alone, so an id must not
-      depend on which other views a run holds.
-    parameters: arrays [V, ...]; traced, so that all views share one compilation. Keys depend on the
-      parameter `DRAWS`, int32 [V], in place of the id where there is one: equal values draw the
-      same. A column `DRAWS` of the rows comes before both.
+    show: pure function `(key, row, view) -> image` of one row and one view. `row` is a dict with
+      `image` [H, W, C] in [0, 1] and the study's columns, `view` holds the view's entries of
+      `parameters`, and the result is an image for the classifier. With `uses_classifier` it has a
+      fourth argument, for attacks: `logits(images [B, H, W, C]) -> [B, classes]`.
+    ids: int32 [V], distinct. A view's random keys depend on its id, so an id must not depend on the
+      other views of a run.
+    parameters: {name: array [V, ...]}. They are traced, so that all views share one compiled
+      program. If there is a parameter `DRAWS`, int32 [V], random keys depend on it instead of the
+      id, so that views with equal values use the same random numbers. A column `DRAWS` of the rows
+      takes precedence over both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
-      that it can leave out finished rows; it returns images [B, H, W, C] and {name: [B, ...]},
-      recorded as `measure/<name>`. Views with `uses_classifier` only.
-    image_shape: of shown images where rows have another one; the runner then resizes them to what
-      the classifier takes. A study without a classifier always sets it.
+      that it can skip finished rows. It then returns images [B, H, W, C] and {name: [B, ...]},
+      which are recorded as `measure/<name>`. It requires `uses_classifier`.
+    image_shape: height, width and channels of shown images if they differ from the rows'; the
+      runner then resizes them to the classifier's input. A study without a classifier always sets
+      it.
     measure: pure function `(row, shown image, view) -> {name: array}`, recorded for every row and
-      view as `measure/<name>` [rows, views, ...]; where `show` has `logits`, they are the fourth.
-    total: the same for values in [0, 2048), which are summed over the rows and recorded for every
-      view as `total/<name>` [views, ...]; sums are exact, of multiples of 2⁻²⁰.
-    prepare: pure function from a row to a row, or None: what all views of a row share.
+      view as `measure/<name>` [rows, views, ...]. With `uses_classifier`, `logits` is its fourth
+      argument.
+    total: like `measure`, for values in [0, 2048). They are rounded to multiples of 2⁻²⁰, summed
+      exactly over the rows, and recorded for every view as `total/<name>` [views, ...].
+    prepare: pure function from a row to a row with the computations that all views share, or None.
     add_columns: function from `Rows` to the same rows with further columns that the views need,
       such as each row's clean image, read on the host; or None.
-    composes: whether a view makes its picture of several images that are not shown alone.
-    sequential: whether rows are shown one after another where the device is a CPU: it suits large
-      images that are made with choices, as all branches of a choice would be computed at once.
+    composes: whether a view makes its picture from several images that are not shown alone.
+    sequential: whether a CPU shows rows one after another. It suits large images and functions with
+      branches (`lax.cond`), all of which `vmap` would compute.
   """
 
   show: Show
@@ -73,20 +78,27 @@ class Views:
     return len(self.ids)
 
   def describe(self, index: int) -> str:
-    """Names a view in messages, for example `view 3 (fy=-2, fx=5)`."""
+    """Returns the name of a view for messages, for example `view 3 (fy=-2, fx=5)`."""
     return f'view {index} ({self.values(index)})'
 
   def values(self, index: int) -> str:
-    """Returns the plain parameters of a view, for example `fy=-2, fx=5`."""
+    """Returns the parameters of a view that are single numbers, for example `fy=-2, fx=5`."""
     return ', '.join(f'{k}={v[index]!s}' for k, v in self.parameters.items() if v.ndim == 1)
 
 
 ONLY = 'identity'
-"""The parameter of a view that is alone."""
+"""Name of the parameter of the view in `identity`."""
 
 
 def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
-  """Returns the random key of one row in one view, from the root key of the study; see `DRAWS`."""
+  """Returns the random key of one row in one view.
+
+  Args:
+    root: root key of the study.
+    row: columns of the row.
+    view_id: id of the view, which the key depends on unless `view` or `row` has `DRAWS`.
+    view: parameters of the view.
+  """
   draws = row.get(DRAWS, view.get(DRAWS, view_id))
   return random_keys.for_example(root, row['example_id'], draws)
 
@@ -102,16 +114,17 @@ def identity() -> Views:
 
 @dataclasses.dataclass(frozen=True)
 class ViewTable:
-  """Names and groups of the views, the columns of records.
+  """Names and groups of the V views of N images.
 
   Attributes:
-    names: of the V views.
-    clean: place of the view that shows images clean, or None.
-    counted: bool [N, V], which images count in which view; None where all do.
-    rows: names of what each row shows where rows are stored as views show them, [N]; or None.
-    groups: places of views that are averaged over, by what they are together.
-    units: int [N], equal for images that depend on one another, such as scenes of one object.
-    facets: {name: {facet: value}} of views and groups, see `facets_of`.
+    names: names of the views.
+    clean: number of the view that shows clean images, or None.
+    counted: bool [N, V], whether an image counts in a view; None if all do.
+    rows: for rows that are stored as a view would show them, the name of what each shows, [N];
+      else None.
+    groups: numbers of the views that are averaged together, by the name of the group.
+    units: int [N], equal for images that depend on each other, such as scenes of one object.
+    facets: {name of a view or group: {facet: value}}, see `facets_of`.
   """
 
   names: Sequence[str]
@@ -124,23 +137,31 @@ class ViewTable:
 
   @classmethod
   def of(cls, names: Sequence[str], groups: Mapping[str, Sequence[int]] | None = None) -> Self:
-    """Returns the table of views by their distinct names.
+    """Returns a table of views.
 
-    `groups` are as in `ViewTable`, with the clean view as 'clean'; by default each of up to
-    `MOST_NAMED` views is alone, and all are together.
+    Args:
+      names: distinct names of the views.
+      groups: see `ViewTable`; the group 'clean' holds the clean view. By default there is a group
+        of all views, and one for each view if there are at most `MAX_NAMED_VIEWS`.
     """
     if groups is None:
-      groups = {name: [view] for view, name in enumerate(names) if len(names) <= MOST_NAMED}
-      groups |= {ALL_VIEWS: list(range(len(names)))} if len(names) > 1 else {}
+      groups = {}
+      if len(names) <= MAX_NAMED_VIEWS:
+        groups = {name: [view] for view, name in enumerate(names)}
+      if len(names) > 1:
+        groups[ALL_VIEWS] = list(range(len(names)))
     clean = groups.get('clean')
     return cls(names, clean[0] if clean else None, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:
-    """Returns the facets of a view or group in the table of results, its name where it has none."""
+    """Returns the facets of a view or group in the table of results; by default its name."""
     return self.facets.get(name, {'view': name})
 
   def counted_in(self, shard: Shard) -> np.ndarray:
-    """Returns which images of a shard count in which of its views, bool [n, v]; none when clean."""
+    """Returns whether an image of a shard counts in a view, bool [n, v].
+
+    No image counts in the clean view, unless it is the only view.
+    """
     shape = shard['rank'].shape
     counted = np.ones(shape, bool)
     if self.counted is not None:

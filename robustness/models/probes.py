@@ -23,8 +23,12 @@ from robustness.models.classifier import LOGITS, Classifier, Outputs
 from robustness.models.layers import FEATURES
 
 Arrays = dict[str, np.ndarray]
+"""The arrays of a fitted probe by name."""
 _SMALL = 1e-6
+"""Lower bound of norms, shares of votes and relative standard deviations, to avoid division by 0
+and the logarithm of 0."""
 _ROWS_AT_ONCE = 2**16
+"""Number of rows that are compared with features at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +36,11 @@ class Probe(Part):
   """Base class: the fields are the keys of the section `config.classifier.probe.<name>`.
 
   Attributes:
-    layer: the layer of the network with the features as its output, averaged over positions;
-      'features' is the input of its last linear map.
-    rows_per_class: training rows of each class, drawn by the seed; 0 takes all.
-    held_out: share of the rows that choose settings; the probe is then fitted to all rows.
+    layer: name of the layer with the features as its output, averaged over positions; 'features' is
+      the input of the network's last linear map.
+    rows_per_class: number of training rows per class, drawn at random; 0 takes all.
+    held_out: share of the rows on which candidates are compared, in (0, 1). The probe is then
+      fitted to all rows.
   """
 
   section: ClassVar[str] = 'config.classifier.probe'
@@ -46,7 +51,7 @@ class Probe(Part):
 
   @abc.abstractmethod
   def candidates(self) -> Sequence[float]:
-    """Returns the settings that the held-out rows choose among; a single one is fixed."""
+    """Returns the values of the probe's hyperparameter to choose from; a single one is fixed."""
 
   def takes(self, candidate: float, rows: int) -> bool:
     """Returns whether a candidate can be fitted to this number of rows."""
@@ -54,27 +59,35 @@ class Probe(Part):
 
   @abc.abstractmethod
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the arrays of the probe for features [N, F], labels [N] and a candidate."""
+    """Returns the arrays of the fitted probe.
+
+    Args:
+      features: float32 [N, F].
+      labels: int [N].
+      classes: number of classes.
+      option: value of the hyperparameter, one of `candidates()`.
+    """
 
   @abc.abstractmethod
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """Returns logits [B, classes] of features [B, F]."""
+    """Returns logits [B, classes] for features [B, F], from the arrays of `fitted`."""
 
   @abc.abstractmethod
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns arrays with the shapes of `fitted`."""
+    """Returns arrays of zeros with the shapes of `fitted` for N rows, F features and classes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Probe):
-  """Multinomial logistic regression: the minimum of mean loss + penalty / 2 · ‖W‖².
+  """Multinomial logistic regression: the minimum of mean cross-entropy + penalty / 2 · ‖W‖².
 
-  Features are standardised by the mean and deviation of the training rows, which W includes. The
-  bias is not penalised. scikit-learn's C is 1 / (N · penalty), or 2 / (N · penalty) for two
-  classes, for which it has one row of W instead of two.
+  W [F, classes] acts on features that are standardised by the mean and standard deviation of the
+  training rows; the fitted kernel includes the standardisation. The bias is not penalised.
+  scikit-learn's C is 1 / (N · penalty), or 2 / (N · penalty) for two classes, for which it has one
+  row of W instead of two.
 
   Attributes:
-    penalties: the candidates.
+    penalties: the candidates for the penalty.
   """
 
   name = 'linear'
@@ -88,11 +101,11 @@ class Linear(Probe):
     return self.penalties
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """See `Probe`; L-BFGS from zero."""
+    """See `Probe`; L-BFGS starts from zero."""
     mean, std = features.mean(0), features.std(0)
-    std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)
+    std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
-    shape = (x.shape[1] + 1, classes)
+    shape = (x.shape[1] + 1, classes)  # the last row is the bias
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
       weights = jnp.asarray(flat.reshape(shape), jnp.float32)
@@ -103,9 +116,9 @@ class Linear(Probe):
     optimum = scipy.optimize.minimize(objective, start, jac=True, method='L-BFGS-B', options=limits)
     if not optimum.success:
       logging.warning('linear probe of penalty %g is not converged: %s', option, optimum.message)
-    flat = optimum.x.reshape(shape)
-    kernel = flat[:-1] / std[:, None]
-    return _float32(kernel=kernel, bias=flat[-1] - mean @ kernel)
+    weights = optimum.x.reshape(shape)
+    kernel = weights[:-1] / std[:, None]
+    return _float32(kernel=kernel, bias=weights[-1] - mean @ kernel)
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`."""
@@ -118,12 +131,14 @@ class Linear(Probe):
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors(Probe):
-  """The k training rows with the largest cosine vote; logits are the logarithms of vote shares.
+  """k nearest neighbours: the k training rows with the largest cosine similarity vote for a class.
+
+  Logits are the logarithms of the classes' shares of the votes.
 
   Attributes:
-    neighbors: the candidates of k.
+    neighbors: the candidates for k.
     votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do; 'uniform'
-      counts votes, which has no gradient and is refused by attacks.
+      counts votes, which has no gradient, so that attacks refuse it.
     temperature: the temperature of 'softmax'.
   """
 
@@ -140,27 +155,27 @@ class Neighbors(Probe):
     return self.neighbors
 
   def takes(self, candidate: float, rows: int) -> bool:
-    """See `Probe`; there are no more neighbors than rows."""
+    """See `Probe`; k must not exceed the number of rows."""
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """See `Probe`; keeps all features."""
+    """See `Probe`; the arrays hold the features of all training rows."""
     if not self.takes(option, len(features)):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # k and the classes are lengths of arrays, so that they are constants of the compiled step
+    # k and the number of classes are stored as lengths of arrays, so that they are constants of the compiled step
     arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """See `Probe`; a share is at least 1e-6."""
-    cosines, places = _nearest_rows(_unit_on_device(features), arrays['rows'], len(arrays['ranks']))
+    """See `Probe`; shares are raised to at least 1e-6 before the logarithm."""
+    cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], len(arrays['ranks']))
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
     else:
       weights = _no_gradient(1 + 0 * cosines)
-    votes = jax.nn.one_hot(arrays['labels'][places], len(arrays['classes']))
+    votes = jax.nn.one_hot(arrays['labels'][neighbors], len(arrays['classes']))
     shares = (weights[..., None] * votes).sum(-2) / weights.sum(-1, keepdims=True)
     return jnp.log(jnp.maximum(shares, _SMALL))
 
@@ -175,12 +190,12 @@ class Neighbors(Probe):
 
 @dataclasses.dataclass(frozen=True)
 class Prototype(Probe):
-  """The nearest class mean: logits are scale · cosine of features and the mean of a class.
+  """The nearest class mean: logits are scale · cosine(features, mean of the class).
 
-  The mean is over features of length 1.
+  The mean is taken over features scaled to length 1.
 
   Attributes:
-    scale: the scale of the logits; it changes probabilities alone.
+    scale: the scale of the logits, which changes probabilities but no prediction.
   """
 
   name = 'prototype'
@@ -188,7 +203,7 @@ class Prototype(Probe):
   scale: float = setting(20.0, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """A single candidate, which is fixed."""
+    """A single value, because there is no hyperparameter to choose."""
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
@@ -209,14 +224,17 @@ class Prototype(Probe):
 def _loss_and_gradient(
   map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
 ) -> jax.Array:
-  """Returns the mean cross-entropy + `penalty` / 2 · ‖weights‖², and its gradient by all weights.
+  """Returns mean cross-entropy + `penalty` / 2 · ‖W‖² and its gradient with respect to W and bias.
 
-  `map_and_bias` [F + 1, classes] has the bias, which is not penalised, as its last row; `x` [N, F]
-  are features and `one_hot` [N, classes] the labels.
+  Args:
+    map_and_bias: [F + 1, classes], W with the bias as its last row.
+    x: features [N, F].
+    one_hot: labels [N, classes].
+    penalty: at least 0.
   """
   logits = x @ map_and_bias[:-1] + map_and_bias[-1:]
-  fits = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
-  return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - fits
+  log_likelihood = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
+  return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - log_likelihood
 
 
 PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstract]
@@ -225,21 +243,25 @@ PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstra
 def fit(
   probe: Probe, features: np.ndarray, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[Arrays, Facts]:
-  """Returns a fitted probe and its chosen setting, in plain values.
+  """Returns the arrays of a fitted probe, and facts about the fit as plain values.
 
-  Rows are drawn and held out class by class, by the seed. The candidate with the highest accuracy
-  on the held-out rows is chosen, and of candidates with equal accuracy the one with the least log
-  loss; the probe is then fitted to all rows. CLIP's authors also choose the penalty of L-BFGS by
-  validation accuracy, of 96 values between 1e-6 and 1e6, and fit to all rows; they state no rule
-  for ties. DINO's authors train the linear map by SGD on augmented images and sweep its learning
-  rate instead of a penalty.
+  Rows are drawn at random and held out class by class. The candidate with the highest accuracy on
+  the held-out rows is chosen, among equal ones the candidate with the smallest log loss; the probe
+  is then fitted to all drawn rows. CLIP's authors also choose the penalty of L-BFGS by validation
+  accuracy, among 96 values between 1e-6 and 1e6, and fit to all rows; they state no rule for ties.
+  DINO's authors train the linear map by SGD on augmented images and sweep its learning rate instead
+  of a penalty.
 
   Args:
-    probe: its kind and settings.
+    probe: the kind of probe and its settings.
     features: float32 [N, F].
     labels: int [N], positions in `class_names`.
-    class_names: the classes, each with rows.
-    seed: the seed of the draws.
+    class_names: the classes, each of which needs rows.
+    seed: seed of the random choice of rows.
+
+  Returns:
+    The arrays, and the settings of the probe with `rows` (how many), `seed`, the `chosen` candidate
+    if there are several, and its `held_out_accuracy` on `held_out_rows` rows.
 
   Raises:
     InputError: a class has no rows, or one row if a setting is to be chosen; features have NaN; or
@@ -252,34 +274,34 @@ def fit(
   """
   if not np.isfinite(features).all():
     raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
-  rows, outside = drawn_rows(probe, labels, class_names, seed)
-  inside, classes = np.setdiff1d(rows, outside), len(class_names)
-  has_choice = len(probe.candidates()) > 1
+  rows, held_out = drawn_rows(probe, labels, class_names, seed)
+  not_held_out, classes = np.setdiff1d(rows, held_out), len(class_names)
+  candidates = probe.candidates()
+  has_choice = len(candidates) > 1
   scores: dict[float, tuple[float, float]] = {}
-  for candidate in probe.candidates() if has_choice else ():
-    if not probe.takes(candidate, len(inside)):
+  for candidate in candidates if has_choice else ():
+    if not probe.takes(candidate, len(not_held_out)):
       continue
-    arrays = probe.fitted(features[inside], labels[inside], classes, candidate)
-    scores[candidate] = accuracy_and_log_loss(probe, arrays, features[outside], labels[outside])
-  possible = [c for c in probe.candidates() if probe.takes(c, len(rows))]
-  best = (possible or probe.candidates())[0]
+    arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
+    scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
+  possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
+  best = (possible or candidates)[0]
   if scores:
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
     facts['chosen'] = best
   if scores:
-    facts['held_out_accuracy'], facts['held_out_rows'] = scores[best][0], len(outside)
+    facts['held_out_accuracy'], facts['held_out_rows'] = scores[best][0], len(held_out)
   return probe.fitted(features[rows], labels[rows], classes, best), facts
 
 
 def drawn_rows(
   probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows that a probe is fitted to, and the held-out rows among them, ascending.
+  """Returns the positions of the rows for a probe, and of the held-out rows among them, ascending.
 
-  Raises:
-    InputError: see `fit`.
+  The arguments and errors are those of `fit`.
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
@@ -289,40 +311,50 @@ def drawn_rows(
       'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
     )
   generator = np.random.default_rng(seed)
-  least = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
-  fitted, held_out, lacking = [], [], dict[str, int]()
+  needed = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
+  drawn, held_out, too_small = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
     rows = generator.permutation(np.flatnonzero(labels == index))[: probe.rows_per_class or None]
-    if len(rows) < least:
-      lacking[name] = len(rows)
-    fitted.append(rows)
-    held_out.append(rows[: max(1, min(len(rows) - 1, round(len(rows) * probe.held_out)))])
-  if lacking:
-    first = next(iter(lacking))
+    if len(rows) < needed:
+      too_small[name] = len(rows)
+    drawn.append(rows)
+    num_held_out = max(1, min(len(rows) - 1, round(len(rows) * probe.held_out)))
+    held_out.append(rows[:num_held_out])
+  if too_small:
+    first = next(iter(too_small))
     raise InputError(
-      f'{probe.section}.{probe.name} needs {least} training rows of each class; {len(lacking)} of '
-      f'{len(class_names)} classes have fewer, first {first!r} with {lacking[first]}.'
+      f'{probe.section}.{probe.name} needs {needed} training rows of each class; {len(too_small)} '
+      f'of {len(class_names)} classes have fewer, first {first!r} with {too_small[first]}.'
     )
-  return np.sort(np.concatenate(fitted)), np.sort(np.concatenate(held_out))
+  return np.sort(np.concatenate(drawn)), np.sort(np.concatenate(held_out))
 
 
 def accuracy_and_log_loss(
   probe: Probe, arrays: Arrays, features: np.ndarray, labels: np.ndarray
 ) -> tuple[float, float]:
-  """Returns accuracy and mean log loss, −log softmax(logits)_label in nats, on features [N, F]."""
-  parts = (jnp.asarray(features[i : i + 1024]) for i in range(0, len(features), 1024))
-  logits = np.concatenate([np.asarray(probe(arrays, part), float) for part in parts])
+  """Returns the accuracy in [0, 1] and the mean log loss of a fitted probe.
+
+  The log loss is −log softmax(logits)[label], in nats.
+
+  Args:
+    probe: the probe.
+    arrays: its arrays, see `Probe.fitted`.
+    features: float32 [N, F].
+    labels: int [N].
+  """
+  batches = (jnp.asarray(features[i : i + 1024]) for i in range(0, len(features), 1024))
+  logits = np.concatenate([np.asarray(probe(arrays, batch), float) for batch in batches])
   log_probability = scipy.special.log_softmax(logits, 1)[np.arange(len(labels)), labels]
   return float((logits.argmax(1) == labels).mean()), float(-log_probability.mean())
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns the network with the features of a probe as its layer 'features'.
+  """Returns a classifier that records the output of `layer` as its layer 'features'.
 
-  Its logits are zeros for the classes of the rows.
+  The output is averaged over positions (`pooled`). The logits are zeros for the classes.
 
   Raises:
-    InputError: it has no such layer (the nearest are listed), or is a callable.
+    InputError: the network has no such layer (the nearest are listed), or is a callable.
   """
   if network.host_function:
     raise InputError(
@@ -341,7 +373,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
 
 def num_features(network: Classifier, layer: str) -> int:
-  """Returns F of a layer's features [B, F], without computing any."""
+  """Returns the number F of features [B, F] of a layer, from shapes only."""
   extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
   outputs = jax.eval_shape(lambda v, x: extractor.forward(v, x, ())[1], network.variables, images)
@@ -351,15 +383,23 @@ def num_features(network: Classifier, layer: str) -> int:
 def with_probe(
   network: Classifier, probe: Probe, arrays: Arrays, class_names: Sequence[str], facts: Facts
 ) -> Classifier:
-  """Returns the network with the probe's logits in place of the network's; layers stay."""
+  """Returns a classifier with the network's layers and the logits of a fitted probe.
+
+  Args:
+    network: the network.
+    probe: the probe.
+    arrays: its arrays, see `Probe.fitted`.
+    class_names: the classes of the probe.
+    facts: facts of `fit` for the provenance of the classifier.
+  """
   layer = _single_layer(network, probe.layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    inside = tuple(name for name in layers if name != LOGITS)
-    requested = tuple(dict.fromkeys((*inside, layer)))
+    network_layers = tuple(name for name in layers if name != LOGITS)
+    requested = tuple(dict.fromkeys((*network_layers, layer)))
     _, outputs = network.apply(variables['network'], images, requested)
     logits = probe(variables['probe'], pooled(outputs[layer]))
-    return logits, {name: outputs[name] for name in inside}
+    return logits, {name: outputs[name] for name in network_layers}
 
   return dataclasses.replace(
     network,
@@ -372,7 +412,7 @@ def with_probe(
 
 
 def _single_layer(network: Classifier, layer: str) -> str:
-  """Returns the only layer that `layer` stands for."""
+  """Returns the layer that a name or group of layers stands for; raises InputError for several."""
   names = network.select_layers((layer,))
   if len(names) > 1:
     raise InputError(f'a probe takes one layer of {network.name}: {", ".join(names)}.')
@@ -380,13 +420,13 @@ def _single_layer(network: Classifier, layer: str) -> str:
 
 
 def pooled(x: jax.Array) -> jax.Array:
-  """Returns features [B, F], the means over positions of [B, F], [B, N, F] or [B, H, W, F]."""
+  """Returns features [B, F]: an output [B, F], [B, N, F] or [B, H, W, F], averaged over positions."""
   return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32)
 
 
 @jax.custom_jvp
 def _no_gradient(x: jax.Array) -> jax.Array:
-  """Returns `x`; its derivative raises InputError."""
+  """Returns `x`; taking the derivative raises InputError."""
   return x
 
 
@@ -422,17 +462,17 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
-  """Returns the rows of `x` at length 1."""
+  """Returns the rows of `x` [N, F] scaled to length 1."""
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _unit_on_device(x: jax.Array) -> jax.Array:
-  """Returns the rows of `x` at length 1."""
+  """Returns the rows of `x` [N, F] scaled to length 1."""
   return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
-  """Returns labels [N] as rows [N, classes] with a 1 at the label."""
+  """Returns one-hot rows [N, classes], float32, for labels [N]."""
   return (labels[:, None] == np.arange(classes)).astype(np.float32)
 
 

@@ -1,7 +1,8 @@
-"""A network's variables: read from any weights file, and saved to and read from safetensors files.
+"""Readers and writers of a network's variables.
 
-Weights must fit the network exactly: every name is used once, every shape is equal, and every value
-is finite.
+`load` reads any weights file. `save_variables` and `load_variables` use safetensors files. Weights
+must fit the network exactly: every name is used once, every shape is equal, and every value is
+finite.
 """
 
 import hashlib
@@ -32,8 +33,10 @@ from robustness.models.state_dict import (
 )
 
 FORMAT = 'linen-variables'
+"""Value of 'format' in the header of files that `save_variables` wrote."""
 DIGEST = 'sha256'
-_LISTED = 5
+"""Key of the digest of the weights in that header."""
+_MAX_LISTED_NAMES = 5
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class _SavedHere(Scheme):
   """The names in files that `save_variables` wrote."""
 
   def locate(self, path: Path) -> Stored:
+    """Returns the array of a variable, which is stored under its path joined by '/'."""
     return Stored(('/'.join(path),))
 
 
@@ -66,22 +70,25 @@ def load_with_notes(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables in a file of any supported kind, and notes on them.
+  """Returns the variables in a file of any supported kind, and notes on how they were read.
 
   Args:
     path: a file that `save_variables` wrote, or one that `read_arrays` takes.
     architecture: the network of the variables.
-    num_classes: expected number of logits; None takes the file's number, and from a file without a
-      head variables without a head.
+    num_classes: expected number of logits; None takes the file's number, and reads variables
+      without a head from a file without a head.
     input_shape: height, width, channels of the images; None takes the architecture's.
     positions: the method that resamples position embeddings of another image size, one of
       `position_embedding.METHODS`.
 
   Returns:
-    {'params': ..., 'batch_stats': ...}, float32 numpy arrays, and the changes that made them fit,
-    such as {'position_embedding': '14 × 14 resampled to 24 × 24, bicubic'}; with 'taken_from' of
-    `read_with_notes`, and 'normalised_as', the project with the file's names, if its `Scheme` has a
-    mean and a standard deviation.
+    {'params': ..., 'batch_stats': ...}, float32 numpy arrays; and notes by key:
+
+    * the changes that made the variables fit, such as {'position_embedding': '14 × 14 resampled to
+      24 × 24, bicubic'};
+    * 'taken_from', see `read_with_notes`;
+    * 'normalised_as', the project of the file's names, if its `Scheme` states the mean and standard
+      deviation of its images.
 
   Raises:
     InputError: the file cannot be read, or does not fit the network.
@@ -90,10 +97,11 @@ def load_with_notes(
   notes: dict[str, str] = {}
   try:
     if _saved_header(file):
-      (arrays, facts), scheme = _read_saved(file), _SAVED_HERE
+      arrays, facts = _read_saved(file)
+      scheme = _SAVED_HERE
       saved = facts.get('architecture', architecture.name)
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
-        raise InputError(  # also if all shapes are equal, as with other padding
+        raise InputError(  # two architectures may have equal shapes and differ in padding only
           f'the weights are of {saved!r}, not of {architecture.name!r}: set '
           f'--{KEYS.classifier.name}={saved}'
         )
@@ -116,9 +124,14 @@ def for_images(
   input_shape: Shape,
   positions: str,
 ) -> Variables:
-  """Returns variables for images of `stored_shape` with positions resampled for another shape.
+  """Returns variables with position embeddings resampled for images of another size.
 
-  See `load_with_notes`. Variables of a network without positions are returned unchanged.
+  Args:
+    architecture: the network of the variables.
+    variables: its variables, which are returned unchanged without position embeddings.
+    stored_shape: height, width and channels of the images that the variables are for.
+    input_shape: height, width and channels of the new images.
+    positions: the method, one of `position_embedding.METHODS`.
   """
   flat = flax.traverse_util.flatten_dict(variables)
   if not position_embedding.is_resampled(flat):
@@ -150,26 +163,20 @@ def _fitted(
   positions: str,
   stored_shape: Shape | None = None,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables that the arrays hold for images of a shape, and notes."""
+  """Returns the variables of a network from a file's arrays, and notes on changes.
+
+  Args:
+    architecture: the network.
+    arrays: the arrays of the file by name.
+    scheme: the file's naming scheme.
+    num_classes: expected number of logits; None takes the file's number.
+    input_shape: height, width and channels of the images; None takes the architecture's.
+    positions: method that resamples position embeddings.
+    stored_shape: shape of the images that the arrays are for; None if it is not known.
+  """
   scheme.check_zeros(arrays)
   arrays = scheme.needed(arrays)
-  stored = _stored_classes(scheme, arrays)
-  if None not in (stored, num_classes) and stored != num_classes:
-    raise InputError(
-      f'the weights of {architecture.name} tell {stored} classes apart, and {num_classes} were'
-      f' asked for: give weights trained on {num_classes} classes, or, where the data have some of'
-      f" their {stored}, name these by save_variables(PATH, load(...), {{'class_names': [...]}})"
-    )
-  expected = architecture.shapes(num_classes or stored or 1, input_shape)
-  if num_classes is None:
-    if (*HEAD_BIAS[:-1], 'kernel') not in expected:
-      raise InputError(
-        f'the number of classes of the weights of {architecture.name} is not known: the last '
-        "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
-      )
-    headless = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
-    if arrays.keys() == scheme.shapes(headless).keys():
-      expected = headless
+  expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
   height, width = (input_shape or architecture.input_shape)[:2]
   if windows := _other_windows(scheme, arrays, expected):
     if height != width:
@@ -182,20 +189,24 @@ def _fitted(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
-  located, shape = scheme.locate(position_embedding.PATH), expected[position_embedding.PATH]
   patch = expected['params', 'embedding', 'patches', 'kernel'][0]
   rows, columns = height // patch, width // patch
-  before = shape[1] - rows * columns
-  position = arrays.get(located.names[0])
-  if position is not None:
-    left_out = shape[1] - math.prod(located.shapes(shape)[located.names[0]]) // shape[2]
-    count = position.size // shape[2] + left_out
-    if stored_shape or position_embedding.stored_side(count, before):
-      expected = {**expected, position_embedding.PATH: (1, count, shape[2])}
+  _, num_positions, width_of_tokens = shape = expected[position_embedding.PATH]
+  num_prefix_tokens = num_positions - rows * columns  # such as the class token
+  located = scheme.locate(position_embedding.PATH)
+  stored_array = arrays.get(located.names[0])
+  if stored_array is not None:
+    # some schemes store the positions of prefix tokens in another array
+    num_elsewhere = (
+      num_positions - math.prod(located.shapes(shape)[located.names[0]]) // width_of_tokens
+    )
+    num_stored = stored_array.size // width_of_tokens + num_elsewhere
+    if stored_shape or position_embedding.stored_side(num_stored, num_prefix_tokens):
+      expected = {**expected, position_embedding.PATH: (1, num_stored, width_of_tokens)}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
-  side = position_embedding.stored_side(stored_positions.shape[1], before)
+  side = position_embedding.stored_side(stored_positions.shape[1], num_prefix_tokens)
   grid = (side, side)  # the grid of published weights is square
   if stored_shape:
     grid = (stored_shape[0] // patch, stored_shape[1] // patch)
@@ -210,15 +221,53 @@ def _fitted(
   note = f'{grid[0]} × {grid[1]} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, (rows, columns), positions, before, grid
+    stored_positions, (rows, columns), positions, num_prefix_tokens, grid
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
+
+
+def _expected_shapes(
+  architecture: Architecture,
+  arrays: Mapping[str, np.ndarray],
+  scheme: Scheme,
+  num_classes: int | None,
+  input_shape: Shape | None,
+) -> Mapping[Path, Shape]:
+  """Returns the shapes of a network's variables with as many classes as a file has.
+
+  The head is omitted if `num_classes` is None and the file has no head.
+
+  Raises:
+    InputError: the file has another number of classes than `num_classes`, or its number of classes
+      cannot be read from the name of the last layer.
+  """
+  stored_classes = _stored_classes(scheme, arrays)
+  if None not in (stored_classes, num_classes) and stored_classes != num_classes:
+    raise InputError(
+      f'the weights of {architecture.name} tell {stored_classes} classes apart, and {num_classes} '
+      f'were asked for: give weights trained on {num_classes} classes, or, where the data have '
+      f'some of their {stored_classes}, name these by '
+      "save_variables(PATH, load(...), {'class_names': [...]})"
+    )
+  expected = architecture.shapes(num_classes or stored_classes or 1, input_shape)
+  if num_classes is not None:
+    return expected
+  if (*HEAD_BIAS[:-1], 'kernel') not in expected:
+    raise InputError(
+      f'the number of classes of the weights of {architecture.name} is not known: the last '
+      "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
+    )
+  headless = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+  return headless if arrays.keys() == scheme.shapes(headless).keys() else expected
 
 
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns the shapes of a file's tables for square windows of another size, by path."""
+  """Returns the shapes of a file's tables of position biases for windows of another size, by path.
+
+  Only tables for square windows are included, which can be resampled.
+  """
   windows = {}
   for path, shape in expected.items():
     if path[-1] != position_embedding.WINDOW_BIAS:
@@ -233,12 +282,19 @@ def _other_windows(
 def _resampled_windows(
   variables: Variables, stored: Mapping[Path, Shape], expected: Mapping[Path, Shape], method: str
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables with the `stored` tables resampled to the expected size, and a note."""
+  """Returns the variables with tables of position biases resampled, and a note.
+
+  Args:
+    variables: the variables of a file.
+    stored: the shapes of the tables to resample, by path, see `_other_windows`.
+    expected: the shapes that the network needs, by path.
+    method: one of `position_embedding.METHODS`.
+  """
   flat, notes = flax.traverse_util.flatten_dict(variables), set()
-  for path in stored:
-    old, new = math.isqrt(stored[path][0]), math.isqrt(expected[path][0])
-    flat[path] = position_embedding.resample_window(flat[path], new, method)
-    notes.add(f'{old} × {old} resampled to {new} × {new}, {method}')
+  for path, stored_shape in stored.items():
+    old_side, new_side = math.isqrt(stored_shape[0]), math.isqrt(expected[path][0])
+    flat[path] = position_embedding.resample_window(flat[path], new_side, method)
+    notes.add(f'{old_side} × {old_side} resampled to {new_side} × {new_side}, {method}')
   note = '; '.join(sorted(notes))
   _log.warning('offsets within windows: %s', note)
   return flax.traverse_util.unflatten_dict(flat), {position_embedding.WINDOW_BIAS: note}
@@ -247,7 +303,7 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables with a head of zeros for one class if they have no head."""
+  """Returns variables with a head for one class, of zeros, if they have no head."""
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
     return variables
@@ -259,12 +315,17 @@ def with_head(
 def restore(
   owner: str, expected: Mapping[Path, Shape], scheme: Scheme, arrays: Mapping[str, np.ndarray]
 ) -> Variables:
-  """Returns variables of the expected shapes from a file's arrays, float32.
+  """Returns the variables of a network from a file's arrays, float32.
+
+  Args:
+    owner: name of the network in messages.
+    expected: the shapes of the variables by path.
+    scheme: the naming scheme of the arrays.
+    arrays: the arrays by name.
 
   Raises:
-    InputError: a name is missing or left over, a shape differs (the nearest architecture is named),
-      or an array is not of a float type or not finite. The message names the `owner` of the
-      variables.
+    InputError: a name is missing or left over, a shape differs (the message names the nearest
+      architecture), or an array is not of a float type or not finite.
   """
   arrays, shapes = scheme.needed(arrays), scheme.shapes(expected)
   misfits = {
@@ -289,22 +350,25 @@ def restore(
 def first_names(names: Iterable[str]) -> str:
   """Returns the first few names, and '...' if there are more."""
   listed = list(names)
-  return ', '.join(listed[:_LISTED]) + (', ...' if len(listed) > _LISTED else '')
+  has_more = len(listed) > _MAX_LISTED_NAMES
+  return ', '.join(listed[:_MAX_LISTED_NAMES]) + (', ...' if has_more else '')
 
 
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
-  """Returns the number of classes by the head's bias, or by its kernel in networks without a bias.
+  """Returns the number of classes of a file's head, None if it has no head.
 
-  It is None if there is no head.
+  It is read from the head's bias, or from its kernel if there is no bias.
   """
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   if bias is not None:
     return bias.size if bias.ndim == 1 else None
   kernel = scheme.locate((*HEAD_BIAS[:-1], 'kernel'))
-  inputs, outputs = 2, 3
+  inputs, outputs = 2, 3  # any two numbers, to find the axis of the outputs in the file's layout
   order = kernel.layout.stored((inputs, outputs))
   array = arrays.get(kernel.names[0])
-  return None if array is None or array.ndim != len(order) else array.shape[order.index(outputs)]
+  if array is None or array.ndim != len(order):
+    return None
+  return array.shape[order.index(outputs)]
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -324,14 +388,15 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   """Returns a sentence that names the architecture with the best fit; '' if none fits well.
 
-  The fit is |common| ÷ |all| of the arrays and an architecture's variables, in the best of its
-  schemes. Only networks with a similar number of parameters and with a head that the arrays have
-  are built, which takes a second each.
+  The fit of an architecture is |A ∩ B| / |A ∪ B|, with A the names and shapes of the arrays and B
+  those of its variables, in the scheme with the largest fit. Only networks with a similar number of
+  parameters (a factor of 1.5) and with a head in the arrays are built, because that takes a second
+  each.
   """
-  values = sum(array.size for array in arrays.values())
+  size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
   for name, architecture in catalog.ARCHITECTURES.items():
-    if not values / 1.5 <= (architecture.parameters or values) <= values * 1.5:
+    if not size / 1.5 <= (architecture.parameters or size) <= size * 1.5:
       continue
     for scheme in architecture.schemes:
       if scheme.headless:

@@ -40,8 +40,11 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
 
 
 def connect(parallel: Parallel) -> None:
-  """Connects the devices of several processes after a barrier. The first collective waits only half
-  a minute for other processes, which may take longer to compile a step or read rows."""
+  """Runs a first sum over the devices of several processes, after a barrier.
+
+  The first collective operation waits only half a minute for other processes, which may take longer
+  to compile a step or read rows.
+  """
   if parallel.share[1] == 1:
     return
   barrier('its devices')

@@ -18,8 +18,9 @@ T = TypeVar('T')
 Step = Callable[..., PyTree]
 BATCH, REPLICATED = 'batch', 'replicated'
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
-"""XLA's default schedule runs operations as soon as they are ready: a network that standardises its
-kernels would compute all of them before it uses the first, a second copy of its weights."""
+"""Compiler options for CPUs. XLA's default schedule runs operations as soon as they are ready: a
+network that standardises its kernels would compute all of them before it uses the first one, which
+needs memory for a second copy of its weights."""
 
 MAX_OUTSTANDING = 8
 """Largest number of unfinished calls on several CPU devices, over all functions of a `Parallel`.
@@ -53,12 +54,17 @@ class MeshParallel:
   axis_name: str | None = None
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Makes a mesh of the devices, ordered by process with equally many of each, or of the devices
-    of this process."""
+    """Makes a mesh.
+
+    Args:
+      devices: the devices, ordered by process, with an equal number of each process; None takes the
+        devices of this process.
+    """
     self.devices = list(jax.local_devices() if devices is None else devices)
     self.num_devices = len(self.devices)
-    owners, index = sorted({device.process_index for device in self.devices}), jax.process_index()
-    self.share = (owners.index(index) if index in owners else 0, len(owners))
+    processes = sorted({device.process_index for device in self.devices})
+    index = jax.process_index()
+    self.share = (processes.index(index) if index in processes else 0, len(processes))
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
@@ -108,22 +114,25 @@ class MeshParallel:
 
   def put_batch(self, tree: PyTree) -> PyTree:
     """Splits the leading axis of every array, this process's rows, over the process's devices."""
-    return self._placed(self._shardings[BATCH], tree)
+    return self._put(self._shardings[BATCH], tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
     """Copies every array to each device; all processes must pass the same values."""
-    return self._placed(self._shardings[REPLICATED], tree)
+    return self._put(self._shardings[REPLICATED], tree)
 
   def gather(self, tree: PyTree) -> PyTree:
     """Returns batched outputs of a single process as numpy arrays [B, ...]."""
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns replicated outputs as single arrays, without a copy to the host. With several
-    processes these are arrays over the devices of all; see `own_copy`."""
+    """Returns replicated outputs as single arrays, without a copy to the host.
+
+    With several processes the arrays span the devices of all processes; see `own_copy`.
+    """
     return tree
 
-  def _placed(self, sharding: NamedSharding, tree: PyTree) -> PyTree:
+  def _put(self, sharding: NamedSharding, tree: PyTree) -> PyTree:
+    """Returns arrays on the devices with a sharding, from this process's arrays."""
     if self.share[1] == 1:
       return jax.device_put(tree, sharding)
     return jax.tree.map(
@@ -131,7 +140,10 @@ class MeshParallel:
     )
 
   def _bounded(self, compiled: Compiled) -> Compiled:
-    """Returns the function, bounded if this process has several CPU devices in the mesh."""
+    """Returns the function with at most `MAX_OUTSTANDING` unfinished calls.
+
+    The limit applies only if this process has several CPU devices in the mesh.
+    """
     local = [device for device in self.devices if device.process_index == jax.process_index()]
     if len(local) > 1 and local[0].platform == 'cpu':
       return _Bounded(compiled, self._outstanding)
@@ -139,7 +151,10 @@ class MeshParallel:
 
 
 class _Bounded:
-  """A compiled function that waits while `MAX_OUTSTANDING` calls are unfinished."""
+  """A compiled function that waits until fewer than `MAX_OUTSTANDING` calls are unfinished.
+
+  `outstanding` holds the outputs of unfinished calls of all functions of a `Parallel`.
+  """
 
   def __init__(self, function: Compiled, outstanding: collections.deque[list[jax.Array]]):
     self._function, self._outstanding = function, outstanding

@@ -42,8 +42,10 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(lambda x: np.reshape(x, (self._num_local, -1, *np.shape(x)[1:])), tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
-    """Stacks copies of every array, one on each device of this process. pmap refuses a stack on a
-    single device, where the results of `unreplicate` are."""
+    """Returns every array with a leading axis of local devices, one copy on each of them.
+
+    Results of `unreplicate` are on a single device; pmap would refuse a stack of copies there.
+    """
 
     def stack(x: PyTree) -> jax.Array:
       return jax.device_put(jnp.broadcast_to(x, (self._num_local, *jnp.shape(x))), self._stacked)
@@ -55,11 +57,12 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(lambda x: np.asarray(x).reshape((-1, *np.shape(x)[2:])), tree)
 
   def unreplicate(self, tree: T) -> T:
-    """Returns a copy of replicated outputs, without communication between devices: the copy on the
-    first device, or with several processes arrays over the devices of all (see `own_copy`).
+    """Returns replicated outputs as single arrays, without communication between devices.
 
-    Indexing the device axis would be an all-reduce for each array. XLA's CPU backend starts many of
-    these at once, and on few cores they can wait for one another forever.
+    With one process this is the copy on the first device. With several processes the arrays span
+    the devices of all processes (see `own_copy`). Indexing the device axis instead would be an
+    all-reduce for each array; XLA's CPU backend starts many of these at once, and on few cores they
+    can wait for each other forever.
     """
 
     def single(x: jax.Array) -> jax.Array:

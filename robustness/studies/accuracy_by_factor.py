@@ -29,7 +29,7 @@ from robustness.estimates.quantity import ACCURACY, RATIO, Quantity, Wrong, decl
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import Recorded
-from robustness.evaluation.records import RecordsReader, is_of_views
+from robustness.evaluation.records import RecordsReader, is_per_view
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable, identity
 
@@ -81,7 +81,7 @@ class AccuracyByFactor(Study):
     """Refuses columns that the rows lack, and factors of fewer than two groups."""
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
-    columns -= {'label', 'mask', 'block', 'example_id', *filter(is_of_views, columns)}
+    columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
     for name in self.factors:
       if name in RESERVED:
         raise InputError(

@@ -11,7 +11,7 @@ from robustness.core.rows import Rows
 from robustness.core.sampler import held_out
 from robustness.core.typing import Variables
 from robustness.evaluation.outcomes import BASE
-from robustness.evaluation.runner import Evaluator, PlacedBlock
+from robustness.evaluation.runner import BlockOnDevices, Evaluator
 from robustness.evaluation.views import identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -41,14 +41,16 @@ class AccuracyOnRows:
   def __call__(self, variables: Variables) -> dict[str, float]:
     """Returns `{'accuracy'}` of the weights, in [0, 1]."""
     copied = own_copy(variables)
-    shards = self.evaluator.shards_of(self._blocks, self._layout, variables=copied)
+    shards = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=copied)
     right = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
     counts = exchange(f'the evaluation of {self.evaluator.name}', str(right))
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
-  def _blocks_of_process(self) -> Iterator[PlacedBlock]:
+  def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
-    return self.evaluator.placed(self.rows, self._layout, numbers) if numbers else iter(())
+    return (
+      self.evaluator.blocks_on_devices(self.rows, self._layout, numbers) if numbers else iter(())
+    )
 
 
 class CachedBlocks:
@@ -57,15 +59,15 @@ class CachedBlocks:
   Blocks with at most `max_bytes` in total, over all devices, stay there after the first iteration.
   """
 
-  def __init__(self, read: Callable[[], Iterator[PlacedBlock]], max_bytes: int):
+  def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):
     self._read, self._max_bytes = read, max_bytes
-    self._cache: list[PlacedBlock] = []
+    self._cache: list[BlockOnDevices] = []
 
-  def __iter__(self) -> Iterator[PlacedBlock]:
+  def __iter__(self) -> Iterator[BlockOnDevices]:
     if self._cache:
       yield from self._cache
       return
-    blocks: list[PlacedBlock] = []
+    blocks: list[BlockOnDevices] = []
     room = self._max_bytes
     for block in self._read():
       room -= block.nbytes

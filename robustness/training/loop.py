@@ -32,11 +32,14 @@ from robustness.training.training import Training, check_batch
 from robustness.training.writers import ScalarWriter
 
 LAG = 2
+"""Largest number of steps that the host runs ahead of the devices."""
 AHEAD = 2
+"""Number of batches that are copied to the devices before they are needed."""
 Columns = dict[str, jax.Array]
-
+"""The columns of a batch on the devices."""
 Evaluate = Callable[[Variables], Mapping[str, float]]
 Metrics = Mapping[str, jax.Array]
+"""Scalars of a step on the devices."""
 
 
 @in_32_bits()
@@ -51,12 +54,11 @@ def train(
   facts: Facts | None = None,
   label: str = 'training',
 ) -> Variables:
-  """Trains to the end, from the newest checkpoint in `directory` if there is one.
+  """Trains to the last step, from the newest checkpoint in `directory` if there is one.
 
-  After a kill, the same call returns the same parameters, bit for bit, on the same machine and
-  device layout; a finished training is returned at once. XLA's CPU code adds in a fixed order; a
-  GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true. After a kill the log may hold a step twice;
-  the later line counts.
+  The same call after a kill returns the same parameters, bit for bit, on the same machine and
+  device layout; a GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true for it. The log may then
+  contain a step twice, of which the later line counts. A finished training returns at once.
 
   Args:
     training: the specification of the training.
@@ -92,12 +94,12 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-  """The batches of a training, each checked and placed on the devices.
+  """The batches of a training, checked and copied to the devices.
 
   Attributes:
-    batches: function from the first step to an iterator of the batches from there to the last
-      step; it raises InputError for a batch that does not fit the training.
-    is_resident: whether all rows are held on the devices.
+    batches: function from a step to an iterator of the batches from that step to the last one. The
+      iterator raises InputError for a batch that does not fit the training.
+    is_resident: whether all rows stay on the devices.
   """
 
   batches: Callable[[int], Iterator[Columns]]
@@ -105,11 +107,11 @@ class Feed:
 
 
 def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
-  """Returns the faster feed: rows that are few and read again are held on the devices.
+  """Returns the feed of a training from step `begin` on.
 
-  The conditions are that one process has the whole batch, that `config.training.resident_bytes` has
-  room for the rows on every device of a CPU or on one accelerator, and that at least one epoch
-  remains from step `begin` on.
+  All rows stay on the devices, which is faster, if one process has the whole batch, at least one
+  epoch remains, and the rows fit into `config.training.resident_bytes`: one copy on an accelerator,
+  or a copy for each device of a CPU. Otherwise batches are read from the host.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
   copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
@@ -121,38 +123,38 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
 
 
 def _streamed(training: Training, parallel: Parallel) -> Feed:
-  """Returns the batches of the reader, placed `AHEAD` steps before they are needed."""
+  """Returns a feed that reads batches on the host and copies them `AHEAD` steps early."""
 
   def batches(begin: int) -> Iterator[Columns]:
     arguments = (training.settings.batch_size, training.seed, begin, parallel.share)
-    read = training.rows.training_batches(*arguments, training.sampler)
-    steps_left = itertools.islice(read, training.total_steps - begin)
-    return ahead((parallel.put_batch(_checked(training, batch)) for batch in steps_left), AHEAD)
+    endless = training.rows.training_batches(*arguments, training.sampler)
+    on_host = itertools.islice(endless, training.total_steps - begin)
+    return ahead((parallel.put_batch(_checked(training, batch)) for batch in on_host), AHEAD)
 
   return Feed(batches, is_resident=False)
 
 
 def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
-  """Returns batches that the devices gather from all rows, which they hold, checked once.
+  """Returns a feed that copies all rows to the devices once and gathers each batch there.
 
-  A separate small program gathers, so that the training step is compiled for the shape of a batch
-  and serves data sets of every size.
+  The gathering is a separate program, so that the training step is compiled for the shape of a
+  batch only and not for the number of rows.
   """
   columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
-  place = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
-  rows = place(parallel.replicate(columns))
+  copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
+  rows = copy_to_devices(parallel.replicate(columns))
   order, size = training.order, training.settings.batch_size
 
-  def gather(rows: Columns, positions: jax.Array, columns: Columns) -> Columns:
-    at = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
-    return {**at, **columns}
+  def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
+    selected = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
+    return {**selected, **sampler_columns}
 
-  gathered = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
+  compiled_gather = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
 
   def batch(step: int) -> Columns:
     span = share_of_batch(step, size)
     positions = order.positions(*span).astype(np.int32)
-    return gathered(rows, *parallel.put_batch((positions, order.columns(*span))))
+    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(*span))))
 
   def batches(begin: int) -> Iterator[Columns]:
     return ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
@@ -161,21 +163,25 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
 
 def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns the columns of a batch; raises InputError if they do not fit the training."""
   columns = check_batch(dict(batch), training.rows.image_shape, training.num_classes)
   training.check_columns(columns)
   return columns
 
 
 def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
-  """Yields the elements of `source`, each taken `count` elements early."""
-  waiting = collections.deque(itertools.islice(source, count))
-  while waiting:
-    yield waiting.popleft()
-    waiting.extend(itertools.islice(source, 1))
+  """Yields the elements of `source`, and takes each from it `count` elements before it is needed.
+
+  Copies to the devices run asynchronously and so overlap with the steps before them.
+  """
+  buffer = collections.deque(itertools.islice(source, count))
+  while buffer:
+    yield buffer.popleft()
+    buffer.extend(itertools.islice(source, 1))
 
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
-  """Returns the step `(state, batch, scalars) -> (state, metrics)`."""
+  """Returns the compiled step `(state, batch, scalars) -> (state, metrics)`, see `TrainStep`."""
   step = TrainStep(training, parallel)
   kinds = (REPLICATED, BATCH, REPLICATED)
   return parallel.compile(step, kinds, (REPLICATED, REPLICATED), donate=(0,))
@@ -183,6 +189,17 @@ def compiled_step(training: Training, parallel: Parallel) -> Compiled:
 
 @dataclasses.dataclass
 class _Run:
+  """The loop over the steps of a training; the first four attributes are arguments of `train`.
+
+  Attributes:
+    training: the specification of the training.
+    parallel: layout of the devices.
+    writer: writer of scalars.
+    evaluate: function from variables to {name: number}, or None.
+    checkpoints: the folder of checkpoints.
+    newest: the newest loss and evaluation, for the progress line.
+  """
+
   training: Training
   parallel: Parallel
   writer: ScalarWriter
@@ -198,7 +215,14 @@ class _Run:
     )
 
   def steps(self, state: TrainState, label: str) -> TrainState:
-    """Takes the remaining steps, and shows the newest loss and accuracy with the progress."""
+    """Takes the remaining steps, and shows a progress line with a label.
+
+    Returns:
+      The last state, with replicated arrays as single arrays.
+
+    Raises:
+      Preempted: the run received SIGTERM; the state is saved.
+    """
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
     take_step = compiled_step(training, self.parallel)
@@ -223,6 +247,7 @@ class _Run:
     return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
+    """Writes the scalars of the training if the step is a multiple of `log_every_steps`."""
     if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
       values = self.meter.summary()
       values['epoch'] = step * self.settings.batch_size / self.training.rows.num_examples
@@ -230,10 +255,16 @@ class _Run:
       self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState, progress: Progress) -> TrainState:
-    """Evaluates the weights if it is time to; returns the state, with them if they are the best."""
-    is_due = step == self.training.total_steps or schedule.is_due(
-      step, self.settings, self.training.rows.num_examples
-    )
+    """Evaluates the weights at the steps of the schedule and at the last step.
+
+    `progress` shows that the training is evaluated.
+
+    Returns:
+      The state. With `keep='best'` its `best` holds these weights if their accuracy is the highest.
+    """
+    num_examples = self.training.rows.num_examples
+    is_last = step == self.training.total_steps
+    is_due = is_last or schedule.is_due(step, self.settings, num_examples)
     if self.evaluate is None or not is_due:
       return state
     self.meter.flush()
@@ -255,6 +286,11 @@ class _Run:
     return state.replace(best=self.parallel.replicate(best))
 
   def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
+    """Saves the state at the last step, every `checkpoint_every_steps` steps and after SIGTERM.
+
+    Raises:
+      Preempted: the run received SIGTERM (`is_stopped`).
+    """
     period, is_last = self.settings.checkpoint_every_steps, step == self.training.total_steps
     if not (is_stopped or is_last or (period and step % period == 0)):
       return
@@ -266,6 +302,7 @@ class _Run:
       raise self._preempted(step)
 
   def _preempted(self, step: int) -> Preempted:
+    """Returns the error that ends a run after SIGTERM, saved at a step."""
     return Preempted(
       f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved. Run the '
       'same command to resume.'
@@ -273,33 +310,41 @@ class _Run:
 
 
 class Meter:
-  """Collects metrics on the devices until a log line needs them, and fetches all in one transfer.
+  """Collects the metrics of steps, and fetches them to the host in one transfer for a log line.
 
-  The host runs at most `LAG` steps ahead of the devices, so that they always have work and hold
-  few batches.
+  It also limits how far the host runs ahead of the devices to `LAG` steps, so that the devices
+  always have work and hold few batches.
   """
 
   def __init__(
     self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
   ):
-    """Stores the number of images per step, and the function that fetches metrics to the host."""
+    """Begins without steps.
+
+    Args:
+      batch_size: number of images per step.
+      fetch: function that copies the metrics of several steps to the host.
+    """
     self._batch_size, self._fetch = batch_size, fetch
     self._running: collections.deque[Metrics] = collections.deque()
-    self._collected: list[tuple[int, Metrics]] = []
-    self._values: dict[str, list[float]] = collections.defaultdict(list)
-    self._begin: float | None = None
-    self._images = 0
+    self._collected: list[tuple[int, Metrics]] = []  # step and metrics that are not fetched yet
+    self._values: dict[str, list[float]] = collections.defaultdict(list)  # since the last summary
+    self._begin: float | None = None  # when the measurement of the rate began
+    self._images = 0  # finished since then
 
   def add(self, step: int, metrics: Metrics) -> None:
-    """Adds the metrics of a step that may be running; waits for the step `LAG` before it."""
+    """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it."""
     self._collected.append((step, metrics))
     self._running.append(metrics)
     while len(self._running) > LAG:
       self._wait()
 
   def flush(self) -> None:
-    """Fetches the metrics of all added steps; raises InputError for a loss or gradient that is not
-    finite."""
+    """Fetches the metrics of all added steps.
+
+    Raises:
+      InputError: the loss or the norm of the gradient is not finite at some step.
+    """
     while self._running:
       self._wait()
     steps = [step for step, _ in self._collected]
@@ -338,6 +383,7 @@ class Meter:
     return means
 
   def _wait(self) -> None:
+    """Waits for the oldest running step, and counts its images for the rate."""
     jax.block_until_ready(self._running.popleft())
     if self._begin is None:
       self._begin = time.monotonic()

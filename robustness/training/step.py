@@ -1,7 +1,7 @@
 """One step of training, a pure function that runs under jit or pmap.
 
-policy ─▶ attack ─▶ input filter ─▶ network ─▶ objective ─▶ update. Every part is chosen by name;
-see `Augmentation`, `Attack`, `InputFilter` and `Objective`.
+policy ─▶ attack ─▶ input filter ─▶ network ─▶ objective ─▶ update. The policy is a sequence of
+`Augmentation`s; see also `Attack`, `InputFilter` and `Objective`.
 """
 
 import dataclasses
@@ -63,11 +63,11 @@ class TrainStep:
     training, batch = self.training, with_scaled_image(batch)
     scalars = training.scalars(state.step) if scalars is None else scalars
     labels = batch['label'].reshape(len(batch['label']), -1)
-    count = (labels >= 0).sum(1, keepdims=True)
+    num_labels = (labels >= 0).sum(1, keepdims=True).astype(jnp.float32)
     batch = {
       **batch,
       'label': labels[:, 0],
-      'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / count.astype(jnp.float32),
+      'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / num_labels,
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
     batch = training.pipeline.policy(batch, scalars.seed, state.step, self.parallel)
@@ -99,58 +99,79 @@ class TrainStep:
   def _gradients(
     self, state: TrainState, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State, State]:
-    """Returns the gradient of the weighted mean loss, new statistics, objective state, metrics."""
+    """Computes the gradient of the loss Σ weights · losses / Σ weights over the whole batch.
+
+    The batch is divided into `accumulate` micro-batches, which are processed one after another.
+
+    Args:
+      state: the state before the step.
+      batch: the columns of the batch after the policy.
+      seed: seed of the attack's random numbers.
+
+    Returns:
+      The gradient, the new batch statistics, the new state of the objective, and the metrics.
+    """
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
       sums, batch_stats, objective = carry
       means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None
 
-    begin, count = (state.batch_stats, state.objective), self.training.settings.accumulate
+    initial, count = (state.batch_stats, state.objective), self.training.settings.accumulate
     if count == 1:
-      means, batch_stats, objective = self._micro_batch(state, *begin, batch, seed)
+      means, batch_stats, objective = self._micro_batch(state, *initial, batch, seed)
     else:
-      parts = jax.tree.map(lambda x: _split(x, count), batch)
-      first = jax.tree.map(lambda x: x[0], parts)
-      shapes = jax.eval_shape(lambda: self._micro_batch(state, *begin, first, seed)[0])
+      micro_batches = jax.tree.map(lambda x: _split(x, count), batch)
+      first = jax.tree.map(lambda x: x[0], micro_batches)
+      shapes = jax.eval_shape(lambda: self._micro_batch(state, *initial, first, seed)[0])
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-      (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *begin), parts)
+      (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *initial), micro_batches)
       means = jax.tree.map(lambda x: x / count, sums)
     if self.axis_name is not None:
       means = jax.lax.pmean(means, self.axis_name)
-    gradients, weight, metrics = means
-    divided = jax.tree.map(lambda g: g / weight, gradients)
-    return divided, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / weight}
+    gradients, mean_weight, metrics = means
+    gradients = jax.tree.map(lambda g: g / mean_weight, gradients)
+    return gradients, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / mean_weight}
 
   def _micro_batch(
     self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
-    """Returns means over rows of the gradient, weights and metrics, the statistics, and the
-    objective's state.
+    """Computes the gradient of the loss Σ weights · losses / rows on one micro-batch.
 
-    The loss is Σ weights · losses / rows. The caller divides it by the mean weight of the whole
-    batch, because weights may differ between micro-batches and devices.
+    The caller divides by the mean weight of the whole batch, because weights may differ between
+    micro-batches and devices.
+
+    Returns:
+      (gradient, mean weight, metrics), which are means over the rows; the new batch statistics; and
+      the new state of the objective.
     """
     batch = self._attacked(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
-    moves = not self.training.settings.freeze_statistics
+    updates_statistics = not self.training.settings.freeze_statistics
 
-    def loss_of(params: PyTree) -> tuple[jax.Array, PyTree]:
-      outputs, changed = self._with_auxiliary(params, batch_stats, batch['image'], moves)
-      losses, weights, after, metrics = minimise(outputs, batch, objective, self.total)
+    def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
+      outputs, new_stats = self._with_auxiliary(
+        params, batch_stats, batch['image'], updates_statistics
+      )
+      losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
-      return (losses * weights).mean(), (outputs['logits'], changed, weights.mean(), after, metrics)
+      auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
+      return (losses * weights).mean(), auxiliary
 
-    (loss, (logits, changed, weight, after, metrics)), gradients = jax.value_and_grad(
-      loss_of, has_aux=True
-    )(state.params)
+    (loss, auxiliary), gradients = jax.value_and_grad(weighted_loss, has_aux=True)(state.params)
+    logits, new_stats, mean_weight, new_objective, metrics = auxiliary
     label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
     metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
-    means = (gradients, weight, {'loss': loss, 'accuracy': accuracy, **metrics})
-    return means, changed, after
+    means = (gradients, mean_weight, {'loss': loss, 'accuracy': accuracy, **metrics})
+    return means, new_stats, new_objective
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
+    """Raises SettingError if the auxiliary norms would take all images of a row.
+
+    `shape` is that of the images after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
+    for each row.
+    """
     count, images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
     if count and count >= images:
       raise SettingError(
@@ -164,28 +185,40 @@ class TrainStep:
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns the result of `_forward`, with the second norms for the last images of each row."""
+    """Returns the results of `_forward` (see there) for images [B, V, H, W, C].
+
+    With `auxiliary_norms`, the last images of each row use the network's second set of
+    normalisation layers.
+    """
     count = self.training.settings.auxiliary_norms
     if not count:
       return self._forward(params, batch_stats, images, train)
     outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train)
     second = swapped({'params': params, 'batch_stats': batch_stats})
-    auxiliary_outputs, changed = self._forward(
+    auxiliary_outputs, second_stats = self._forward(
       second['params'], second['batch_stats'], images[:, -count:], train
     )
-    joined = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
-    return joined, swapped({'batch_stats': changed})['batch_stats']
+    all_outputs = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
+    return all_outputs, swapped({'batch_stats': second_stats})['batch_stats']
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns the outputs for images [B, H, W, C] or [B, V, H, W, C], and the new statistics.
+    """Applies the network.
 
-    Outputs are `logits` [B, classes] or [B, V, classes], and `FEATURES` if the objective needs it.
+    Args:
+      params: the weights.
+      batch_stats: the statistics of batch normalisation.
+      images: [B, H, W, C] or [B, V, H, W, C].
+      train: whether the network uses and updates batch statistics, dropout and the like.
+
+    Returns:
+      The outputs, `logits` [B, classes] or [B, V, classes] and, if the objective needs it,
+      `FEATURES`; and the new batch statistics.
     """
     needs_features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
-    logits, changed = self.training.model.apply(
+    logits, updated = self.training.model.apply(
       {'params': params, 'batch_stats': batch_stats},
       self.training.inputs(flat),
       train=train,
@@ -193,7 +226,7 @@ class TrainStep:
     )
     outputs = {'logits': logits}
     if needs_features:
-      sown = sown_features(changed.get('intermediates', {}))
+      sown = sown_features(updated.get('intermediates', {}))
       if sown is None:
         raise InputError(
           'this network does not expose the input of its last linear map: call '
@@ -202,12 +235,12 @@ class TrainStep:
         )
       outputs[FEATURES] = sown
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
-    return outputs, changed.get('batch_stats', batch_stats)
+    return outputs, updated.get('batch_stats', batch_stats)
 
   def _attacked(
     self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array
   ) -> Batch:
-    """Returns the batch with adversarial examples as images, each computed with its row's key."""
+    """Returns the batch with adversarial examples in place of its images, if there is an attack."""
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
@@ -243,11 +276,11 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   state = training.state_shapes()
   with_initial(state.trained, training.initial)
   training.check_network(state)
-  axis = getattr(training.model, 'axis_name', None)
-  lead = (1, size) if axis else (size,)
+  axis = getattr(training.model, 'axis_name', None)  # set for batch norms that are synced by pmap
+  leading_axes = (1, size) if axis else (size,)
   batch = {
     name: jax.ShapeDtypeStruct(
-      (*lead, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
+      (*leading_axes, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
     )
     for name, value in columns.items()
   }
@@ -255,10 +288,11 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
 
 
-def _split(x: jax.Array, parts: int) -> jax.Array:
-  """Returns an array [B, ...] as [parts, B / parts, ...]; part p holds rows p, p + parts, ...
+def _split(x: jax.Array, count: int) -> jax.Array:
+  """Splits an array [B, ...] into micro-batches, [count, B / count, ...].
 
-  With this stride every device has a share of every part, and the parts are the same sets of rows
-  whether or not the batch was split by device before.
+  Micro-batch i holds the rows i, i + count, i + 2 · count, ... With this stride every device has
+  rows of every micro-batch, and the micro-batches hold the same rows whether or not the batch was
+  split by device before.
   """
-  return jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0)
+  return jnp.moveaxis(x.reshape(-1, count, *x.shape[1:]), 1, 0)

@@ -83,25 +83,25 @@ def test_spectra_need_no_exchange_between_devices():
 
   views = dataclasses.replace(VIEWS, measure=power)
   runner = Evaluator(None, views, random_keys.stream(0, 'any'), MeshParallel())
-  block = next(runner.placed(tiny_rows(ROWS), runner.layout(ROWS, 8, 5)))
+  block = next(runner.blocks_on_devices(tiny_rows(ROWS), runner.layout(ROWS, 8, 5)))
   chunk = runner.parallel.replicate((views.ids, dict(views.parameters)))
-  program = runner.compiled.lower(None, block.parts[0], chunk).compile().as_text()
+  program = runner.compiled.lower(None, block.step_batches[0], chunk).compile().as_text()
   assert 'fft' in program
   assert not any(f' {word}(' in program for word in ('all-gather', 'all-reduce', 'all-to-all'))
 
 
 def test_sums_of_the_largest_values_do_not_overflow_and_rows_of_padding_do_not_count():
   largest = np.float32(measurements.LARGEST - 2**-12)
-  values = jnp.full((measurements.MOST_ROWS, 2), largest)
+  values = jnp.full((measurements.MAX_ROWS_PER_DEVICE, 2), largest)
   sums = jax.jit(measurements.split_sum)(values, jnp.ones(len(values), bool))
-  total, outside = measurements.joined(np.asarray(sums)[:, None])
-  np.testing.assert_array_equal(total, [[float(largest) * measurements.MOST_ROWS] * 2])
+  total, outside = measurements.join_sums(np.asarray(sums)[:, None])
+  np.testing.assert_array_equal(total, [[float(largest) * measurements.MAX_ROWS_PER_DEVICE] * 2])
   assert not outside.any()
   many = jnp.zeros(2**16), jnp.ones(2**16, bool)
   refused('65536 rows a device are more than 32768', measurements.split_sum, *many)
   values, mask = jnp.asarray([[1.0, -5.0], [2.0, np.nan]]), jnp.asarray([[True, False]] * 2)
   sums = jax.vmap(measurements.split_sum)(values, mask)[:, 0]
-  total, outside = measurements.joined(np.asarray(sums)[:, None])
+  total, outside = measurements.join_sums(np.asarray(sums)[:, None])
   assert sums.shape == (2, 3)
   assert total == 3 and not outside.any()
 

@@ -60,12 +60,12 @@ def arrays(shards):
 def test_kept_blocks_are_read_once_and_give_the_same_shards(runner):
   rows, layout = tiny_rows(), runner.layout(21, 8)
   expected = arrays(runner.shards(rows, layout))
-  size = sum(block.nbytes for block in runner.placed(rows, layout))
+  size = sum(block.nbytes for block in runner.blocks_on_devices(rows, layout))
   for max_bytes, reads in ((size, 1), (size - 1, 3)):
-    read = mock.Mock(side_effect=lambda: runner.placed(rows, layout))
+    read = mock.Mock(side_effect=lambda: runner.blocks_on_devices(rows, layout))
     blocks = CachedBlocks(read, max_bytes)
     for _ in range(3):
-      assert_same(arrays(runner.shards_of(blocks, layout)), expected)
+      assert_same(arrays(runner.shards_of_blocks(blocks, layout)), expected)
     assert read.call_count == reads
 
 
