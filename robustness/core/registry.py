@@ -30,13 +30,16 @@ from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
+"""Substring of references FILE.py:NAME."""
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
+"""Pattern of references package.module:NAME."""
 V = TypeVar('V')
 _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
+"""Whether `load` may run files, see `files_refused`."""
 
 
 class FileRefusedError(InputError):
-  """A Python file is named in a context that runs none, see `files_refused`."""
+  """Raised for a Python file that is named inside the context `files_refused`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,32 +68,41 @@ class Part(abc.ABC):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names in its settings that may refer to a user's code."""
+    """Those of its settings that may be references to a user's code; () by default."""
     return ()
 
   @property
   def files(self) -> dict[str, PlainValue]:
-    """{'files': names and digests of the user's code in `references`}; {} without any."""
-    loaded = {part_name(n): load(n, self.section) for n in self.references if is_reference(n)}
-    files = {n: {'file': code.path.name, 'file_sha256': code.digest} for n, code in loaded.items()}
+    """{'files': {NAME: {'file': name, 'file_sha256': digest}}} for the code in `references`.
+
+    It is {} if the settings refer to no user's code.
+    """
+    files = {}
+    for reference in self.references:
+      if is_reference(reference):
+        code = load(reference, self.section)
+        files[part_name(reference)] = {'file': code.path.name, 'file_sha256': code.digest}
     return {'files': files} if files else {}
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns name and settings as plain values, for checkpoints and results."""
+    """Returns the name, settings and files of the part as plain values, for results."""
     return {'name': self.name, **self.file, **dataclasses.asdict(self), **self.files}
 
   def require(self, condition: bool, key: str, valid: str) -> None:
-    """Raises InputError naming the key, its value and the valid ones unless `condition` holds."""
+    """Raises InputError for the value of a setting unless `condition` holds.
+
+    `key` is the name of the setting and `valid` a phrase for its valid values.
+    """
     settings.require(condition, self.key(key), getattr(self, key), valid)
 
   def choose(self, key: str, valid: Iterable[str]) -> None:
-    """Raises InputError unless the word, or each of the words, under a key is valid."""
+    """Raises InputError unless a setting, a word or a tuple of words, has only valid words."""
     words = getattr(self, key)
     for name in (words,) if isinstance(words, str) else words:
       settings.choice(self.key(key), name, valid)
 
   def key(self, key: str) -> str:
-    """Returns the name of a setting in the user's config, for messages."""
+    """Returns the full name of a setting in the user's config, for messages."""
     return key_name(f'{self.section}.{self.name}.{key}')
 
 
@@ -101,30 +113,31 @@ def setting(
   large: bool = False,
   only_with: tuple[str, ...] = (),
 ) -> V:
-  """Returns a field of a part.
+  """Returns a dataclass field for a setting of a part.
 
   Args:
     default: default value.
-    valid: valid values, as a phrase.
+    valid: phrase for the valid values, for messages.
     holds: function that returns whether a value is valid.
-    large: whether a whole number may be 2**31 or more.
-    only_with: a key and the values of it that make the field effective; a key without values must
-      be on. An ineffective field is not recorded at its default.
+    large: whether an integer may be 2**31 or more.
+    only_with: (key, value, ...): the setting has an effect only if the setting `key` has one of the
+      values; (key,): only if it is on (not 0, '', () or False). A setting without effect that has
+      its default value is not recorded.
   """
   facts = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
-  """Returns a field of a part with a list of valid words; see `setting` for `only_with`."""
+  """Returns a dataclass field for a setting with a list of valid words; see `setting`."""
   facts = {'words': tuple(words), 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
 def check_fields(parsed: object, section: str) -> None:
-  """Raises InputError for a field of a dataclass with an invalid value, see `setting` and `word`.
+  """Raises InputError if a field of a dataclass has an invalid value, see `setting` and `word`.
 
-  `section` is the name of the section of the config.
+  `section` is the name of the config section of the dataclass.
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
@@ -155,7 +168,11 @@ class Registry(Generic[P]):
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the part of a name or reference, the value of `key` of the config."""
+    """Returns the part with a name or reference.
+
+    Raises:
+      InputError: there is no such part; `key` is the config key of the name in the message.
+    """
     if isinstance(name, str) and is_reference(name):
       return self._from_file(name, key)
     if isinstance(name, str) and (part := _of_module(self.package, name, self.base)):
@@ -169,16 +186,22 @@ class Registry(Generic[P]):
     return parts[name]
 
   def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
-    """Returns the named part with the settings of its section, or its defaults.
+    """Returns a part with the settings of its section, or with defaults if it has no section.
 
-    `path` is the name of `sections` in the config, such as 'config.classifier.augment', and `key`
-    the key with the name, such as 'policy'.
+    Args:
+      name: name of the part, or a reference to it.
+      sections: {name of a part: its settings}.
+      path: name of `sections` in the config, such as 'config.classifier.augment', for messages.
+      key: config key of the name, such as 'policy', for messages.
     """
     part = self.find(name, f'{path}.{key}')
     return settings.parse(part, sections.get(part.name, {}), f'{path}.{part.name}')
 
   def optional(self, section: Section, path: str) -> P | None:
-    """Returns the part that `section['name']` selects; None if it is ''."""
+    """Returns the part that `section['name']` selects, None if the name is ''.
+
+    `path` is the name of the section in the config, for messages.
+    """
     name = section.get('name', '')
     self.check_sections(section, path, 'name', (name,) if name else ())
     return self.select(name, section, path) if name else None
@@ -191,10 +214,17 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Raises InputError for a key of a section that is neither `key`, nor another one, nor a part.
+    """Checks a section of the config and its subsections, including those of unselected parts.
 
-    `key` selects the parts `names`. The sections of other parts are checked too, so that misspelt
-    keys are always refused.
+    Args:
+      section: the section: `key`, `other_keys`, and a subsection for each part.
+      path: name of the section, for messages.
+      key: the key that selects parts.
+      names: the names of the selected parts.
+      other_keys: other keys that the section may have.
+
+    Raises:
+      InputError: a key of the section or of a subsection is unknown, or a value is invalid.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
     parts = {**self.classes(), **{part.name: part for part in selected}}
@@ -212,6 +242,12 @@ class Registry(Generic[P]):
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, key: str) -> type[P]:
+    """Returns the part in a user's code, with its name and the digest of its file.
+
+    Raises:
+      InputError: the code defines no concrete subclass of `base`, or one with the name of a part of
+        the package.
+    """
     code, subject = load(reference, key), f'{key_name(key)} names {reference!r}'
     part, base = code.value, f'{self.base.__module__}.{self.base.__name__}'
     if not (inspect.isclass(part) and issubclass(part, self.base)):
@@ -239,7 +275,7 @@ class Registry(Generic[P]):
 
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the part in the module of the same name, without importing other modules; or None."""
+  """Returns the part whose module has its name, without importing other modules; else None."""
   is_package = '__path__' in vars(importlib.import_module(package))
   if not is_package or not name.isidentifier():
     return None
@@ -251,6 +287,7 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
 
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
+  """Returns the parts of a package by name, in alphabetical order."""
   return {part.name: part for part in sorted(defined_in(package, base), key=lambda part: part.name)}
 
 
@@ -268,14 +305,22 @@ def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
 def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
   """Yields the concrete subclasses of `base` that a module defines."""
   for value in vars(module).values():
-    is_defined = inspect.isclass(value) and value.__module__ == module.__name__
-    if is_defined and issubclass(value, base) and value is not base:
-      yield from () if inspect.isabstract(value) else (value,)
+    if not inspect.isclass(value) or value.__module__ != module.__name__:
+      continue
+    if issubclass(value, base) and value is not base and not inspect.isabstract(value):
+      yield value
 
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """The object of a reference to code, its name, and the path and SHA-256 of its file."""
+  """The object that a reference to code names.
+
+  Attributes:
+    value: the object.
+    name: NAME of the reference.
+    path: path of the file that defines it.
+    digest: SHA-256 of the file, as hexadecimal.
+  """
 
   value: object
   name: str
@@ -285,7 +330,7 @@ class FromFile:
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
-  """A context in which `load` raises `FileRefusedError`, because names come from data."""
+  """Makes `load` raise `FileRefusedError` inside a `with` block, in which names come from data."""
   token = _RUNS_FILES.set(False)
   try:
     yield
@@ -334,10 +379,9 @@ def load(reference: str, key: str) -> FromFile:
         f'{key_name(key)} names {reference!r}: no module {error.name!r} is installed.'
       ) from error
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
-  held = vars(module)
-  if name not in held:
+  if name not in vars(module):
     raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file))}')
-  return FromFile(held[name], name, file, digest)
+  return FromFile(vars(module)[name], name, file, digest)
 
 
 def _defined_names(file: pathlib.Path) -> list[str]:
@@ -359,6 +403,7 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _run(file: pathlib.Path, digest: str) -> ModuleType:
+  """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
   spec = importlib.util.spec_from_file_location(f'{file.stem}_{digest[:8]}', file)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)

@@ -28,8 +28,8 @@ LEFT_OUT = 'left_out'
 """Key of the description of rows with the numbers of unread files by reason."""
 MAX_CACHED_BYTES = 2**31
 """Most bytes of images and columns that `Rows.cached` stores in the host's memory."""
-
 MAX_UNNAMED_CLASSES = 2**20
+"""Largest number of classes that are named by their numbers."""
 
 
 def refuse_unknown_classes(description: Facts, user: str) -> None:
@@ -145,11 +145,12 @@ class Rows(Protocol):
     """
 
 
-_ORDER = 0x5B5E7  # the random stream of `random_order`
+_ORDER = 0x5B5E7
+"""Constant in the seed of `random_order`."""
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns the positions of all rows in random order, int64 [N], for the rounds of designs."""
+  """Returns all N positions of rows in random order, int64 [N], for sequential designs."""
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
@@ -159,7 +160,16 @@ def num_blocks(num_examples: int, batch_size: int) -> int:
 
 
 def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | None) -> list[int]:
-  """Returns the blocks to read, ascending; None selects all. Raises InputError for other blocks."""
+  """Returns the numbers of the blocks to read, ascending.
+
+  Args:
+    num_examples: number of rows.
+    batch_size: rows per block.
+    blocks: numbers of blocks; None selects all.
+
+  Raises:
+    InputError: a block does not exist.
+  """
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   count = num_blocks(num_examples, batch_size)
   numbers = list(range(count)) if blocks is None else sorted(set(blocks))
@@ -219,12 +229,15 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
   if not labels.size:
     return
   table = labels if labels.ndim == 2 else labels[:, None]
-  largest, smallest = np.iinfo(np.int32).max, 1 - labels.ndim
-  low, high = labels.min(), labels.max()
-  if low < smallest or high > largest:
-    value, limit = (low, 'start at 0') if low < smallest else (high, f'end at {largest}')
-    row = int(np.argwhere(table == value)[0][0])
-    raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
+  smallest = 0 if labels.ndim == 1 else -1  # -1 is padding
+  largest = np.iinfo(np.int32).max
+  for value, is_valid, limit in (
+    (labels.min(), labels.min() >= smallest, 'start at 0'),
+    (labels.max(), labels.max() <= largest, f'end at {largest}'),
+  ):
+    if not is_valid:
+      row = int(np.argwhere(table == value)[0][0])
+      raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
   is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
@@ -246,14 +259,17 @@ def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
 
 
 def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
-  """Returns whether rows of labels, [N, L] padded with -1, repeat a label, bool [N]."""
+  """Returns whether an image has a label twice, bool [N], for labels [N, L] padded with -1."""
   ordered = np.sort(labels, axis=1)
-  twice: np.ndarray = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(1)
-  return twice
+  is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+  return np.asarray(is_repeated.any(1))
 
 
 def check_class_names(names: Sequence[str], title: str) -> None:
-  """Raises InputError, with the numbers of classes, for empty and repeated names of classes."""
+  """Raises InputError for empty and repeated names of classes.
+
+  The message has the numbers of the classes, and `title` as the name of the list.
+  """
   if '' in names:
     raise InputError(f"{title} call the class {names.index('')} '': give each class a name.")
   if len(set(names)) < len(names):
@@ -290,7 +306,11 @@ def composed(name: str) -> str:
 
 
 def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
-  """Returns the names '0', '1', ... of unnamed classes up to the largest label."""
+  """Returns the names '0', '1', ... for unnamed classes up to the largest label.
+
+  Raises:
+    InputError: there would be too many classes; the message has the `title` of the data.
+  """
   valid = f'below {MAX_UNNAMED_CLASSES}, or the classes must have names'
   require(largest < MAX_UNNAMED_CLASSES, f'the largest label of {title}', largest, valid)
   return tuple(map(str, range(largest + 1)))
@@ -330,14 +350,16 @@ class ArrayRows:
     if len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
     ids, int32 = self.example_ids, np.iinfo(np.int32)
-    if ids is not None and (ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu'):
-      raise InputError(
-        f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers [{len(self.images)}].'
-      )
-    if ids is not None and (ids.min() < int32.min or ids.max() > int32.max):
-      raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
-    # a selection of rows has example ids
-    check_label_array(self.labels, 'labels', is_complete=self.example_ids is None)
+    if ids is not None:
+      if ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu':
+        raise InputError(
+          f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers '
+          f'[{len(self.images)}].'
+        )
+      if ids.min() < int32.min or ids.max() > int32.max:
+        raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
+    # rows with example ids may be a selection of the rows of a data set
+    check_label_array(self.labels, 'labels', is_complete=ids is None)
     check_class_names(self.class_names, 'class_names')
     for name, column in self.columns.items():
       if len(column) != len(self.images):
@@ -352,6 +374,7 @@ class ArrayRows:
 
   @property
   def description(self) -> Facts:
+    """See `Rows`."""
     shape = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
     return {'source': self.source, **self.facts, **shape}
 
@@ -365,6 +388,7 @@ class ArrayRows:
     return height, width, channels
 
   def at(self, positions: np.ndarray) -> ArrayRows:
+    """See `Rows`."""
     return dataclasses.replace(
       self,
       images=self.images[positions],
@@ -374,9 +398,11 @@ class ArrayRows:
     )
 
   def cached(self) -> ArrayRows:
+    """See `Rows`; the rows are in memory already."""
     return self
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
+    """See `Rows`."""
     arrays = (self.images, self.labels, *self.columns.values())
     return self if sum(array.nbytes for array in arrays) <= max_bytes else None
 
@@ -401,17 +427,20 @@ class ArrayRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
+    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
     return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
   def without_images(self) -> Batch:
+    """See `Rows`."""
     return self._columns_at(slice(None))
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
+    """See `Rows`."""
     for block in chosen_blocks(self.num_examples, batch_size, blocks):
       batch = self._batch(slice(block * batch_size, (block + 1) * batch_size))
       if not stored:
@@ -419,6 +448,7 @@ class ArrayRows:
       yield {**pad_batch(batch, batch_size), 'block': block}
 
   def _columns_at(self, positions: np.ndarray | slice) -> Batch:
+    """Returns the labels, example ids and further columns of the rows at positions."""
     return {
       'label': self.labels[positions].astype(np.int32),
       'example_id': self._ids[positions].astype(np.int32),
@@ -426,51 +456,60 @@ class ArrayRows:
     }
 
   def _batch(self, positions: np.ndarray | slice) -> Batch:
+    """Returns the images and all columns of the rows at positions."""
     return {'image': np.asarray(self.images[positions]), **self._columns_at(positions)}
 
   @functools.cached_property
   def _ids(self) -> np.ndarray:
+    """The example ids, int [N]."""
     return np.arange(self.num_examples) if self.example_ids is None else self.example_ids
 
 
 def with_column(
-  rows: Rows, name: str, of_batch: Callable[[Batch], np.ndarray], facts: Facts
+  rows: Rows, name: str, compute: Callable[[Batch], np.ndarray], facts: Facts
 ) -> Rows:
-  """Returns the rows with a further column [B, ...], computed by `of_batch` from a batch.
+  """Returns the rows with a further column.
 
-  `facts` are added to the description of the rows.
+  Args:
+    rows: the rows.
+    name: name of the column.
+    compute: function from a batch to the values of the column, [B, ...].
+    facts: facts about the column, which are added to the description of the rows.
   """
-  return _ChangedRows(rows, lambda batch: {**batch, name: of_batch(batch)}, rows.class_names, facts)
+  return _ChangedRows(rows, lambda batch: {**batch, name: compute(batch)}, rows.class_names, facts)
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:
-  """Returns the rows with facts that are added to their description, or replace facts in it."""
+  """Returns the rows with facts added to their description; equal keys are replaced."""
   return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
-  """Returns the rows with labels that are positions in other class names.
+  """Returns the rows with labels that refer to other class names.
 
-  `positions`, int32 [classes of the rows], are the new labels of the old ones; `class_names` are ()
-  for rows without known classes.
+  Args:
+    rows: the rows.
+    positions: the new label of each old label, int32 [classes of the rows]; -1 for a class without
+      a new label.
+    class_names: the names of the new labels; () if no class is known.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
 
   def change(batch: Batch) -> Batch:
     label = batch['label']
-    read = batch.get('mask', np.ones(len(label), bool))
-    bad = np.argwhere(read.reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(positions)))
-    if len(bad):
-      row = bad[0][0]
+    mask = batch.get('mask', np.ones(len(label), bool))
+    is_unknown = mask.reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(positions))
+    if is_unknown.any():
+      row = np.argwhere(is_unknown)[0][0]
       raise InputError(
         f'example {batch["example_id"][row]} has label {label[row]}; the data name '
         f'{len(positions)} classes.'
       )
-    # padding, -1, stays, and replaces a label that becomes equal to an earlier one
     label = np.where(label >= 0, positions[label], label).astype(np.int32)
-    if label.ndim == 2:
-      label[np.tril(label[:, :, None] == label[:, None], -1).any(2)] = -1
+    if label.ndim == 2:  # of old labels with one new label, the first counts
+      equals_earlier = np.tril(label[:, :, None] == label[:, None], -1).any(2)
+      label[equals_earlier] = -1
     return {**batch, 'label': label}
 
   return _ChangedRows(rows, change, class_names, facts)
@@ -478,7 +517,14 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
-  """Rows with a change of every batch that leaves the images."""
+  """Rows with changed columns; the images stay. Methods are those of `Rows`.
+
+  Attributes:
+    rows: the original rows.
+    change: function from a batch to the batch with changed columns.
+    class_names: names of the classes, in label order.
+    facts: facts that are added to the description.
+  """
 
   rows: Rows
   change: Callable[[Batch], Batch]

@@ -14,9 +14,12 @@ from robustness.core.settings import require
 
 EPOCH = 'epoch'
 """Column of training rows with the number of completed epochs."""
-_HELD_OUT = 0x4E1D  # the random stream of `held_out`
-_BALANCED = 0xBA1A  # the random stream of `Balanced`
-_BLOCKS = 1024  # blocks of `Balanced` with orders that are drawn together
+_HELD_OUT = 0x4E1D
+"""Seed of `held_out`."""
+_BALANCED = 0xBA1A
+"""Constant in the seeds of `Balanced`, which makes its random numbers differ from `Epochs`'."""
+_BLOCKS = 1024
+"""Number of blocks of `Balanced` for which orders are drawn together."""
 
 
 class Sampler(abc.ABC):
@@ -33,10 +36,15 @@ class Sampler(abc.ABC):
 
 
 def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
-  """Returns the positions [begin, end) of the k-th of n contiguous parts of a step's batch.
+  """Returns (begin, end): the positions of one process's share of the batch of a step.
 
-  `share` is (k, n). Step s holds positions [s·batch_size, (s + 1)·batch_size), so that a batch may
-  span two epochs.
+  The batch of step s has the positions [s·batch_size, (s + 1)·batch_size) of the sampler's
+  sequence, so that it may span two epochs.
+
+  Args:
+    step: number of the step, from 0.
+    batch_size: size of the global batch.
+    share: (k, n): the k-th of n contiguous shares.
   """
   process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
@@ -57,7 +65,13 @@ class Epochs(Sampler):
   """
 
   def __init__(self, num_examples: int, seed: int, stream: tuple[int, ...] = ()):
-    """Checks the arguments; sequences of one seed and different `stream` are independent."""
+    """Begins a sequence.
+
+    Args:
+      num_examples: number N of rows.
+      seed: seed of the permutations.
+      stream: further seeds, which make sequences with one `seed` independent.
+    """
     require(num_examples >= 1, 'num_examples', num_examples, 'at least 1')
     require(seed >= 0, 'seed', seed, 'at least 0')
     self.num_examples, self.seed = num_examples, seed
@@ -65,15 +79,17 @@ class Epochs(Sampler):
     self._order = functools.lru_cache(maxsize=2)(self._permutation)
 
   def _permutation(self, epoch: int) -> np.ndarray:
+    """Returns the permutation of the rows in an epoch, int64 [N]."""
     key = (self.seed, epoch, *self._stream)
     return np.random.default_rng(key).permutation(self.num_examples)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """See `Sampler`."""
-    size = self.num_examples
-    epochs = range(begin // size, -(-end // size))
-    parts = [self._order(k)[max(begin - k * size, 0) : end - k * size] for k in epochs]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
+    size, positions = self.num_examples, [np.zeros(0, np.int64)]
+    for epoch in range(begin // size, -(-end // size)):
+      first = epoch * size  # position of the epoch's first row in the sequence
+      positions.append(self._order(epoch)[max(begin - first, 0) : end - first])
+    return np.concatenate(positions)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """See `Sampler`; the column is the number of completed epochs, int32."""
@@ -88,45 +104,56 @@ class Balanced(Sampler):
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
-    """Stores the rows of each of G groups, int64 positions; groups may overlap.
+    """Begins a sequence.
 
-    `columns` returns the group that each row was drawn for, as the column `column` unless it is ''.
+    Args:
+      groups: the rows of each of G groups, int64; groups may overlap.
+      seed: seed of the orders.
+      column: name of a column of `columns` with the group that each row was drawn for; '' for no
+        column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
-    self._rows = [Epochs(len(g), seed, (_BALANCED, k)) for k, g in enumerate(groups)]
-    self._orders = functools.lru_cache(maxsize=2)(self._drawn)
+    self._epochs = [Epochs(len(g), seed, (_BALANCED, k)) for k, g in enumerate(groups)]
+    self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
 
-  def _drawn(self, number: int) -> np.ndarray:
-    """Returns the order of the groups in `_BLOCKS` blocks, [_BLOCKS, G]."""
+  def _draw_orders(self, number: int) -> np.ndarray:
+    """Returns the orders of the groups in blocks [number · _BLOCKS, (number + 1) · _BLOCKS).
+
+    The result is int [_BLOCKS, G].
+    """
     ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS, 1))
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
 
-  def _blocks(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, slice]:
-    """Returns the blocks of positions [begin, end), their orders, and the slice of positions."""
+  def _orders(self, first: int, last: int) -> np.ndarray:
+    """Returns the orders of the groups in blocks [first, last), int [last − first, G]."""
+    count = len(self._groups)
+    drawn = map(self._cached_orders, range(first // _BLOCKS, -(-last // _BLOCKS)))
+    skipped = first // _BLOCKS * _BLOCKS
+    return np.concatenate([np.zeros((0, count), int), *drawn])[first - skipped : last - skipped]
+
+  def _span(self, begin: int, end: int) -> tuple[int, int, slice]:
+    """Returns the blocks [first, last) of positions [begin, end), and the positions in them."""
     count = len(self._groups)
     first, last = begin // count, -(-end // count)
-    drawn = [self._orders(k) for k in range(first // _BLOCKS, -(-last // _BLOCKS))]
-    skipped = first // _BLOCKS * _BLOCKS
-    orders = np.concatenate([np.zeros((0, count), int), *drawn])[first - skipped : last - skipped]
-    return np.arange(first, last), orders, slice(begin - first * count, end - first * count)
+    return first, last, slice(begin - first * count, end - first * count)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """See `Sampler`."""
-    blocks, orders, part = self._blocks(begin, end)
-    if not len(blocks):
+    first, last, within = self._span(begin, end)
+    if first == last:
       return np.zeros(0, np.int64)
-    span = int(blocks[0]), int(blocks[-1]) + 1
     rows = [
-      group[epochs.positions(*span)] for group, epochs in zip(self._groups, self._rows, strict=True)
+      group[epochs.positions(first, last)]
+      for group, epochs in zip(self._groups, self._epochs, strict=True)
     ]
-    return np.take_along_axis(np.stack(rows, 1), orders, 1).ravel()[part]
+    return np.take_along_axis(np.stack(rows, 1), self._orders(first, last), 1).ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """See `Sampler`; the column is the group of each position, int32."""
     if not self._column:
       return {}
-    _, orders, part = self._blocks(begin, end)
-    return {self._column: orders.ravel()[part].astype(np.int32)}
+    first, last, within = self._span(begin, end)
+    return {self._column: self._orders(first, last).ravel()[within].astype(np.int32)}
 
 
 def held_out(
@@ -146,14 +173,14 @@ def held_out(
     InputError: one side would be empty although `share` is not 0.
   """
   count = round(share * num_examples)
-  of_row = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
-  sizes = np.bincount(of_row, minlength=1)
+  unit = np.arange(num_examples) if units is None else np.unique(units, return_inverse=True)[1]
+  sizes = np.bincount(unit, minlength=1)
   together = '' if units is None else f' in {len(sizes)} units, such as clips,'
   is_possible = not share or (0 < count < num_examples and len(sizes) > 1)
   valid = f'0, or a share of the {num_examples} training rows{together} that leaves at least one on'
   require(is_possible, 'config.training.validation', share, f'{valid} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
-  ends = np.cumsum(sizes[order])
-  taken = 1 + int(np.argmin(np.abs(ends[:-1] - count))) if share else 0
-  held = np.isin(of_row, order[:taken])
-  return np.flatnonzero(~held), np.flatnonzero(held)
+  num_rows = np.cumsum(sizes[order])
+  num_units = 1 + int(np.argmin(np.abs(num_rows[:-1] - count))) if share else 0
+  is_held_out = np.isin(unit, order[:num_units])
+  return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -19,8 +19,8 @@ def parse(cls: type[T], section: Section, path: str) -> T:
 
   Args:
     cls: class with fields of the types bool, int, float, str, tuple[str, ...] or tuple[int, ...],
-      dataclasses of these, or sections that are read elsewhere.
-    section: values by key, which may be parsed already; missing keys keep their defaults.
+      dataclasses of these types, or mappings, which are not converted.
+    section: values by key; a value may be a dataclass already. Missing keys keep their defaults.
     path: name of the section in messages, for example 'config.study'.
 
   Raises:
@@ -31,17 +31,18 @@ def parse(cls: type[T], section: Section, path: str) -> T:
   types = typing.get_type_hints(cls)
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, path)
-  for name, f in fields.items():
-    if name not in section and f.default is f.default_factory is dataclasses.MISSING:
+  for name, field in fields.items():
+    if name not in section and field.default is field.default_factory is dataclasses.MISSING:
       raise InputError(f'{key_name(path)}.{name} is not given.')
-  values = {k: _convert(types[k], value, f'{path}.{k}') for k, value in section.items()}
+  values = {name: _convert(types[name], x, f'{path}.{name}') for name, x in section.items()}
   parsed = cls(**values)
-  for k, value in values.items():
-    numbers = value if isinstance(value, tuple) else (value,)
-    is_finite = all(math.isfinite(x) for x in numbers if isinstance(x, float))
-    require(is_finite, f'{path}.{k}', value, 'finite')
-    is_small = all(abs(x) < 2**31 for x in numbers if isinstance(x, int))
-    require(is_small or fields[k].metadata.get('large', False), f'{path}.{k}', value, 'below 2**31')
+  for name, value in values.items():
+    key, may_be_large = f'{path}.{name}', fields[name].metadata.get('large', False)
+    for number in value if isinstance(value, tuple) else (value,):
+      if isinstance(number, float):
+        require(math.isfinite(number), key, value, 'finite')
+      elif isinstance(number, int):
+        require(may_be_large or abs(number) < 2**31, key, value, 'below 2**31')
   return parsed
 
 
@@ -64,7 +65,7 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
 
 
 def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a section in which the values of another replace its values, at every depth."""
+  """Returns a section with the values of `changes` in place of its values, at every depth."""
   values = dict(section)
   for key, value in changes.items():
     before = values.get(key)
@@ -83,19 +84,22 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section of the settings `cls` without defaults that have no effect.
+  """Returns a section without the settings that have no effect and have their default value.
 
   These are settings that are off (0, '', (), False), and settings that need another value of a key
-  (`only_with` of `robustness.core.registry.setting`).
+  (`only_with` of `robustness.core.registry.setting`). `cls` is the dataclass of the section.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def has_effect(key: str, value: PlainValue) -> bool:
     if key not in fields or _tupled(value) != fields[key].default:
       return True
-    needed, *values = fields[key].metadata.get('only_with') or ('',)
-    applies = section.get(needed) in values if values else bool(section.get(needed))
-    return bool(value) and (applies or not needed)
+    if not value:
+      return False
+    other_key, *values = fields[key].metadata.get('only_with') or ('',)
+    if not other_key:
+      return True
+    return section.get(other_key) in values if values else bool(section.get(other_key))
 
   return {key: value for key, value in section.items() if has_effect(key, value)}
 
@@ -106,6 +110,7 @@ def _tupled(value: PlainValue) -> PlainValue:
 
 
 def _convert(kind: type, value: object, key: str) -> object:
+  """Returns the value of a key as the type `kind`; raises SettingError for another type."""
   if dataclasses.is_dataclass(value):
     return value  # parsed already
   if dataclasses.is_dataclass(kind):
@@ -117,8 +122,8 @@ def _convert(kind: type, value: object, key: str) -> object:
     element = typing.get_args(kind)[0]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
       raise SettingError(key, value, f'a tuple of {element.__name__}')
-    if element is str and (plain := [v for v in value if type(v) is int]):
-      fix = f'Write the number in quotes: "(\'{plain[0]}\',)".'
+    if element is str and (numbers := [v for v in value if type(v) is int]):
+      fix = f'Write the number in quotes: "(\'{numbers[0]}\',)".'
       raise SettingError(key, value, 'a tuple of words', fix)
     return tuple(_convert(element, v, key) for v in value)
   if isinstance(value, int) and abs(value) >= 2**63:
@@ -142,24 +147,30 @@ def check_sections(section: Section, names: Iterable[str], path: str) -> None:
 
 
 def _check_section(section: object, path: str) -> None:
+  """Raises SettingError unless the value with the name `path` is a section."""
   if not isinstance(section, Mapping):
     raise SettingError(path, section, 'a section of keys')
 
 
-MAX_NAME_BYTES = 100  # names of files, which have at most 255 bytes, contain it
+MAX_NAME_BYTES = 100
+"""Most bytes of a name, which is a part of names of files; these may have 255 bytes."""
 
 
 def check_name(
   key: str, name: object, is_key: bool = True, max_bytes: int = MAX_NAME_BYTES
 ) -> None:
-  """Raises InputError unless a name can be the name of a folder and, if `is_key`, of a key.
+  """Raises InputError unless a name can be the name of a folder.
 
-  Keys of the config have no dots.
+  Args:
+    key: the config key of the name, for messages.
+    name: the name.
+    is_key: whether the name is also a key of the config, which has no dots.
+    max_bytes: largest length in UTF-8.
   """
   text = name if isinstance(name, str) else ''
-  valid = text.isprintable() and text.strip() == text != ''
-  valid = valid and not set(text) & set('/\\') and len(text.encode()) <= max_bytes
-  if not valid or text.startswith('.') or (is_key and '.' in text):
+  is_word = text != '' and text.isprintable() and text.strip() == text
+  has_dot = '.' in text if is_key else text.startswith('.')
+  if not is_word or has_dot or set(text) & set('/\\') or len(text.encode()) > max_bytes:
     printed = repr(name) if len(repr(name)) <= MAX_NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(
@@ -187,8 +198,12 @@ def differing_keys(
 ) -> list[str]:
   """Returns the differences of two nested mappings of plain values as lines `key: old → new`.
 
-  `tolerances` has, by the last word of a key, the admitted difference of numbers in its lists, as a
-  fraction of the largest number.
+  Args:
+    old: the first mapping, or a value in it.
+    new: the second mapping, or a value in it.
+    prefix: name of the mappings, which keys begin with.
+    tolerances: {last word of a key: largest allowed difference of the numbers in its list, as a
+      fraction of the largest number}.
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''
@@ -204,6 +219,7 @@ def differing_keys(
 
 
 def _close(old: object, new: object, tolerance: float) -> bool:
+  """Returns whether two values are lists of numbers that differ by at most tolerance · largest."""
   if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
     return False
   if not all(isinstance(value, int | float) for value in (*old, *new)):

@@ -1,4 +1,8 @@
-"""Corruptions by name, for one image in a compiled study or for batches with checked input."""
+"""Corruptions by name.
+
+`corrupt` and `corrupt_each` check their input and corrupt batches. `apply` corrupts one image
+inside a compiled step.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,10 @@ from robustness.corruptions.names import CATALOGUE, KNOWN, NAMES, NUMBERS, SEVER
 from robustness.corruptions.pixels import QUANTIZE, to_levels
 
 Options = Mapping[str, PlainValue]
+"""Options of one corruption by name, such as {'exchange': 'swap'}."""
 Numbers = float | jax.Array | np.ndarray
-ROUNDING = 1e-3  # a quarter of an 8-bit level; smaller excesses beyond [0, 1] are clipped
+ROUNDING = 1e-3
+"""Values beyond [0, 1] by at most this number, a quarter of an 8-bit level, are clipped."""
 
 CORRUPTIONS: dict[str, Corruption] = {
   name: vars(importlib.import_module(f'robustness.corruptions.{file}'))[name]
@@ -36,7 +42,11 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def find(name: str, key: str = 'name') -> Corruption:
-  """Returns a corruption by its name or `FILE.py:NAME`; error messages call the setting `key`."""
+  """Returns the corruption with a name or reference `FILE.py:NAME`.
+
+  Raises:
+    InputError: there is no such corruption; `key` is the name of the setting in the message.
+  """
   if not is_reference(name):
     choice(key, name, KNOWN)
     return CORRUPTIONS[name]
@@ -52,8 +62,17 @@ def find(name: str, key: str = 'name') -> Corruption:
 
 
 def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) -> None:
-  """Raises InputError unless each name is valid or refers to a corruption, and no two references
-  have the same name; messages call the setting `key`."""
+  """Checks the names of corruptions.
+
+  Args:
+    key: name of the setting, for messages.
+    names: names, or references `FILE.py:NAME`.
+    valid: names that are allowed, including names of sets.
+
+  Raises:
+    InputError: a name is not valid, a reference leads to no corruption, or two references have the
+      same NAME.
+  """
   valid = tuple(valid)
   for name in names:
     if is_reference(name):
@@ -78,8 +97,10 @@ class ConstantsTable:
   between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    """Returns {parameter: one value per severity} of a corruption. Fractional severities change
-    neither the five values nor bounds over them, so the images of the five stay the same."""
+    """Returns {parameter: one value per severity} of a corruption.
+
+    The values at the fractional severities follow those of the five; the five do not change.
+    """
     by_side = find(name).constants
     if self.side not in by_side:
       raise InputError(
@@ -212,31 +233,36 @@ def _checked_and_corrupted(
   side: int | None,
   options: Mapping[str, Options],
 ) -> jax.Array:
-  """Checks all arguments except the images and calls the compiled function."""
+  """Checks all arguments except the images, and calls the compiled function.
+
+  The arguments are those of `corrupt_each`; `images` may also be one image [H, W, C].
+  """
   batch = images.shape[:-3]
-  number, between = numbered(severity)
+  severity_numbers, between = numbered(severity)
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
-  check_integers('severity', number, batch, range(1, len(SEVERITIES) + len(between) + 1))
+  num_severities = len(SEVERITIES) + len(between)
+  check_integers('severity', severity_numbers, batch, range(1, num_severities + 1))
   for name in set(names) - {'frost'}:
     pictures = options.get(name, {}).get('photographs', '')
     if not isinstance(pictures, (str, os.PathLike)):
       raise InputError(
         f'photographs of {name} must be a folder of pictures; got a {type(pictures).__name__}.'
       )
+  # photographs as arrays are traced; all other options are static arguments and must be hashable
+  static_options = {name: dict(values) for name, values in options.items()}
   photographs = options.get('frost', {}).get('photographs')
-  has_arrays = photographs is not None and not isinstance(photographs, (str, os.PathLike))
-  static = tuple(
-    (name, tuple(sorted((k, v) for k, v in o.items() if not has_arrays or k != 'photographs')))
-    for name, o in options.items()
-  )
+  photograph_arrays = None
+  if photographs is not None and not isinstance(photographs, (str, os.PathLike)):
+    photograph_arrays = tuple(jnp.asarray(array) for array in textures.pictures(photographs))
+    del static_options['frost']['photographs']
   return _corrupt(
     as_key(key),
     images,
     jnp.asarray(as_array('index', index), jnp.int32),
-    jnp.asarray(as_array('severity', number), jnp.int32),
-    tuple(jnp.asarray(p) for p in textures.pictures(photographs)) if has_arrays else None,
-    static=static,
+    jnp.asarray(as_array('severity', severity_numbers), jnp.int32),
+    photograph_arrays,
+    static=tuple((name, tuple(sorted(values.items()))) for name, values in static_options.items()),
     names=names,
     quantize=quantize,
     side=table.side,
@@ -255,7 +281,17 @@ def _corrupt(
   static: tuple[tuple[str, tuple[tuple[str, object], ...]], ...],
   **settings: Any,
 ) -> jax.Array:
-  """Calls `apply` for every image, with the hashable options `static` and its other settings."""
+  """Calls `apply` for every image.
+
+  Args:
+    key: random key; image b of a batch gets fold_in(key, b).
+    images: [H, W, C] or [B, H, W, C].
+    index: see `apply`; a scalar or [B].
+    severity: see `apply`; a scalar or [B].
+    photographs: pictures of frost; None takes those in the options.
+    static: the other options, ((corruption, ((option, value), ...)), ...).
+    **settings: the other arguments of `apply`.
+  """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
   if photographs is not None:
     options['frost']['photographs'] = photographs
@@ -331,8 +367,13 @@ def checked_table(
   options: Mapping[str, Options],
   between: Sequence[float] = (),
 ) -> ConstantsTable:
-  """Returns the constants for images of a shape (H, W), after checking all arguments of `apply` but
-  the image's values, index and severity."""
+  """Returns the constants for images of a shape (height, width).
+
+  The other arguments are those of `apply`.
+
+  Raises:
+    InputError: a setting is invalid; see `corrupt_each`.
+  """
   if quantize is not None:
     choice('quantize', quantize, QUANTIZE)
   table = table_for(shape[0], shape[1], side)
@@ -355,8 +396,13 @@ def checked_table(
 
 
 def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
-  """Returns the numbers of severities, 1..5, or 6, 7, ... for fractional ones, and the distinct
-  fractional ones, ascending. Raises InputError outside [1, 5] and for a traced float."""
+  """Returns severities as integers for `apply`, and the distinct fractional severities, ascending.
+
+  The integers are 1..5 for whole severities, and 6, 7, ... for fractional ones in ascending order.
+
+  Raises:
+    InputError: a severity is outside [1, 5], or is a traced float.
+  """
   values = as_array('severity', severity)
   if not jnp.issubdtype(values.dtype, jnp.floating):
     return values, ()
@@ -376,8 +422,11 @@ def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ..
 
 
 def as_array(name: str, value: object) -> jax.Array | np.ndarray:
-  """Returns anything that NumPy reads, also a PyTorch tensor on the CPU, as an array; raises
-  InputError with `name` and the reason where NumPy cannot read it."""
+  """Returns a value as an array: anything that NumPy reads, also a PyTorch tensor on the CPU.
+
+  Raises:
+    InputError: NumPy cannot read the value; the message has its `name` and the reason.
+  """
   if isinstance(value, jax.Array):
     return value
   try:
@@ -392,8 +441,8 @@ def as_array(name: str, value: object) -> jax.Array | np.ndarray:
 def as_key(key: object) -> jax.Array:
   """Returns a random key, or the key of a seed; raises InputError for anything else."""
   if isinstance(key, jax.Array):
-    is_typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if key.shape == () if is_typed else (key.ndim == 1 and key.dtype == jnp.uint32):
+    is_typed_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
+    if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):
       return key
     raise InputError(
       f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
@@ -410,9 +459,12 @@ def as_key(key: object) -> jax.Array:
 def as_images(
   images: object, ranks: tuple[int, ...] = (3, 4), taker: str = 'corruptions'
 ) -> jax.Array:
-  """Returns images of 3 or 4 dimensions, those in `ranks`, as float32 clipped to [0, 1].
+  """Returns images as float32 clipped to [0, 1].
 
-  Only shape and type of traced images are checked. `taker` names the caller in messages.
+  Args:
+    images: floating, [H, W, C] or [B, H, W, C]; of traced images only shape and type are checked.
+    ranks: allowed numbers of dimensions, of 3 and 4.
+    taker: name of the caller in messages.
 
   Raises:
     InputError: Shape or type is wrong, or a value is outside [0, 1] by more than `ROUNDING`.
@@ -437,7 +489,8 @@ def as_images(
     )
   array = jnp.asarray(array)
   minimum, maximum = array.min(), array.max()
-  if isinstance(minimum, jax.core.Tracer):  # inside a traced branch, constant arrays are traced too
+  # checked after `min`, because inside a traced branch results from constant arrays are traced too
+  if isinstance(minimum, jax.core.Tracer):
     return array.astype(jnp.float32)
   low, high = float(minimum), float(maximum)
   if not (low >= -ROUNDING and high <= 1 + ROUNDING):
@@ -449,7 +502,7 @@ def as_images(
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError for the columns of stored corrupted images or stored perturbed frames."""
+  """Raises InputError if columns are those of stored corrupted images or perturbed frames."""
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(
       'these images are stored corrupted ones, which would be corrupted again: take clean images, '
@@ -458,9 +511,13 @@ def refuse_stored(columns: Mapping[str, object]) -> None:
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
-  """Raises InputError unless a value, or one per image, is among consecutive `valid` integers.
+  """Raises InputError unless a value is a valid integer, or one for each image.
 
-  `batch` is (B,) for a batch and () for one image. Traced values need a valid shape and type only.
+  Args:
+    name: name of the value in messages.
+    value: an integer, or an array of integers; of a traced one only shape and type are checked.
+    batch: (B,) for a batch of images, () for one image.
+    valid: consecutive valid integers.
   """
   values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
   if not jnp.issubdtype(values.dtype, jnp.integer):

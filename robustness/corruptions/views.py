@@ -1,8 +1,8 @@
 """Views and settings shared by the studies of corruptions: the clean view and the corrupted ones.
 
-All studies draw from one random stream, so that a seed determines one set of corrupted images. They
-record the answers of the classifier, the energy that each corruption changed, and the energy at
-high frequencies (Yin et al. 2019, section 4.2).
+All these studies use the same random numbers, so that a seed determines one set of corrupted
+images. They record predictions, the energy ‖C(x) - x‖² of the change by a corruption C, and its
+energy at high frequencies (Yin et al. 2019, section 4.2).
 """
 
 import dataclasses
@@ -168,13 +168,14 @@ class CorruptionViews(Study):
 
   @property
   def _shows_pictures(self) -> bool:
-    """Whether a corruption consists of other pictures."""
+    """Whether a corruption composes the image with other pictures (mosaic, stickers)."""
     return bool({*self.names} & {*laion_c.PICTURES})
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
     """The options that differ from the default, for the corruptions of this study."""
-    return {name: o for name, o in self.options.non_default().items() if name in self.names}
+    non_default = self.options.non_default()
+    return {name: options for name, options in non_default.items() if name in self.names}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
@@ -190,9 +191,12 @@ class CorruptionViews(Study):
   @property
   def facts(self) -> dict[str, PlainValue]:
     """Descriptions of the pictures in frost, mosaics and stickers, for results."""
-    frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
-    pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
-    return {**frost, **pictures}
+    facts: dict[str, PlainValue] = {}
+    if 'frost' in self.names:
+      facts['frost'] = describe(self.photographs)
+    if self._shows_pictures:
+      facts['pictures'] = laion_c.describe(self.photographs)
+    return facts
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -205,27 +209,33 @@ class CorruptionViews(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then each corruption at each severity.
 
-    They measure `energy` ‖C(x) - x‖² and `high_energy` ‖H(C(x) - x)‖² over all channels, and ‖x‖²
-    and ‖H(x)‖² in the clean view; C corrupts and H is the high pass. The random numbers of a view
-    do not depend on the other views of a run (`names.view_id`).
+    With a corruption C and the high-pass filter H, the views measure `energy` ‖C(x) - x‖² and
+    `high_energy` ‖H(C(x) - x)‖² over all channels; in the clean view ‖x‖² and ‖H(x)‖². The random
+    numbers of a view do not depend on the other views of a run (`names.view_id`).
     """
     is_released = self.protocol == AS_RELEASED
     released = set_to_follow(image_shape, self.constants, self.names) if is_released else None
     catalog.checked_table(image_shape[:2], self.references, None, self.constants or None, {})
-    table = [(n, s) for n in range(len(self.names)) for s in self.levels]
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    ids = [view_id(self.names[n], s) for n, s in table]
-    number = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
+    fractional = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
+    ids, corruptions, severities = [0], [-1], [0]
+    for number, name in enumerate(self.names):
+      for severity in self.levels:
+        ids.append(view_id(name, severity))
+        corruptions.append(number)
+        severities.append(fractional.get(severity, int(severity)))
+
+    def energies(
+      row: Mapping[str, jax.Array], image: jax.Array, view: Mapping[str, jax.Array]
+    ) -> Mapping[str, jax.Array]:
+      difference = change(image, row['image'], view['severity'])
+      return measures.energies(spectrum.half_magnitude(difference))
+
     return Views(
       self._view_function(released.jpeg_quality if released else 0),
-      np.array([0, *ids], np.int32),
-      {
-        'corruption': np.array([-1, *(n for n, _ in table)], np.int32),
-        'severity': np.array([0, *(number.get(s, s) for _, s in table)], np.int32),
-      },
-      measure=lambda row, image, view: measures.energies(
-        spectrum.half_magnitude(change(image, row['image'], view['severity']))
-      ),
+      np.array(ids, np.int32),
+      {'corruption': np.array(corruptions, np.int32), 'severity': np.array(severities, np.int32)},
+      measure=energies,
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch depend on its size; sums over one image do not
     )
@@ -237,31 +247,34 @@ class CorruptionViews(Study):
     return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names views 'clean' and '<corruption> <severity>', and groups the views of each corruption,
-    each severity, and each set. Fractional severities are in no group."""
+    """Returns the names 'clean' and '<corruption> <severity>' of the views, and their groups.
+
+    There is a group for each corruption, each severity, and each set. Fractional severities are in
+    no group.
+    """
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns `view_table` for views that begin with the clean one or lack it."""
-    facets: dict[str, Mapping[str, object]] = {
-      f'{n} {s}': {'corruption': n, 'severity': s} for n in self.names for s in self.levels
-    }
-    first, count = int(has_clean), len(self.levels)
-    views = {
-      name: [first + n * count + self.levels.index(s) for s in self.severities]
-      for n, name in enumerate(self.names)
-    }
+    """Returns `view_table`, for views with or without the clean view as the first one."""
+    names: list[str] = ['clean'] if has_clean else []
+    groups: dict[str, list[int]] = {'clean': [CLEAN]} if has_clean else {}
+    facets: dict[str, Mapping[str, object]] = {}
+    for corruption in self.names:
+      first_view = len(names)
+      groups[corruption] = [first_view + self.levels.index(s) for s in self.severities]
+      for severity in self.levels:
+        names.append(f'{corruption} {severity}')
+        facets[names[-1]] = {'corruption': corruption, 'severity': severity}
     by_severity = {
-      f'severity {s}': [indices[k] for indices in views.values()]
-      for k, s in enumerate(self.severities)
+      f'severity {severity}': [groups[corruption][k] for corruption in self.names]
+      for k, severity in enumerate(self.severities)
     }
     sets = {
-      label: [view for name in members for view in views[name]]
+      label: [view for name in members for view in groups[name]]
       for label, members in whole_sets(self.names, min(image_shape[:2])).items()
     }
-    clean = {'clean': [CLEAN]} if has_clean else {}
-    table = ViewTable.of([*clean, *facets], {**clean, **views, **by_severity, **sets})
-    facets |= {name: {'corruption': name} for name in views}
+    table = ViewTable.of(names, {**groups, **by_severity, **sets})
+    facets |= {name: {'corruption': name} for name in self.names}
     facets |= {f'severity {s}': {'severity': s} for s in self.severities}
     facets |= {label: {'corruption_set': label} for label in sets}
     return dataclasses.replace(table, facets=facets)
@@ -275,7 +288,7 @@ class CorruptionViews(Study):
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """Returns {difference in words: whether images made here differ so from a released set}."""
+    """Returns {difference from a released set in words: whether images made here have it}."""
     constants = self.constants_of(image_shape)
     is_in_files = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
@@ -288,15 +301,16 @@ class CorruptionViews(Study):
     }
 
   def _view_function(self, jpeg_quality: int) -> Callable[..., jax.Array]:
-    """Returns the view function. It reads photographs once, and compresses images to JPEG of a
-    quality unless it is 0."""
-    options: dict[str, Mapping[str, object]] = {**self.variants}
-    if self.photographs and 'frost' in self.names:
-      options['frost'] = {'photographs': load_photographs(self.photographs)}
-    if self.photographs:
-      pictured = set(laion_c.PICTURES) & set(self.names)
-      options |= {name: {'photographs': self.photographs} for name in pictured}
+    """Returns the function `Views.show`; photographs are read here, once.
 
+    Corrupted images are compressed with a JPEG quality; 0 does not compress them.
+    """
+    options: dict[str, Mapping[str, object]] = {**self.variants}
+    if self.photographs:
+      if 'frost' in self.names:
+        options['frost'] = {'photographs': load_photographs(self.photographs)}
+      for name in set(laion_c.PICTURES) & set(self.names):
+        options[name] = {'photographs': self.photographs}
     corrupt = functools.partial(
       catalog.apply,
       names=self.references,
@@ -323,26 +337,30 @@ class CorruptionViews(Study):
     return show
 
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C] for the
-    first image."""
+    """Returns pictures of the first image.
+
+    They are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C].
+    """
     row = one_view.read_row(rows, 0)
     count = len(self.views(row['image'].shape))
     images = np.stack([one_view.show(self, row, view, key) for view in range(CLEAN + 1, count)])
     return {'gallery': self.grid(images), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
-    """Reshapes values [N, V] by image and view to [N, corruptions, severities], without the clean
-    view."""
+    """Reshapes values [N, V] of images and views to [N, corruptions, severities].
+
+    The first view, which is clean, is dropped.
+    """
     return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
 
   def grid(self, values: np.ndarray) -> np.ndarray:
-    """Reshapes values by corrupted view [V, ...] to [corruptions, severities, ...]."""
+    """Reshapes values [V, ...] of the corrupted views to [corruptions, severities, ...]."""
     return values.reshape(len(self.names), len(self.levels), *values.shape[1:])
 
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-  """The origin of the images under which errors were measured.
+  """The origin of the corrupted images, and their differences from a released set.
 
   Attributes:
     settings: The study.
@@ -384,47 +402,57 @@ class Provenance:
   @property
   def differences(self) -> list[str]:
     """The differences from the released set in words, apart from the random draws."""
-    released, settings, source = self.released, self.settings, self.description.get('source', '')
+    released, settings = self.released, self.settings
+    source = self.description.get('source', '')
+    # of 32 pixels, the corruptions of Yin et al.'s table 3 are complete without the official others
     is_paper_set = released.side == 32 and set(SETS['fourier_cifar']) <= set(settings.names)
     missing = [n for n in released.corruptions if n not in settings.names and not is_paper_set]
-    severities = [str(s) for s in SEVERITIES if s not in settings.severities]
+    missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
     total = released.num_images or self.num_images
-    count = {f'{self.num_images} of {total} images': self.num_images != total}
+    number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
     differences = released.size_differs(self.image_shape)
     if not self.stored:
-      differences |= self._data_differs() | count
+      differences |= self._data_differs() | number_differs
       differences |= settings.settings_differ(released, self.image_shape)
     elif source not in SOURCES:
       differences[f'the source {source} is no released set'] = True
     elif not self._is_robustbench:
-      differences |= count
+      differences |= number_differs
     differences[f'without {", ".join(missing)}'] = bool(missing)
-    differences[f'without severity {", ".join(severities)}'] = bool(severities)
+    differences[f'without severity {", ".join(missing_severities)}'] = bool(missing_severities)
     return [words for words, is_present in differences.items() if is_present]
 
   def _data_differs(self) -> dict[str, bool]:
-    """Returns {difference in words: whether clean images differ so from the released set's}."""
+    """Returns {difference from the released set in words: whether the clean images have it}."""
     released, description = self.released, self.description
-    name, split = (str(description.get(key, '')) for key in ('name', 'split'))
-    is_clean = any(w in name.lower() and split.startswith(s) for w, s in released.clean.items())
-    prepared = released.prepared.items()
-    missing = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
-    is_unknown = bool(released.clean) and not is_clean
+    name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
+    is_clean_data = any(
+      data in name and split.startswith(released_split)
+      for data, released_split in released.clean.items()
+    )
+    missing = [
+      f'{KEYS.data}.{key}={value}'
+      for key, value in released.prepared.items()
+      if description.get(key) != value
+    ]
     return {
-      f'the data are not known to be those of {released.name}': is_unknown,
+      f'the data are not known to be those of {released.name}': (
+        bool(released.clean) and not is_clean_data
+      ),
       f'the clean images of {released.name} were not released': not released.clean,
       f'images were prepared otherwise, without {", ".join(missing)}': bool(missing),
     }
 
   @property
   def _is_robustbench(self) -> bool:
-    """Whether these are RobustBench's images of ImageNet-C."""
-    source, image_list = (self.description.get(key) for key in ('source', 'image_list'))
-    is_listed = source in ('imagenet_c', 'imagenet_3dcc') and image_list == provenance.ROBUSTBENCH
-    return self.stored and is_listed and self.num_images == provenance.ROBUSTBENCH_IMAGES
+    """Whether these are the stored images of ImageNet-C or ImageNet-3DCC that RobustBench uses."""
+    is_subset = self.description.get('image_list') == provenance.ROBUSTBENCH
+    is_whole = is_subset and self.num_images == provenance.ROBUSTBENCH_IMAGES
+    is_source = self.description.get('source') in ('imagenet_c', 'imagenet_3dcc')
+    return self.stored and is_source and is_whole
 
   def table(self) -> Table:
-    """Returns the table ('what', 'value')."""
+    """Returns the table of the origin, with columns 'what' and 'value'."""
     settings, frost = self.settings, self.settings.facts.get('frost', {})
     lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
     if not self.clean:
@@ -451,8 +479,10 @@ class Provenance:
 
 
 def check_between(key: str, severities: Sequence[float]) -> None:
-  """Raises InputError about the setting `key` unless severities are distinct, ascending fractions
-  in [1, 5] that are multiples of 1 / `FINEST`."""
+  """Raises InputError, naming the setting `key`, for invalid fractional severities.
+
+  They must be distinct, ascending, in [1, 5], no integers, and multiples of 1 / `FINEST`.
+  """
   for severity in severities:
     require(1 <= severity <= 5, key, severity, 'in [1, 5]')
     require(severity % 1 != 0, key, severity, 'no whole number: severities takes those')
@@ -470,7 +500,17 @@ def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array
 def gallery_figure(
   names: Iterable[str], severities: Iterable[float], gallery: np.ndarray, caption: str
 ) -> tuple[Figure, str]:
-  """Draws one image under every distinct corruption and severity; see `CorruptionViews.gallery`."""
+  """Returns the figure of one image under every corruption and severity, and its caption.
+
+  Args:
+    names: the corruption of each view; repeated names count once.
+    severities: the severity of each view; repeated severities count once.
+    gallery: pictures, see `CorruptionViews.gallery`.
+    caption: the caption.
+  """
   titles = [f'severity {severity:g}' for severity in dict.fromkeys(severities)]
-  rows = zip(dict.fromkeys(names), gallery, strict=True)
-  return images.grid({name: dict(zip(titles, s, strict=True)) for name, s in rows}), caption
+  grid = {
+    name: dict(zip(titles, pictures, strict=True))
+    for name, pictures in zip(dict.fromkeys(names), gallery, strict=True)
+  }
+  return images.grid(grid), caption

@@ -420,7 +420,7 @@ def _single_layer(network: Classifier, layer: str) -> str:
 
 
 def pooled(x: jax.Array) -> jax.Array:
-  """Returns features [B, F]: an output [B, F], [B, N, F] or [B, H, W, F], averaged over positions."""
+  """Returns features [B, F]: `x` [B, F], [B, N, F] or [B, H, W, F], averaged over positions."""
   return jnp.mean(x, axis=tuple(range(1, x.ndim - 1))).astype(jnp.float32)
 
 

@@ -191,18 +191,17 @@ def _fitted(
     return restore(architecture.name, expected, scheme, arrays), {}
   patch = expected['params', 'embedding', 'patches', 'kernel'][0]
   rows, columns = height // patch, width // patch
-  _, num_positions, width_of_tokens = shape = expected[position_embedding.PATH]
+  shape = expected[position_embedding.PATH]
+  num_positions, token_size = shape[1:]
   num_prefix_tokens = num_positions - rows * columns  # such as the class token
   located = scheme.locate(position_embedding.PATH)
   stored_array = arrays.get(located.names[0])
   if stored_array is not None:
     # some schemes store the positions of prefix tokens in another array
-    num_elsewhere = (
-      num_positions - math.prod(located.shapes(shape)[located.names[0]]) // width_of_tokens
-    )
-    num_stored = stored_array.size // width_of_tokens + num_elsewhere
+    in_array = math.prod(located.shapes(shape)[located.names[0]]) // token_size
+    num_stored = stored_array.size // token_size + num_positions - in_array
     if stored_shape or position_embedding.stored_side(num_stored, num_prefix_tokens):
-      expected = {**expected, position_embedding.PATH: (1, num_stored, width_of_tokens)}
+      expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]

@@ -25,6 +25,8 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.models import label_space
 
+# Forms of JSON files, see `robustness.core.json_files`: ground truth (`COCO` for clips, with sizes
+# and class names; `TRUTH` where both may be missing) and detections (`RESULTS`).
 BOX = {'image_id': (int, str), 'category_id': int, 'bbox': [float]}
 """Keys and types that an entry of a box must have in COCO's JSON."""
 RESULTS: json_files.Form = [{**BOX, 'score': float}]
@@ -147,21 +149,21 @@ def _document(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Raises InputError if two images share an id or file name, or two categories an id."""
-  for part, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
-    values = Counter(entry[key] for entry in document.get(part, ()))
+  """Raises InputError if two images or two categories have the same number or path."""
+  for kind, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
+    values = Counter(entry[key] for entry in document.get(kind, ()))
     value, count = values.most_common(1)[0] if values else ('', 0)
     if count > 1:
       raise InputError(
-        f'{path} has {count} {part} of {key} {value!r}: give each a different {key}.'
+        f'{path} has {count} {kind} of {key} {value!r}: give each a different {key}.'
       )
 
 
-def _text(node: ElementTree.Element, place: str) -> str:
-  """Returns the text of the element at a path below `node`; raises ValueError if there is none."""
-  text = node.findtext(place)
+def _text(node: ElementTree.Element, tag: str) -> str:
+  """Returns the text of the element at a path of tags below a node; raises ValueError for none."""
+  text = node.findtext(tag)
   if text is None:
-    raise ValueError(f'no {place}')
+    raise ValueError(f'no {tag}')
   return text.strip()
 
 
@@ -186,21 +188,24 @@ class Boxes:
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes of some images, which are renumbered: `images[i]`, int [M], becomes image
-    i.
+    """Returns the boxes of a list of images, with the images numbered by their place in the list.
 
-    An image that is listed twice becomes two images with the same boxes.
+    An image that is listed twice becomes two images.
+
+    Args:
+      images: positions of images, int [M].
     """
-    order = np.argsort(self.image, kind='stable')
-    starts, stops = (np.searchsorted(self.image[order], images, side) for side in ('left', 'right'))
-    sizes = stops - starts
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    places = order[np.repeat(starts, sizes) + within]
+    by_image = np.argsort(self.image, kind='stable')
+    sorted_images = self.image[by_image]
+    starts = np.searchsorted(sorted_images, images, 'left')
+    counts = np.searchsorted(sorted_images, images, 'right') - starts
+    number_in_image = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    boxes = by_image[np.repeat(starts, counts) + number_in_image]
     return Boxes(
-      np.repeat(np.arange(len(images)), sizes),
-      self.category[places],
-      self.corners[places],
-      None if self.score is None else self.score[places],
+      np.repeat(np.arange(len(images)), counts),
+      self.category[boxes],
+      self.corners[boxes],
+      None if self.score is None else self.score[boxes],
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
@@ -222,19 +227,19 @@ class Boxes:
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
     outside = 'are wholly outside of their images'
-    for is_good, problem in (
+    for is_valid, problem in (
       (np.isfinite(scores), 'have a score that is no finite number'),
       (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
       ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
       (np.minimum(x1, width) > np.maximum(x0, 0), outside),
       (np.minimum(y1, height) > np.maximum(y0, 0), outside),
     ):
-      if not is_good.all():
-        first = int(np.argmin(is_good))
+      if not is_valid.all():
+        first = int(np.argmin(is_valid))
         corners = ', '.join(f'{value:g}' for value in self.corners[first])
         score = '' if self.score is None else f', score {self.score[first]:g}'
         raise InputError(
-          f'{int((~is_good).sum())} of {len(is_good)} boxes {problem}, first {name(first)}: '
+          f'{int((~is_valid).sum())} of {len(is_valid)} boxes {problem}, first {name(first)}: '
           f'[{corners}] (x0, y0, x1, y1){score}.'
         )
     corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))
@@ -243,11 +248,11 @@ class Boxes:
 
 
 class Clipped(NamedTuple):
-  """Summary of the boxes that extended beyond their images by more than `TOLERANCE`.
+  """A summary of the boxes that were clipped.
 
   Attributes:
-    number: how many boxes.
-    first: describes the first of them and its distance; '' if there is none.
+    number: number of boxes that extended beyond their images by more than `TOLERANCE` pixels.
+    first: the first of these boxes in words; '' if there is none.
   """
 
   number: int
@@ -261,15 +266,15 @@ class Truth(NamedTuple):
     boxes: the boxes; `boxes.image` is the index of a frame.
     clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
-    places: {image id or path: index of the frame}.
-    images: ids and paths of all images of the file, including images that are not frames.
-    names: {category id: class name}; empty if the file does not list its classes.
+    positions: {image number or path: position of the frame}.
+    images: numbers and paths of all images of the file, including images that are not frames.
+    names: {class number: name}; empty if the file does not list its classes.
   """
 
   boxes: Boxes
   clipped: Clipped
   sizes: np.ndarray
-  places: Mapping[int | str, int]
+  positions: Mapping[int | str, int]
   images: Collection[int | str]
   names: Mapping[int, str]
 
@@ -297,7 +302,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
     )
   truth = _truth(document, frames, path)
   for number, entry in enumerate(document['annotations']):
-    if entry.get('iscrowd') and entry['image_id'] in truth.places:
+    if entry.get('iscrowd') and entry['image_id'] in truth.positions:
       raise InputError(
         f'{path}: entry {number} has iscrowd 1, and boxes of crowds are not scored: leave its '
         'frame out of the sets, or the entry, whose detections then count as wrong.'
@@ -306,49 +311,45 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
 
 def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
-  """Returns the ground truth of frames from annotations in COCO's form; `path` is for messages."""
-  places: dict[int | str, int] = {frame: index for index, frame in enumerate(frames)}
-  position = dict(places)
+  """Returns the ground truth of frames from annotations in the form `TRUTH`; `path` is their file.
+
+  Boxes of images that are not frames are skipped.
+  """
+  position = {frame: index for index, frame in enumerate(frames)}
+  positions: dict[int | str, int] = dict(position.items())
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:
     index = position.get(image['file_name'])
     if index is not None:
-      places[image['id']] = index
+      positions[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
   images = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   _check_entries(document['annotations'], images, names, path)
-  boxes, clipped = _boxes(document['annotations'], places, sizes, frames, path)
-  return Truth(boxes, clipped, sizes, places, images, names)
+  boxes, clipped = _boxes(document['annotations'], positions, sizes, frames, path)
+  return Truth(boxes, clipped, sizes, positions, images, names)
 
 
 def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Boxes, Clipped]:
-  """Reads the detections on frames, and returns them with a summary of those that were clipped.
+  """Returns the detections on F frames from a file of COCO results, and a summary of clipped boxes.
 
   Args:
-    path: a file of COCO results.
-    truth: ground truth of the frames, which maps image ids to frames.
+    path: the file; detections on images that are not frames are skipped.
+    truth: the ground truth of the frames.
     frames: paths of the F frames.
-
-  Raises:
-    InputError: an entry is invalid, or of an image or class that the ground truth does not have.
   """
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), RESULTS, advice)
   _check_entries(entries, truth.images, truth.names, path)
-  return _boxes(entries, truth.places, truth.sizes, frames, path, has_scores=True)
+  return _boxes(entries, truth.positions, truth.sizes, frames, path, has_scores=True)
 
 
 def _check_entries(
   entries: Entries, images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Raises InputError if an entry has an unknown image or class, or a box without four numbers.
+  """Raises InputError for an entry with an unknown image or class, or not four numbers.
 
-  Args:
-    entries: the boxes.
-    images: the valid image ids and paths.
-    names: {category id: class name}; empty admits any class.
-    path: the file of the entries, for messages.
+  `images` are the known images, `names` the known classes ({} allows any), and `path` is the file.
   """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
@@ -368,37 +369,37 @@ def _check_entries(
 
 def _boxes(
   entries: Entries,
-  places: Mapping[int | str, int],
+  positions: Mapping[int | str, int],
   sizes: np.ndarray,
   frames: Sequence[str],
   path: Path,
   has_scores: bool = False,
 ) -> tuple[Boxes, Clipped]:
-  """Returns the boxes of frames, clipped at the borders of their images, and a summary of clipping.
+  """Returns the boxes on frames, clipped at the borders of their images, and a summary.
 
   Args:
-    entries: boxes of any images; boxes of images that are not frames are skipped.
-    places: {image id or path: index of the frame}.
-    sizes: float [F, 2], width and height in pixels.
-    frames: paths of the frames, for messages.
-    path: the file of the entries, for messages.
-    has_scores: whether the entries are detections, which have scores.
+    entries: boxes in COCO's form.
+    positions: {image number or path: position of the frame}; entries of other images are skipped.
+    sizes: float [F, 2], width and height of the frames in pixels.
+    frames: paths of the F frames.
+    path: file of the entries, for messages.
+    has_scores: whether the entries are detections with scores.
   """
-  numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in places]
-  entries = [entries[number] for number in numbers]
-  corners = np.array([entry['bbox'] for entry in entries], float).reshape(len(entries), 4)
-  corners[:, 2:] += corners[:, :2]
+  numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in positions]
+  on_frames = [entries[number] for number in numbers]
+  corners = np.array([entry['bbox'] for entry in on_frames], float).reshape(len(on_frames), 4)
+  corners[:, 2:] += corners[:, :2]  # from x, y, width, height to x0, y0, x1, y1
   boxes = Boxes(
-    np.array([places[entry['image_id']] for entry in entries], int),
-    np.array([entry['category_id'] for entry in entries], int),
+    np.array([positions[entry['image_id']] for entry in on_frames], int),
+    np.array([entry['category_id'] for entry in on_frames], int),
     corners,
-    np.array([entry['score'] for entry in entries], float) if has_scores else None,
+    np.array([entry['score'] for entry in on_frames], float) if has_scores else None,
   )
 
   def name(box: int) -> str:
     return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
   clipped, distance = boxes.clip(sizes, name)
-  far = np.flatnonzero(distance > TOLERANCE)
-  first = f'{name(far[0])}, by {distance[far[0]]:g} pixels' if len(far) else ''
-  return clipped, Clipped(len(far), first)
+  beyond = np.flatnonzero(distance > TOLERANCE)
+  first = f'{name(beyond[0])}, by {distance[beyond[0]]:g} pixels' if len(beyond) else ''
+  return clipped, Clipped(len(beyond), first)

@@ -42,9 +42,9 @@ from robustness.video import ytbb_robust
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
-"""Frame types of video compression: intra-coded, predicted and bidirectionally predicted."""
+"""Frame types of video compression: intra-coded, predicted, bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
-"""Labels by which a neighbor is judged: its own ('frame') or its anchor's ('anchor')."""
+"""The labels that count for a neighbor: the frame's, or its anchor's."""
 RELEASES = {
   'imagenet_vid': (
     'ImageNet-Vid-Robust',
@@ -125,28 +125,28 @@ class NeighborSets:
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """A number for the video of each set, int [A]; None if no two sets are of one video."""
+    """The number of the video of each set, int [A]; None if each set is from another video."""
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
-    distinct, place = np.unique(names, return_inverse=True)
-    return place if len(distinct) < len(names) else None
+    distinct, numbers = np.unique(names, return_inverse=True)
+    return numbers if len(distinct) < len(names) else None
 
   @property
   def title(self) -> str:
-    """A line with the name of the sets and their numbers of anchors and pairs.
+    """Title of the data set for reports.
 
-    If their counts match a published release, it has the name of the release; if only their classes
-    do, it also states the counts that the release has.
+    It has the name of the published data set if the counts of anchors and pairs are the published
+    ones; otherwise it states the published counts.
     """
     space = label_space.coarse_space(self.class_names)
     counts = len(self.anchors), len(self.pairs.frame)
-    counted = '{} anchors, {} pairs'.format(*counts)
+    counts_in_words = f'{counts[0]} anchors, {counts[1]} pairs'
     if space is None or space.name not in RELEASES:
-      return f'neighbor sets: {counted}'
+      return f'neighbor sets: {counts_in_words}'
     name, published = RELEASES[space.name]
     if counts in published:
-      return f'{name}, {published[counts]}: {counted}'
+      return f'{name}, {published[counts]}: {counts_in_words}'
     expected = ' or '.join(f'{anchors} and {pairs}' for anchors, pairs in published)
-    return f'neighbor sets of {space.name}: {counted} ({name} has {expected})'
+    return f'neighbor sets of {space.name}: {counts_in_words} ({name} has {expected})'
 
   @functools.cached_property
   def digest(self) -> str:
@@ -159,22 +159,18 @@ class NeighborSets:
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels by which the neighbor of each pair is judged, int32 [P, L], padded with
-    −1.
+    """Returns the labels that count for the neighbor of each pair, int32 [P, L], padded with −1.
 
-    The rule 'frame' takes the labels of the neighbor, 'anchor' those of its anchor.
+    `rule` is `FRAME` for the labels of the neighbor, `ANCHOR` for those of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Raises InputError if a label is not a class of a label space.
+    """Raises InputError if a label is not below `num_classes`.
 
-    Args:
-      space: name of the label space, for the message.
-      num_classes: number of its classes.
-      key: name of the setting that chose the space, for the message.
+    `space` is the name of the label space and `key` the setting with this value, for the message.
     """
     row = int(np.argmax(self.labels.max(1)))
     label = int(self.labels[row].max())
@@ -243,34 +239,37 @@ def from_mappings(
     for frame in members:
       if not labels.get(frame):
         classes[frame] += [label for label in classes[anchor] if label not in classes[frame]]
-  table = padded_labels([*classes.values()])
+  label_table = padded_labels([*classes.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
-  bare = [frames[index] for index in anchors if (table[index] < 0).all()]
-  if bare:
+  unlabelled = [frames[index] for index in anchors if (label_table[index] < 0).all()]
+  if unlabelled:
     raise InputError(
-      f'{len(bare)} of {len(sets)} anchors have no label, first {bare[0]!r}: add '
+      f'{len(unlabelled)} of {len(sets)} anchors have no label, first {unlabelled[0]!r}: add '
       f'{{path: [classes]}} to {LABELS}.'
     )
-  neighbors = tuple(np.array([position[m] for m in members], np.int32) for members in sets.values())
-  numbers = [frame_number(frame) for frame in frames]  # of any length
-  offsets = tuple(
-    np.array([numbers[member] - numbers[anchor] for member in members], np.int32)
-    for anchor, members in zip(anchors, neighbors, strict=True)
-  )
+  numbers = [frame_number(frame) for frame in frames]  # Python integers: they may exceed int64
+  neighbors, offsets = [], []
+  for anchor, members in sets.items():
+    indices = [position[member] for member in members]
+    distances = [numbers[index] - numbers[position[anchor]] for index in indices]
+    neighbors.append(np.array(indices, np.int32))
+    offsets.append(np.array(distances, np.int32))
   types, fps = _facts(frames, facts) if facts else (None, None)
-  return NeighborSets(frames, table, anchors, neighbors, offsets, tuple(class_names), types, fps)
+  return NeighborSets(
+    frames, label_table, anchors, (*neighbors,), (*offsets,), tuple(class_names), types, fps
+  )
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
-  """Raises InputError unless a set is a list of paths of distinct frames of the anchor's video."""
+  """Raises InputError unless the members of a set are distinct frames of the anchor's video."""
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
-  strangers = [member for member in members if video_of(member) != video_of(anchor)]
-  if strangers:
-    raise InputError(
-      f'{strangers[0]!r} is no neighbor of anchor {anchor!r}: it is a frame of another video. '
-      'Neighbors are in the folder of their anchor.'
-    )
+  for member in members:
+    if video_of(member) != video_of(anchor):
+      raise InputError(
+        f'{member!r} is no neighbor of anchor {anchor!r}: it is a frame of another video. '
+        'Neighbors are in the folder of their anchor.'
+      )
   counts = Counter(frame_number(path) for path in (anchor, *members))
   if max(counts) - min(counts) > _INT32_MAX:
     raise InputError(
@@ -279,17 +278,17 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
     )
   number, count = counts.most_common(1)[0]
   if count > 1:
-    twice = [path for path in (anchor, *members) if frame_number(path) == number]
+    repeated = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
       f'the set of anchor {anchor!r} holds frame {number} {count} times '
-      f'({", ".join(map(repr, twice))}): a set has its anchor and each neighbor once.'
+      f'({", ".join(map(repr, repeated))}): a set has its anchor and each neighbor once.'
     )
 
 
 def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
-  """Returns the labels `values` of a frame if they are a list of distinct class indices.
+  """Returns the labels of a frame; raises InputError unless they are distinct classes.
 
-  Raises InputError otherwise. Indices must be below `num_classes`, unless it is 0.
+  `num_classes` is 0 if the number of classes is not known.
   """
   limit = num_classes or _INT32_MAX
   is_list = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
@@ -303,10 +302,14 @@ def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int
 def _facts(
   frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns frame types, str [F], and frame rates, float64 [F]; each is None if all are unknown."""
+  """Returns the frame types [F] and frame rates [F] of frames; None for facts that no frame has.
+
+  `facts` are properties by path, see `FrameFacts`.
+  """
   types, rates = [], []
   for frame in frames:
-    kind, rate = facts.get(frame, {}).get('frame_type', ''), facts.get(frame, {}).get('fps')
+    frame_facts = facts.get(frame, {})
+    kind, rate = frame_facts.get('frame_type', ''), frame_facts.get('fps')
     if kind not in ('', *FRAME_TYPES):
       raise InputError(
         f'frame {frame!r} has frame_type {kind!r}; {nearest(str(kind), FRAME_TYPES)}.'
@@ -336,7 +339,7 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   root = expanded(folder)
   home = find(root)
   if home is None:
-    near = next((place for place in (*sorted(root.glob('*')), root.parent) if find(place)), None)
+    near = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
     fix = f', but in {near}: give that folder.' if near else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
   if not (home / SETS).is_file():
@@ -362,9 +365,9 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder that holds neighbor sets or annotations of YTBB-Robust.
+  """Returns the folder with the files of the sets, or else with annotations of YTBB-Robust.
 
-  It is `root` or `root/metadata`, or None if neither holds any.
+  It is `root`, `root/metadata`, or None if neither has such files.
   """
   folders = root, root / 'metadata'
   homes = [folder for folder in folders if (folder / SETS).is_file()]
@@ -373,14 +376,14 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns class names in label order from the first folder that states them, or ().
+  """Returns the class names from the class indices or else the class maps of a folder of sets.
 
-  Class indices in `home`, `home/misc` and `home/../misc` are tried first, then class maps there.
+  They are () if there are neither.
   """
+  advice = 'Give an object that has each class once.'
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
-    for place in (home, home / 'misc', home.parent / 'misc'):
-      advice = 'Give an object that has each class once.'
-      files = {file: json_files.read(file, dict, advice) for file in sorted(place.glob(pattern))}
+    for folder in (home, home / 'misc', home.parent / 'misc'):
+      files = {file: json_files.read(file, dict, advice) for file in sorted(folder.glob(pattern))}
       names = read_names(files) if files else ()
       if names:
         return names
@@ -388,29 +391,34 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 
 
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, that the class indices of one folder state.
+  """Returns the class names, in label order, from the class indices of one folder.
 
-  `indices` is {path: content}. ImageNet-Vid-Robust was released with two indices. Its labels are
-  among 30 classes onto which the 1000 of ImageNet are projected, so `imagenet_class_index.json` is
-  ignored if another index has the classes of such a projection.
+  ImageNet-Vid-Robust was released with two indices. Its labels are among the 30 classes onto which
+  ImageNet's 1000 classes are projected, so `imagenet_class_index.json` is ignored if there is also
+  the index of such a label space.
 
-  Raises:
-    InputError: the indices contradict each other, or none is of the labels.
+  Args:
+    indices: the content of each class index, {class number: [identifier, name] or name}.
   """
   names = {path: _names(path, index) for path, index in indices.items()}
   imagenet = label_space.get(label_space.IMAGENET).class_names
   for path, classes in names.items():
-    stated, space = path.name.removesuffix(f'_{CLASS_INDEX}'), label_space.coarse_space(classes)
-    if stated in RELEASES and (space is None or space.name != stated):
+    space_of_file = path.name.removesuffix(f'_{CLASS_INDEX}')
+    space = label_space.coarse_space(classes)
+    if space_of_file in RELEASES and (space is None or space.name != space_of_file):
       count = len(classes)
-      held = f'the {count} classes of {space.name}' if space else f'{count} other classes'
-      raise InputError(f'{path} holds {held}, and not those of {stated}.')
+      content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
+      raise InputError(f'{path} holds {content}, and not those of {space_of_file}.')
     is_imagenet_only = len(names) == 1 and classes == imagenet
     if is_imagenet_only and (path.parent / 'rev_wnid_map.json').is_file():
       raise InputError(f'{path.parent} has only {path.name}, which does not name its labels.')
   if any(map(label_space.coarse_space, names.values())):
-    fine = f'{label_space.IMAGENET}_{CLASS_INDEX}', imagenet
-    names = {path: classes for path, classes in names.items() if (path.name, classes) != fine}
+    imagenet_index = f'{label_space.IMAGENET}_{CLASS_INDEX}'
+    names = {
+      path: classes
+      for path, classes in names.items()
+      if (path.name, classes) != (imagenet_index, imagenet)
+    }
   if len(set(names.values())) > 1:
     raise InputError(
       f'{next(iter(names)).parent} holds class indices that differ '
@@ -420,12 +428,10 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
 
 
 def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
-  """Returns the class names of a class index in label order.
+  """Returns the class names of a class index, in label order.
 
-  ImageNet's classes are recognised by their identifiers and get the names of its label space.
-
-  Raises:
-    InputError: classes are not numbered 0, 1, ..., or names are missing or repeated.
+  Names of ImageNet's classes are replaced by those of the label space `imagenet`. `path` is the
+  file, for messages.
   """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
@@ -445,16 +451,17 @@ def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names of the label space onto which class maps project ImageNet's classes.
+  """Returns the class names, in label order, of the label space with these class maps.
 
-  `maps` is {path: content}. Raises InputError if they match no label space.
+  Args:
+    maps: the content of each class map, see the module.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
     members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
     forward = {str(fine): int(label) for label, classes in members.items() for fine in classes}
     expected: Mapping[str, object] = {CLASS_MAP: forward, f'rev_{CLASS_MAP}': members}
-    if all(table == expected.get(path.name) for path, table in maps.items()):
+    if all(class_map == expected.get(path.name) for path, class_map in maps.items()):
       return space.class_names
   raise InputError(
     f'{next(iter(maps)).parent} holds {" and ".join(path.name for path in maps)}, which map '
@@ -484,7 +491,8 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   }
   if sets.class_names:
     space = label_space.coarse_space(sets.class_names)
-    documents[f'misc/{f"{space.name}_" if space else ""}{CLASS_INDEX}'] = {
+    prefix = f'{space.name}_' if space else ''
+    documents[f'misc/{prefix}{CLASS_INDEX}'] = {
       str(number): ['', name] for number, name in enumerate(sets.class_names)
     }
   facts: dict[str, dict[str, object]] = {}
@@ -503,23 +511,21 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns which of the P pairs of `candidates` are also pairs of the `reviewed` sets, bool [P].
-
-  Pairs are compared by paths. Raises InputError if they have none in common.
-  """
-  proposed, accepted = (
-    [
-      (sets.frames[sets.anchors[group]], sets.frames[frame])
-      for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
-    ]
-    for sets in (candidates, reviewed)
-  )
-  distinct = set(accepted)
-  is_reviewed = np.array([pair in distinct for pair in proposed], bool)
+  """Returns which of the P pairs of the candidates are also in the reviewed sets, bool [P]."""
+  accepted = set(_paths_of_pairs(reviewed))
+  is_reviewed = np.array([pair in accepted for pair in _paths_of_pairs(candidates)], bool)
   if not is_reviewed.any():
     raise InputError(
-      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(distinct)} '
+      f'none of the {len(is_reviewed)} pairs of the data is one of the {len(accepted)} '
       f'reviewed pairs: {KEYS.study.reviewed} names the review of the sets in '
       f'{KEYS.data.video_neighbors.metadata}, with the same paths of frames.'
     )
   return is_reviewed
+
+
+def _paths_of_pairs(sets: NeighborSets) -> list[tuple[str, str]]:
+  """Returns the paths of the anchor and the neighbor of each of the P pairs."""
+  return [
+    (sets.frames[sets.anchors[group]], sets.frames[frame])
+    for group, frame in zip(sets.pairs.group, sets.pairs.frame, strict=True)
+  ]
