@@ -1,8 +1,7 @@
-"""Objects and grounds drawn in code, and the scenes of them, which need no file.
+"""Objects and backgrounds that are drawn by code, so that studies of scenes run without any file.
 
-They are drawings and not photographs: what a classifier makes of them says how it takes to
-drawings. Each object is one of ImageNet's classes; its shades, and the grounds, come from a fixed
-seed.
+They are drawings, so results say how a classifier performs on drawings. Each object is one of
+ImageNet's classes. Its shading and the backgrounds are random with a fixed seed.
 """
 
 import itertools
@@ -21,26 +20,30 @@ from robustness.scenes.classes import imagenet_index
 SIDE = 256
 """Pixels of the longer side of an object, before it is cut out tightly."""
 
-_FINE = 4  # drawn larger and reduced, for smooth edges inside
+_FINE = 4
+"""Factor by which objects are drawn larger before they are reduced, for smooth edges."""
 _GROUNDS = (
   ((0.42, 0.62, 0.86), (0.75, 0.84, 0.93)),
   ((0.20, 0.42, 0.16), (0.45, 0.60, 0.25)),
   ((0.55, 0.45, 0.33), (0.78, 0.68, 0.52)),
   ((0.12, 0.28, 0.42), (0.35, 0.55, 0.62)),
 )
-"""The two colours that each ground is mixed of: sky, meadow, sand, sea."""
+"""The two colours, RGB in [0, 1], that each background mixes: sky, meadow, sand, sea."""
 
 Colour = tuple[int, ...]
+"""Red, green, blue and possibly alpha, in 0..255."""
 Shape = tuple[str, Sequence[float], Mapping[str, PlainValue]]
-"""A method of `ImageDraw`, x and y by turns and other options; lengths are shares of the side."""
+"""A method of `ImageDraw`; its coordinates x0, y0, x1, y1, ...; and its other options. Lengths are
+fractions of the side."""
 
 
 class DrawnScenes(SceneParts):
-  """Parts of scenes drawn in code, so that a study runs without any file; rows as of `scenes`."""
+  """Cutouts and backgrounds that are drawn by code; the rows are those of the source `scenes`."""
 
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]
@@ -56,13 +59,16 @@ class DrawnScenes(SceneParts):
 
 
 def draw(name: str) -> np.ndarray:
-  """Returns a cutout of `DRAWINGS`, uint8 [h, w, 4] with binary alpha, tight around the object."""
+  """Returns the cutout of an object in `DRAWINGS`, uint8 [h, w, 4] with alpha 0 or 255.
+
+  The cutout is cropped to the object.
+  """
   side = SIDE * _FINE
   image = Image.new('RGBA', (side, side))
   pen = ImageDraw.Draw(image)
-  for method, places, options in DRAWINGS[name]:
+  for method, coordinates, options in DRAWINGS[name]:
     lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
-    getattr(pen, method)([side * place for place in places], **{**options, **lengths})
+    getattr(pen, method)([side * x for x in coordinates], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
   inside = pixels[..., 3] >= 128
   rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
@@ -73,7 +79,7 @@ def draw(name: str) -> np.ndarray:
 
 
 def ground(index: int, side: int) -> np.ndarray:
-  """Returns a ground without objects, uint8 [side, side, 3]; its spectrum falls as 1/f."""
+  """Returns a background, uint8 [side, side, 3], with an amplitude spectrum that falls as 1/f."""
   low, high = (np.array(colour) for colour in _GROUNDS[index % len(_GROUNDS)])
   mix = 0.5 + 0.18 * _clouds(side, seed=index)
   pixels = low + np.clip(mix, 0, 1)[..., None] * (high - low)
@@ -84,7 +90,7 @@ NUM_GROUNDS = len(_GROUNDS)
 
 
 def _clouds(side: int, seed: int) -> np.ndarray:
-  """Returns noise of mean 0 and deviation 1 with the spectrum 1/f."""
+  """Returns noise [side, side] of mean 0 and standard deviation 1 with amplitude spectrum 1/f."""
   noise = np.fft.rfft2(np.random.default_rng(seed).normal(size=(side, side)))
   frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None, :])
   frequency[0, 0] = np.inf
@@ -93,28 +99,34 @@ def _clouds(side: int, seed: int) -> np.ndarray:
 
 
 def _shade() -> np.ndarray:
-  """Returns light from the upper left with a rough surface, factors near 1, [SIDE, SIDE]."""
+  """Returns factors near 1, [SIDE, SIDE], that shade a rough surface with light from upper left."""
   y, x = np.mgrid[0:SIDE, 0:SIDE] / SIDE
   rough = np.random.default_rng(SIDE).normal(size=(SIDE, SIDE))
   return 1.12 - 0.35 * np.hypot(x - 0.3, y - 0.3) + 0.02 * rough
 
 
 def _pen(fill: Colour, width: float) -> dict[str, PlainValue]:
+  """Returns the options of a line with a colour and a width."""
   return {'fill': fill, 'width': width}
 
 
 def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
-  """Returns a closed curve about the centre; the angle runs clockwise from the top."""
+  """Returns the coordinates of `count` points of a closed curve about the centre.
+
+  `radius` returns the distance from the centre at an angle, clockwise from the top, in radians.
+  """
   turns = [2 * math.pi * i / count for i in range(count)]
   corners = ((0.5 + radius(t) * math.sin(t), 0.5 - radius(t) * math.cos(t)) for t in turns)
   return [*itertools.chain.from_iterable(corners)]
 
 
 def _dot(x: float, y: float, across: float, down: float, fill: Colour) -> Shape:
+  """Returns an ellipse with centre (x, y) and the half axes `across` and `down`."""
   return 'ellipse', (x - across, y - down, x + across, y + down), {'fill': fill}
 
 
 def _starfish() -> Iterator[Shape]:
+  """Yields the shapes of a starfish."""
   body = _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2)
   yield 'polygon', body, {'fill': (214, 104, 56)}
   for arm, step in itertools.product(range(5), range(1, 7)):
@@ -124,6 +136,7 @@ def _starfish() -> Iterator[Shape]:
 
 
 def _strawberry() -> Iterator[Shape]:
+  """Yields the shapes of a strawberry."""
   body = _polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3)
   yield 'polygon', body, {'fill': (206, 24, 36)}
   for row, column in itertools.product(range(7), range(7)):
@@ -137,6 +150,7 @@ def _strawberry() -> Iterator[Shape]:
 
 
 def _golf_ball() -> Iterator[Shape]:
+  """Yields the shapes of a golf ball."""
   yield 'ellipse', (0.04, 0.04, 0.96, 0.96), {'fill': (240, 240, 238)}
   for row, column in itertools.product(range(-8, 9), range(-8, 9)):
     x, y = 0.5 + 0.056 * (column + 0.5 * (row % 2)), 0.5 + 0.05 * row
@@ -145,6 +159,7 @@ def _golf_ball() -> Iterator[Shape]:
 
 
 def _ruler() -> Iterator[Shape]:
+  """Yields the shapes of a ruler."""
   yield 'rectangle', (0.01, 0.38, 0.99, 0.62), {'fill': (228, 190, 96)}
   for mark in range(1, 60):
     x, end = 0.01 + 0.98 * mark / 60, 0.44 if mark % 5 else 0.50

@@ -13,8 +13,8 @@ publishes with its zips. A line holds a path in the folder and a number; the cla
 the image.
 
 A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' two.
-Of examples with the same bytes the first counts, in the order of environments and files. Examples
-in the split `train` of any environment are left out of `test`; results state their number.
+Among examples with the same bytes only the first is read, in the order of environments and files.
+Examples in the split `train` of any environment are left out of `test`; results state their number.
 
 `clean_environment` is the environment E_0, in which all classes are trained; by default the first
 one, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
@@ -61,10 +61,13 @@ if TYPE_CHECKING:
 
 PREFIX = 'tfds:'
 TRAIN, TEST = 'train', 'test'
-_SPLIT_STREAM = 0x5B117  # the random stream of the split into training and test images
-_LISTED = 8  # files or cells named in a message
+_SPLIT_SEED = 0x5B117
+"""Seed of the split into training and test images."""
+_MAX_LISTED = 8
+"""Most files or cells that a message lists."""
 _FORM = 'It must hold {environment: {class: [files]}}.'
 CellFiles = dict[str, dict[str, list[str]]]
+"""{environment: {class: paths of images}}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,31 +93,38 @@ class Environments(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; ordered by environment, class and path, or place in the files of TFDS."""
-    return (self._of_tfds if self.path.startswith(PREFIX) else self._of_files)(settings)
+    """See `Source`; ordered by environment, then by class and path, or as in the files of TFDS."""
+    if self.path.startswith(PREFIX):
+      return self._from_tfds(settings)
+    return self._from_files(settings)
 
-  def _of_files(self, settings: DataSettings) -> Images:
+  def _from_files(self, settings: DataSettings) -> Images:
+    """Returns the images of a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
     cells = splits[TEST if settings.split == TEST else TRAIN]
-    folders = [classes for split in splits.values() for classes in split.values()]
-    classes = tuple(in_class_order({name for names in folders for name in names}))
+    class_names: set[str] = set()
+    for split in splits.values():
+      class_names.update(*split.values())
+    classes = tuple(in_class_order(class_names))
     self.require(bool(classes), 'path', 'of environments that have classes')
     environments = self._ordered([name for split in splits.values() for name in split])
     groups = from_settings(settings, classes)
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
     present = np.array([[bool(cell) for cell in row] for row in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    rows = [
-      (file, label, number)
-      for number, row in enumerate(files)
-      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label))
-      for file in row[label]
-    ]
-    numbers = np.array([number for _, _, number in rows], np.int32)
+    paths: list[str] = []
+    labels: list[int] = []
+    environment_numbers: list[int] = []
+    for number, row in enumerate(files):
+      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)):
+        paths += row[label]
+        labels += [int(label)] * len(row[label])
+        environment_numbers += [number] * len(row[label])
+    numbers = np.array(environment_numbers, np.int32)
     return file_images(
-      [file for file, _, _ in rows],
-      np.array([label for _, label, _ in rows], np.int32),
+      paths,
+      np.array(labels, np.int32),
       classes,
       title=f'environments {self.path!r}',
       description={
@@ -129,32 +139,15 @@ class Environments(Source):
     )
 
   def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
-    """Returns the files of either split: {'train' or 'test': {environment: {class: paths}}}; counts
-    in `left_out` the files in folders that are not read."""
+    """Returns the files of both splits, {'train' or 'test': {environment: {class: paths}}}.
+
+    `left_out` counts the files in folders that are not read.
+    """
     path = expanded(self.path)
     if self.path and path.is_dir():
       if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
-        return _of_lists(path)
-      left_out = Counter() if left_out is None else left_out
-      cells: CellFiles = {}
-      for environment, folder in folders_in(path).items():
-        count_outside_classes(folder, left_out)
-        cells[environment] = {
-          name: [*map(str, images_in(of_class, left_out=left_out))]
-          for name, of_class in folders_in(folder).items()
-        }
-      if not any(cells.values()):
-        release, layout = looks_like(path), '<environment>/<class>/<image>'
-        raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-      levels = [{*cells}, *({*classes} for classes in cells.values())]
-      if any({TRAIN, TEST} <= names for names in levels):
-        raise InputError(
-          f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
-          '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
-          '[files]}}, "test": …}.'
-        )
-      if 'DomainNet' in looks_like(path):
-        logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
+        return _read_lists(path)
+      cells = _read_folders(path, Counter() if left_out is None else left_out)
       return _split(cells, self.test_share)
     if not self.path or not path.is_file():
       raise InputError(
@@ -166,11 +159,12 @@ class Environments(Source):
       raise InputError(f'{path} is empty. {_FORM}')
     has_splits = set(document) == {TRAIN, TEST}
     documents = document if has_splits else {'': document}
-    splits = {split: _of_document(cells, path) for split, cells in documents.items()}
+    splits = {split: _absolute_paths(cells, path) for split, cells in documents.items()}
     _check_once(splits, path)
     return splits if has_splits else _split(splits[''], self.test_share)
 
-  def _of_tfds(self, settings: DataSettings) -> Images:
+  def _from_tfds(self, settings: DataSettings) -> Images:
+    """Returns the images of the configs of a TFDS data set, which are the environments."""
     from input_pipeline.tfds_sets import Split, SplitsStore, check_features, prepared_builder
 
     dataset, names = self.config_names()
@@ -184,19 +178,23 @@ class Environments(Source):
           f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
           f'configs with the same ones in {self.key("path")}.'
         )
-    trained = [Split(builder, TRAIN) for builder in builders]
-    splits = [Split(builder, TEST) for builder in builders] if settings.split == TEST else trained
-    excluded = [] if splits is trained else trained
-    digests = {d for split in excluded for d in split.labels_and_digests()[1]}
-    scanned = list(_first_of_each(splits, digests))
+    splits = [Split(builder, TRAIN) for builder in builders]
+    seen: set[bytes] = set()
+    if settings.split == TEST:
+      for split in splits:
+        seen.update(split.labels_and_digests()[1])
+      splits = [Split(builder, TEST) for builder in builders]
+    scanned = list(_first_of_each(splits, seen))
     groups = from_settings(settings, classes)
-    present = np.array([np.isin(range(len(classes)), labels[new]) for labels, new in scanned])
+    present = np.array(
+      [np.isin(range(len(classes)), labels[is_first]) for labels, is_first in scanned]
+    )
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    places = [
+    selected = [
       np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
       for number, (labels, is_first) in enumerate(scanned)
     ]
-    counts = [*map(len, places)]
+    counts = [*map(len, selected)]
     description = {
       'path': self.path,
       'data_sets': [builder.info.full_name for builder in builders],
@@ -207,13 +205,16 @@ class Environments(Source):
       **missing,
     }
     return dataclasses.replace(
-      SplitsStore(splits, places).images(classes, f'environments {self.path!r}', description),
-      columns={'environment': np.repeat(np.arange(len(places), dtype=np.int32), counts)},
+      SplitsStore(splits, selected).images(classes, f'environments {self.path!r}', description),
+      columns={'environment': np.repeat(np.arange(len(selected), dtype=np.int32), counts)},
       sizes=lambda indices: None,
     )
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
-    """Returns the data set's name and its configs, of 'tfds:NAME' or 'tfds:NAME/CONFIG,CONFIG'."""
+    """Returns the name of the TFDS data set in `path`, and the configs that are environments.
+
+    `path` is 'tfds:NAME' for all configs, or 'tfds:NAME/CONFIG,CONFIG'.
+    """
     import tensorflow_datasets as tfds
 
     from input_pipeline import tfds_sets
@@ -244,24 +245,51 @@ class Environments(Source):
     return dataset, names
 
   def _ordered(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the environments with E_0 first; the choice of the first one is logged."""
-    every = tuple(dict.fromkeys(names))
-    first = self.clean_environment or every[0]
+    """Returns the distinct names of environments, with the clean environment E_0 first.
+
+    If the first name is E_0 by default, this is logged.
+    """
+    environments = tuple(dict.fromkeys(names))
+    first = self.clean_environment or environments[0]
     if not self.clean_environment:
-      _log_choice(first, every)
-    if first not in every:
+      _log_choice(first, environments)
+    if first not in environments:
       folder = expanded(self.path)
       raise SettingError(
         self.key('clean_environment'),
         first,
         problem='the environment of all classes',
-        fix=f'{nearest(first, every)}{looks_like(folder) if folder.is_dir() else ""}.',
+        fix=f'{nearest(first, environments)}{looks_like(folder) if folder.is_dir() else ""}.',
       )
-    return (first, *(name for name in every if name != first))
+    return (first, *(name for name in environments if name != first))
 
 
-def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
-  """Reads the lists of a folder as DomainNet is released."""
+def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
+  """Returns the images <environment>/<class>/<image> below a folder; `left_out` counts others."""
+  cells: CellFiles = {}
+  for environment, folder in folders_in(path).items():
+    count_outside_classes(folder, left_out)
+    cells[environment] = {
+      name: [*map(str, images_in(class_folder, left_out=left_out))]
+      for name, class_folder in folders_in(folder).items()
+    }
+  if not any(cells.values()):
+    release, layout = looks_like(path), '<environment>/<class>/<image>'
+    raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
+  for names in ({*cells}, *({*classes} for classes in cells.values())):
+    if {TRAIN, TEST} <= names:
+      raise InputError(
+        f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
+        '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
+        '[files]}}, "test": …}.'
+      )
+  if 'DomainNet' in looks_like(path):
+    logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
+  return cells
+
+
+def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
+  """Returns the files of both splits from the lists in a folder, in DomainNet's released form."""
   matches = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
   names = sorted({match[1] for match in matches if match})
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
@@ -272,20 +300,21 @@ def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
       raise InputError(f'{file} is missing beside the other list of {name}: fetch this one too.')
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
-    for place, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
+    for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
       listed, _, number = line.rpartition(' ')
       image = pathlib.PurePosixPath(listed)
       expected = numbers.setdefault(image.parent.name, number)
+      reason = ''
       if len(image.parts) != 3 or image.parts[0] != name or not number.isdecimal():
-        must = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
-        raise InputError(f'{file}, line {place} is {line!r}; {must}')
-      if number != expected:
+        reason = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
+      elif number != expected:
         reason = f'lists before have {expected}: is it of another release than DomainNet?'
-        raise InputError(f'{file}, line {place} is {line!r}; {reason}')
+      if reason:
+        raise InputError(f'{file}, line {line_number} is {line!r}; {reason}')
       files_of_class.setdefault(image.parts[1], []).append(str(image))
     if not files_of_class:
       raise InputError(f'{file} lists no images: fetch the list again.')
-    splits[split] |= _of_document({name: files_of_class}, file)
+    splits[split] |= _absolute_paths({name: files_of_class}, file)
   if unlisted := [name for name in folders_in(path) if name not in names]:
     lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
     raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
@@ -293,8 +322,16 @@ def _of_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   return splits
 
 
-def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
-  """Checks one split of a JSON file; its paths become absolute."""
+def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
+  """Returns one split of a file with absolute paths, sorted.
+
+  Args:
+    document: {environment: {class: paths}}, relative to the file or absolute.
+    path: path of the file.
+
+  Raises:
+    InputError: the document has another form, or a file does not exist.
+  """
   json_files.check(document, str(path), {str: {str: [str]}}, _FORM)
   cells = {
     environment: {
@@ -303,32 +340,42 @@ def _of_document(document: Facts, path: pathlib.Path) -> CellFiles:
     }
     for environment, classes in document.items()
   }
-  listed = (f for classes in cells.values() for files in classes.values() for f in files)
-  missing = [file for file in listed if not os.path.isfile(file)]
+  missing = [
+    file
+    for classes in cells.values()
+    for files in classes.values()
+    for file in files
+    if not os.path.isfile(file)
+  ]
   if missing:
-    released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    advice = '' if path.suffix == '.json' else released
+    advice = '; of DomainNet, list and zip are of one release, cleaned or not'
+    if path.suffix == '.json':
+      advice = ''
     raise InputError(
       f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{advice}.'
     )
   return cells
 
 
-def _listed(missing: Sequence[str]) -> str:
-  unlisted = f' and {len(missing) - _LISTED} more' if len(missing) > _LISTED else ''
-  return ', '.join(missing[:_LISTED]) + unlisted
+def _listed(names: Sequence[str]) -> str:
+  """Returns the first names as a phrase, with the number of the others."""
+  unlisted = f' and {len(names) - _MAX_LISTED} more' if len(names) > _MAX_LISTED else ''
+  return ', '.join(names[:_MAX_LISTED]) + unlisted
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
-  """Refuses a file that is listed twice, by whatever paths and links."""
-  places: dict[str, list[str]] = {}
+  """Raises InputError if a file is listed twice, also by different paths or links.
+
+  `splits` is the content of the file at `path`, {split: {environment: {class: paths}}}.
+  """
+  cells_of_file: dict[str, list[str]] = {}
   for split, cells in splits.items():
     for environment, classes in cells.items():
       for name, files in classes.items():
-        place = '/'.join(filter(None, (split, environment, name)))
+        cell = '/'.join(filter(None, (split, environment, name)))
         for file in files:
-          places.setdefault(os.path.realpath(file), []).append(place)
-  repeated = {file: listed for file, listed in places.items() if len(listed) > 1}
+          cells_of_file.setdefault(os.path.realpath(file), []).append(cell)
+  repeated = {file: listed for file, listed in cells_of_file.items() if len(listed) > 1}
   if repeated:
     file, (first, second, *_) = next(iter(repeated.items()))
     unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
@@ -339,32 +386,39 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
 
 
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
-  """Draws the test images of every cell; at least one of two or more stays on either side."""
-  parts: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
+  """Splits every cell at random into training and test images, {'train' or 'test': cells}.
+
+  `share` is the share of test images. A cell of two or more images has at least one in each split.
+  """
+  splits: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, classes in cells.items():
     for name, files in classes.items():
-      order = np.random.default_rng(_SPLIT_STREAM).permutation(len(files))
+      order = np.random.default_rng(_SPLIT_SEED).permutation(len(files))
       count = min(max(round(share * len(files)), 1), max(len(files) - 1, 0))
       for split, indices in ((TEST, order[:count]), (TRAIN, order[count:])):
-        parts[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
-  return parts
+        splits[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
+  return splits
 
 
 def _first_of_each(
   splits: Sequence[Split], seen: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields by environment the labels [n], and whether an example's bytes are new [n]."""
+  """Yields, for each split, the labels [n] and whether an example is the first with its bytes [n].
+
+  `seen` holds the digests of examples that came before, and is updated.
+  """
   for split in splits:
     labels, digests = split.labels_and_digests()
     is_first = np.zeros(len(digests), bool)
-    for place, digest in enumerate(digests):
-      is_first[place] = digest not in seen
+    for index, digest in enumerate(digests):
+      is_first[index] = digest not in seen
       seen.add(digest)
     yield labels, is_first
 
 
-@functools.cache  # once, though rows are opened for the test and for every training
+@functools.cache  # logs once, although rows are opened for the test and for every training
 def _log_choice(first: str, names: tuple[str, ...]) -> None:
+  """Logs that the `first` environment of `names` is the clean one by default."""
   logging.info(
     'clean images, of the environment that all classes are trained in, are those of %r: '
     f'{KEYS.data.environments.clean_environment} chooses another of %s',
@@ -373,10 +427,15 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
 
 
 def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
-  """Returns whether a split has images of classes in E_number, given their class groups.
+  """Returns whether a split contains the images of classes in an environment, bool [...].
 
-  'test' has every cell; 'train' all of E_0 and of E_k the classes of C_k; 'clean' E_0. `group`,
-  int [...], is k of classes of C_k, 0 of those left over.
+  'test' contains every cell, 'train' all classes of E_0 and those of the class group C_k in E_k,
+  and 'clean' all classes of E_0.
+
+  Args:
+    split: 'train', 'clean' or 'test'.
+    number: number k of the environment E_k.
+    group: for each class the number k of its class group C_k, 0 without a group, int [...].
   """
   if split == TEST or number == 0:
     return np.ones(group.shape, bool)
@@ -386,7 +445,18 @@ def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
 def _check_cells(
   present: np.ndarray, environments: Sequence[str], groups: ClassGroups, allow_missing: bool
 ) -> dict[str, list[str]]:
-  """Returns what results say of the cells without images, given bool [environments, classes]."""
+  """Checks that cells have images, and returns facts about the cells without images for results.
+
+  Args:
+    present: whether a cell has images, bool [environments, classes].
+    environments: names of the environments.
+    groups: the class groups.
+    allow_missing: whether cells may have no images.
+
+  Raises:
+    InputError: a cell has no images and `allow_missing` is False, or no class of a group has images
+      in the environment of the group.
+  """
   missing = [
     f'{environments[number]}/{groups.class_names[label]}' for number, label in np.argwhere(~present)
   ]

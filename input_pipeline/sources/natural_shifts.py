@@ -1,4 +1,4 @@
-"""Test sets of ImageNet's classes with images of another nature, and the classes that they have.
+"""Test sets with ImageNet's classes and naturally shifted images.
 
 `dataset` is one of
 
@@ -62,17 +62,18 @@ PUBLISHED = {
   'imagenet_real': (1000, 50_000),
   'objectnet': (113, 18_574),
 }
-"""Numbers of classes and images of each set: of objectnet the objects that are classes of ImageNet
-with their images, of imagenet_real also the images without a label."""
+"""Numbers of classes and images of each set. For objectnet these are the objects that are classes
+of ImageNet, and their images; imagenet_real includes the images without a label."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
 TFDS_REAL = 'imagenet2012_real'
-FRAME = 2  # pixels
+FRAME = 2
+"""Width of the frame around ObjectNet's pictures, pixels."""
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
-_LISTED = 8
+_MAX_LISTED = 8
 Listed = tuple[list[str], np.ndarray, dict[str, int]]
-"""Paths, their labels, and facts."""
+"""Paths of images, their labels [N] or [N, L] in ImageNet's order, and facts for results."""
 Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
-"""A split, the labels and places of the examples that are read of it, and facts."""
+"""A split, labels and positions in it of the examples that are read, and facts for results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,12 +97,12 @@ class NaturalShifts(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; ordered by class or number, then path."""
+    """See `Source`; images are ordered by class or number, then path."""
     self.choose('dataset', PUBLISHED)
     by_tfds = not self.path and self.dataset != OBJECTNET
     if by_tfds and not (self.dataset == REAL and self.real_labels):
       return self._from_tfds(settings.split)
-    choice('config.data.split', settings.split, ('', 'test'))  # none is to train on
+    choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
     advice = f'give that of {self.dataset} as released.'
     root = self.folder(advice)
     read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
@@ -111,12 +112,12 @@ class NaturalShifts(Source):
     num_classes, num_images = PUBLISHED[self.dataset]
     self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
     self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
-    framed: dict[str, Any] = {
-      'read': _without_frame,
-      'sizes': lambda indices: (
+    readers: dict[str, Any] = {}
+    if self.dataset == OBJECTNET:
+      readers['read'] = _without_frame
+      readers['sizes'] = lambda indices: (
         _inside(read_header(paths[index])[0], paths[index]) for index in indices
-      ),
-    }
+      )
     return file_images(
       paths,
       _positions(classes, labels),
@@ -125,11 +126,14 @@ class NaturalShifts(Source):
       description={'name': self.dataset, 'path': self.path, 'classes': len(classes), **facts},
       channels=3,
       left_out=left_out,
-      **(framed if self.dataset == OBJECTNET else {}),
+      **readers,
     )
 
   def _check_count(self, name: str, expected: int, count: int) -> None:
-    """Refuses another number of classes or images than the published one, unless some may lack."""
+    """Raises InputError if a number differs from the published one, unless `allow_missing` is set.
+
+    `name` says what is counted, 'classes' or 'images'.
+    """
     if count != expected and not self.allow_missing:
       raise InputError(
         f'{self.path or self.dataset} has {count} {name}; {self.dataset} has {expected}: '
@@ -137,19 +141,21 @@ class NaturalShifts(Source):
       )
 
   def _from_tfds(self, split: str) -> Images:
+    """Returns the images of a split of the TFDS set with the same name."""
     from input_pipeline import tfds_sets
 
     read = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    examples, labels, places, facts = read(split)
+    examples, labels, positions, facts = read(split)
     classes = np.unique(labels[labels >= 0])
     self._check_count('classes', PUBLISHED[self.dataset][0], len(classes))
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
     description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
-    store = tfds_sets.SplitsStore([examples], [places], _positions(classes, labels))
+    store = tfds_sets.SplitsStore([examples], [positions], _positions(classes, labels))
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
+    """Returns all examples of a split with their labels in ImageNet's order."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -161,7 +167,7 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Reads the labels `real_label` of imagenet2012_real; images without any are left out."""
+    """Returns the examples of imagenet2012_real that have a label in the feature `real_label`."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.find_builder(TFDS_REAL, self.data_dir, self.key('dataset'))
@@ -177,15 +183,18 @@ class NaturalShifts(Source):
     name = 'validation' if split == DataSettings.split else split
     examples = tfds_sets.Split(builder, name, 'original_label')
     lists = examples.lists('real_label') if examples.num_examples else []
-    places = np.flatnonzero([len(labels) for labels in lists])
-    if not len(places):
+    positions = np.flatnonzero([len(labels) for labels in lists])
+    if not len(positions):
       raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
-    of_class = np.array([WNIDS.index(name) for name in names])
-    labels = _padded([of_class[lists[place]].tolist() for place in places])
-    return examples, labels, places, {'images_without_label': len(lists) - len(places)}
+    imagenet_labels = np.array([WNIDS.index(name) for name in names])
+    labels = _padded([imagenet_labels[lists[position]].tolist() for position in positions])
+    return examples, labels, positions, {'images_without_label': len(lists) - len(positions)}
 
   def _real(self, root: Path, left_out: Counter[str]) -> Listed:
-    """Reads ImageNet's validation images with the labels of real.json, by their numbers."""
+    """Returns ImageNet's validation images with labels from real.json, in order of their numbers.
+
+    Images without a label are left out. `left_out` counts the files that are not read.
+    """
     file = expanded(self.real_labels)
     if not file.is_file():
       raise SettingError(
@@ -198,11 +207,12 @@ class NaturalShifts(Source):
     table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
     files = images_in(root, left_out=left_out)
     numbered: dict[int, str] = {}
-    for match, image in ((_VALIDATION.search(path.name), str(path)) for path in files):
+    for path in files:
+      match = _VALIDATION.search(path.name)
       left_out['pictures without a number of ImageNet'] += match is None
-      if match and numbered.setdefault(int(match[1]), image) != image:
+      if match and numbered.setdefault(int(match[1]), str(path)) != str(path):
         raise InputError(
-          f'{root} has {numbered[int(match[1])]} and {image} of one number: each counts once.'
+          f'{root} has {numbered[int(match[1])]} and {path} of one number: each counts once.'
         )
     if not numbered:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
@@ -220,17 +230,25 @@ class NaturalShifts(Source):
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns labels of ImageNet as positions in the ascending `classes`, int32; -1 stays."""
+  """Returns the positions of ImageNet's labels in the ascending `classes`, int32.
+
+  Padding, -1, is unchanged.
+  """
   return np.where(labels >= 0, np.searchsorted(classes, labels), -1).astype(np.int32)
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
-  """Reads PATH/<class>/<image>."""
+  """Returns the images root/<class>/<image>, with classes as WordNet identifiers or all as numbers.
+
+  `left_out` counts the files that are not read.
+  """
   count_outside_classes(root, left_out)
   by_wnid = folders_in(root)
   if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
-    twice = [name for name in by_wnid if name != str(int(name)) and str(int(name)) in by_wnid]
-    require(not twice, f'a folder of {root}', [*twice, ''][0], 'of a number that no other one has')
+    for name in by_wnid:  # such as '7' and '007'
+      is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
+      valid = 'of a number that no other one has'
+      require(not is_repeated, f'a folder of {root}', name, valid)
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
   files = {
@@ -246,6 +264,7 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
 
 
 def _check_wnids(names: Collection[str], title: str) -> None:
+  """Raises InputError if class names of the data `title` are no WordNet identifiers of ImageNet."""
   unknown = [name for name in names if name not in WNIDS]
   if unknown:
     raise InputError(
@@ -256,55 +275,67 @@ def _check_wnids(names: Collection[str], title: str) -> None:
 
 
 def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
-  """Reads PATH/images/<object>/<image> with the released mapping onto ImageNet's classes."""
+  """Returns the images root/images/<object>/<image> of objects that are classes of ImageNet.
+
+  The released mapping has their labels. `left_out` counts the files that are not read.
+  """
   mappings = root / 'mappings'
-  for part in (mappings, root / 'images'):
-    if not part.is_dir():
+  for folder in (mappings, root / 'images'):
+    if not folder.is_dir():
       raise SettingError(
         KEYS.data.natural_shifts.path,
         str(root),
-        problem=f'which lacks the folder {part.name}',
+        problem=f'which lacks the folder {folder.name}',
         fix='Give that of ObjectNet as released, with images/<object>/<image> and mappings/.',
       )
-  folders, classes = (
-    json_files.read(mappings / f'{name}.json', {str: str}, f'It belongs to {root}.')
-    for name in ('folder_to_objectnet_label', 'objectnet_to_imagenet_1k')
+  advice = f'It belongs to {root}.'
+  object_of_folder = json_files.read(
+    mappings / 'folder_to_objectnet_label.json', {str: str}, advice
   )
-  objects = folders_in(root / 'images')
-  unknown = sorted(set(objects) - set(folders))
+  classes_of_object = json_files.read(
+    mappings / 'objectnet_to_imagenet_1k.json', {str: str}, advice
+  )
+  folders = folders_in(root / 'images')
+  unknown = sorted(set(folders) - set(object_of_folder))
   if unknown:
-    listed = ', '.join(unknown[:_LISTED])
+    listed = ', '.join(unknown[:_MAX_LISTED])
     raise InputError(f'{root}/images has objects that its mappings do not name: {listed}.')
-  labels_of = {
-    name: [*map(_label_of, classes[folders[name]].split('; '))]
-    for name in objects
-    if folders[name] in classes
-  }
-  files = [
-    (str(path), labels)
-    for name, labels in labels_of.items()
-    for path in images_in(objects[name], left_out=left_out)
-  ]
-  if not files:
+  paths: list[str] = []
+  labels: list[list[int]] = []
+  num_objects = 0
+  for name, folder in folders.items():
+    if object_of_folder[name] not in classes_of_object:
+      continue
+    num_objects += 1
+    classes = classes_of_object[object_of_folder[name]].split('; ')
+    object_labels = [*map(_label_of, classes)]
+    for path in images_in(folder, left_out=left_out):
+      paths.append(str(path))
+      labels.append(object_labels)
+  if not paths:
     raise InputError(f'{root}/images holds no images of objects that are classes of ImageNet.')
-  facts = {'objects': len(labels_of), 'objects_left_out': len(objects) - len(labels_of)}
-  return [path for path, _ in files], _padded([labels for _, labels in files]), facts
+  facts = {'objects': num_objects, 'objects_left_out': len(folders) - num_objects}
+  return paths, _padded(labels), facts
 
 
 def _inside(size: Size, path: object) -> Size:
-  """Returns height and width of a picture without its frame."""
+  """Returns height and width of the picture at a path without its frame, from those with it."""
   require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
   return size[0] - 2 * FRAME, size[1] - 2 * FRAME
 
 
 def _without_frame(path: bytes) -> np.ndarray:
+  """Returns a picture of ObjectNet without its frame, uint8 [H, W, 3]."""
   image = read_file(path, channels=3)
   _inside(image.shape[:2], path.decode())
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
 def _label_of(words: str) -> int:
-  """Returns the class of ImageNet that one of the words for it, 'quill, quill pen', names."""
+  """Returns the label of the ImageNet class that any of several synonyms names.
+
+  `words` are synonyms such as 'quill, quill pen'.
+  """
   # 'maillot' and 'maillot, tank suit' are two classes
   for word in words.removeprefix('maillot, ').split(', '):
     label = label_space.position(word, NAMES)
@@ -317,7 +348,7 @@ def _label_of(words: str) -> int:
 
 
 def _padded(labels: Sequence[Sequence[int]]) -> np.ndarray:
-  """Returns labels [N, L] of ImageNet, padded with -1."""
+  """Returns lists of ImageNet's labels as an array [N, L], padded with -1."""
   for row in labels:
     is_valid = 0 <= min(row) <= max(row) < len(WNIDS)
     require(is_valid, 'the labels of an image', row, 'classes of ImageNet, 0..999')

@@ -1,11 +1,14 @@
-"""Parts of scenes: a row is a cutout and a background, which views put together (SI-Score).
+"""Cutouts of objects and backgrounds, from which views compose scenes (SI-Score).
 
 Cutouts are in class folders, backgrounds in a folder; both are sorted by name. Each cutout gets
-two backgrounds, drawn without replacement. Of a row, `image` is the background, [S, S, 3] with S =
-`canvas`; `foreground` the cutout, uint8 [F, F, 4], in the upper left of a square that
-holds the largest; `foreground_size` its height and width; `foreground_pixels` how many of them its
-mask has; `object` and `background` are positions in the sorted lists of files. Labels are
-ImageNet's, kept as `imagenet_class` too.
+two backgrounds, drawn without replacement; a row is a pair of a cutout and a background:
+
+* `image`: the background, uint8 [S, S, 3] with S = `canvas`;
+* `foreground`: the cutout, uint8 [F, F, 4], at the upper left of a square that fits the largest;
+* `foreground_size`: height and width of the cutout; `foreground_pixels`: number of its pixels with
+  alpha of at least 128;
+* `object`, `background`: positions in the sorted lists of files;
+* `label`, `imagenet_class`: the class in ImageNet's order.
 """
 
 from __future__ import annotations
@@ -38,19 +41,21 @@ if TYPE_CHECKING:
 CANVAS = 512
 """Side of the canvas if neither the data nor the study set one, pixels."""
 MAX_ENLARGEMENT = 1.25
+"""Largest factor by which a background is enlarged to the canvas."""
 Read = Callable[[int], np.ndarray]
+"""A function from the number of a cutout or background to its pixels."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CutoutFile:
-  """A file of an object with alpha, as metadata.csv of SI-Score names it.
+  """A file of an object with an alpha channel.
 
   Attributes:
-    path: of the file.
-    class_name: its folder's name.
-    label: the position of the class in ImageNet's order.
-    class_index: the place of its class among those at hand.
-    instance: its place in the class.
+    path: path of the file.
+    class_name: name of its folder.
+    label: position of the class in ImageNet's order.
+    class_index: position of the class among the class folders, `foreground_class` of SI-Score.
+    instance: position of the file in its folder, `foreground_instance` of SI-Score.
   """
 
   path: Path
@@ -65,7 +70,10 @@ def find_cutouts(
 ) -> tuple[CutoutFile, ...]:
   """Returns the cutouts <class>/<object>.png of a folder of class folders.
 
-  The classes are listed in `robustness.scenes.classes`; `key` names the folder.
+  Args:
+    folder: the folder; the names of class folders are listed in `robustness.scenes.classes`.
+    key: the setting with the folder, for messages.
+    left_out: counts the files that are not read.
   """
   root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', key)
   if not image_files.folders_in(root):
@@ -87,7 +95,7 @@ def find_cutouts(
 def find_backgrounds(
   folder: str, key: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
-  """Returns the image files of a folder."""
+  """Returns the image files of a folder; the arguments are those of `find_cutouts`."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', key)
   files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:
@@ -97,12 +105,15 @@ def find_backgrounds(
 
 
 def check_cutout(path: Path) -> Size:
-  """Returns the size of a cutout that scenes can be made of; no pixel is decoded, so that thousands
-  are checked at once."""
+  """Returns height and width of a cutout from its header, without decoding it.
+
+  Raises:
+    InputError: the cutout has no alpha channel, or is longer than `LONGEST` times its width.
+  """
   with image_files.opened(str(path)) as image:
     mode, size = image.mode, (image.height, image.width)
-    alpha = 'A' in image.getbands() or 'transparency' in image.info
-  if not alpha:
+    has_alpha = 'A' in image.getbands() or 'transparency' in image.info
+  if not has_alpha:
     raise InputError(
       f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
       'ground.'
@@ -117,7 +128,11 @@ def check_cutout(path: Path) -> Size:
 
 
 def read_cutout(path: Path) -> np.ndarray:
-  """Returns uint8 [h, w, 4], colours not multiplied by alpha."""
+  """Returns a cutout, uint8 [h, w, 4], RGBA with colours that are not multiplied by alpha.
+
+  Raises:
+    InputError: see `check_cutout`; or all pixels are transparent.
+  """
   check_cutout(path)
   with image_files.opened(str(path)) as image:
     pixels = np.asarray(image.convert('RGBA'))
@@ -127,7 +142,10 @@ def read_cutout(path: Path) -> np.ndarray:
 
 
 def read_background(path: Path, side: int) -> np.ndarray:
-  """Returns the largest square from the top left, BILINEAR to the canvas: uint8 [side, side, 3]."""
+  """Returns a background, uint8 [side, side, 3].
+
+  It is the largest square at the top left, resized by Pillow's BILINEAR.
+  """
   check_background(path, side)
   picture = Image.fromarray(image_files.read_image(str(path), channels=3))
   square = picture.crop((0, 0, min(picture.size), min(picture.size)))
@@ -137,7 +155,7 @@ def read_background(path: Path, side: int) -> np.ndarray:
 
 
 def check_background(path: Path, side: int) -> None:
-  """Refuses a background that is much smaller than the canvas; reads its header only."""
+  """Raises InputError if a background must be enlarged too much; reads its header only."""
   (height, width), _ = image_files.read_header(str(path))
   if min(height, width) * MAX_ENLARGEMENT < side:
     raise InputError(
@@ -149,10 +167,10 @@ def check_background(path: Path, side: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SceneParts(Source, abc.ABC):
-  """Cutouts and backgrounds, which views put together.
+  """Base class of sources of cutouts and backgrounds.
 
   Attributes:
-    canvas: side of the scenes, pixels; 0 takes what the study was published with.
+    canvas: side of the scenes, pixels; 0 takes the side in the study's settings, else `CANVAS`.
   """
 
   resized_on_device = True
@@ -179,30 +197,34 @@ class SceneParts(Source, abc.ABC):
     background: Read,
     names: tuple[Sequence[str], Sequence[str]],
   ) -> Images:
-    """Returns rows of every object with its backgrounds, objects in order.
+    """Returns the rows: every object with each of its backgrounds, ordered by object.
 
     Args:
-      title, description: see `Images`.
-      labels, sizes: of the objects: positions among ImageNet's classes, height and width.
-      cutout, background: read one by number, uint8 [h, w, 4] and [S, S, 3].
-      names: of the objects and of the backgrounds, for messages.
+      title: title of the data, see `Images`.
+      description: plain values that describe the data, see `Images`.
+      labels: class of each object in ImageNet's order.
+      sizes: height and width of each object.
+      cutout: reads the cutout of an object by its number, uint8 [h, w, 4].
+      background: reads a background by its number, uint8 [S, S, 3].
+      names: names of the objects, and names of the backgrounds, for messages.
     """
-    side, room = self.side, max(map(max, sizes))
+    side, largest = self.side, max(map(max, sizes))
     drawn = draw_backgrounds(len(labels), len(names[1]))
-    drawn_pairs = np.stack([np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()], 1)
-    classes = np.asarray(labels, np.int32)[drawn_pairs[:, 0]]
+    objects, backgrounds = np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()
+    drawn_pairs = np.stack([objects, backgrounds], 1)
+    classes = np.asarray(labels, np.int32)[objects]
     columns = {
-      'object': drawn_pairs[:, 0],
-      'background': drawn_pairs[:, 1],
+      'object': objects,
+      'background': backgrounds,
       'imagenet_class': classes,
-      'foreground_size': np.asarray(sizes)[drawn_pairs[:, 0]],
+      'foreground_size': np.asarray(sizes)[objects],
     }
 
-    def read(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-      pixels = cutout(int(numbers[0]))
+    def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
+      pixels = cutout(int(pair[0]))
       height, width = pixels.shape[:2]
-      padded = np.pad(pixels, ((0, room - height), (0, room - width), (0, 0)))
-      return background(int(numbers[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
+      padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))
+      return background(int(pair[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
       import tensorflow as tf
@@ -210,7 +232,7 @@ class SceneParts(Source, abc.ABC):
       image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
       return {
         'image': tf.ensure_shape(image, [side, side, 3]),
-        'foreground': tf.ensure_shape(foreground, [room, room, 4]),
+        'foreground': tf.ensure_shape(foreground, [largest, largest, 4]),
         'foreground_pixels': tf.ensure_shape(count, []),
       }
 
@@ -238,7 +260,7 @@ class SceneParts(Source, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Scenes(SceneParts):
-  """Parts of scenes: cutouts and backgrounds in two folders, which views put together.
+  """Cutouts and backgrounds in two folders.
 
   Attributes:
     foregrounds: the folder of class folders of cutouts with alpha.
@@ -249,6 +271,7 @@ class Scenes(SceneParts):
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
     side = self.side
     left_out = Counter[str]()
     cutouts = find_cutouts(self.foregrounds, left_out=left_out)
@@ -257,11 +280,11 @@ class Scenes(SceneParts):
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
     files = [*(cutout.path for cutout in cutouts), *backgrounds]
-    looked_at = evenly(np.arange(len(files)), MAX_DECODED)
+    decoded = evenly(np.arange(len(files)), MAX_DECODED)
     refuse_damaged(
       lambda index: damage(files[index]),
-      looked_at,
-      len(looked_at),
+      decoded,
+      len(decoded),
       len(files),
       lambda index: str(files[index]),
     )

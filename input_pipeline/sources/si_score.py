@@ -9,11 +9,11 @@ factors with each example. The feature `dataset_label` of `siscore` is not read,
 do not match its numbers. A subset of k takes all scenes of k pairs of object and background,
 because levels of a factor are compared on the same pairs.
 
-metadata.csv has one line per scene, with the columns of the released generator. `x_coord` and
-`y_coord` are the object's centre as fractions of width and height from the left and the top,
-`rotation` is in degrees counter-clockwise. `foreground_class` is the index of the class among the
-sorted class names of the set, `foreground_instance` the index of the object in its class, and
-`background` the index of the file in backgrounds.csv.
+metadata.csv has a line for each scene, with the columns of the released generator. `x_coord` and
+`y_coord` are the object's centre as fractions of the width from the left and of the height from the
+top, `rotation` is in degrees counter-clockwise. `foreground_class` is the position of a class among
+the sorted class names of the set, `foreground_instance` the position of an object in its class,
+`background` the position of a file in backgrounds.csv.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ FACTORS = {
 }
 """{column of the rows: column of metadata.csv that it is read from}."""
 COLUMNS = ('image_id', 'area', 'angle', 'x', 'y', 'object', 'background', 'fraction_inside')
-"""Columns of the rows, which sets of the builder `si_score_scenes` store as features."""
+"""Columns of rows."""
 _OBJECT = ('foreground_class', 'foreground_instance')
 """Columns of metadata.csv that identify an object."""
 WHOLE = ('image_id', *_OBJECT, 'background', 'bg_resolution_width', 'bg_resolution_height')
-"""Columns of metadata.csv that are whole numbers."""
+"""Columns of metadata.csv with whole numbers."""
 IN_FILE = ('image_id', 'x_coord', 'y_coord', 'area', 'rotation', *WHOLE[1:], 'pct_inside_image')
-"""Columns of metadata.csv in the released order."""
+"""All columns of metadata.csv."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +90,12 @@ class SiScore(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the scenes; their columns are `COLUMNS`, and labels are ImageNet's class indices."""
+    """See `Source`; subsets are chosen by pairs of object and background."""
     if self.dataset:
-      images, factors, metadata, missing = self._of_tfds(settings)
+      images, factors, metadata, missing = self._from_tfds(settings)
     else:
       choice('config.data.split', settings.split, ('', 'test'))
-      images, factors, metadata, missing = self._of_folder()
+      images, factors, metadata, missing = self._from_folder()
     columns = {
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
       for name, values in factors.items()
@@ -122,12 +122,13 @@ class SiScore(Source):
       description={**images.description, **facts},
     )
 
-  def _of_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Reads a TFDS set.
+  def _from_tfds(self, settings: DataSettings) -> tuple[Images, dict[str, np.ndarray], str, int]:
+    """Returns the scenes of a TFDS set.
 
     Returns:
-      The images; their factors, {column: [N]}; the path of metadata.csv, '' if the set stores its
-      factors; and the number of scenes that metadata.csv lists but the set lacks.
+      The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
+      factors, '' if they are stored in the set; and the number of scenes in metadata.csv that are
+      not in the set.
     """
     from input_pipeline import tfds_sets
 
@@ -147,12 +148,12 @@ class SiScore(Source):
         f'{self.key("metadata")} is empty; {name!r} holds no factors. Give the metadata.csv of its '
         'archive.'
       )
-    stored = split.numbers(('image_id', 'label'))  # a slice lacks what others have
+    stored = split.numbers(('image_id', 'label'))  # scenes may be missing: the split may be a slice
     columns, missing = _joined(path, stored['image_id'], stored['label'], True)
     return images, columns, path, missing
 
-  def _of_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Reads a released folder, ordered by image id; for the results see `_of_tfds`."""
+  def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
+    """Returns the scenes of a released folder, ascending by number, in the form of `_from_tfds`."""
     or_dataset = f'{self.key("dataset")}=siscore/FACTOR.'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {or_dataset}'
     root = self.folder(advice)
@@ -170,17 +171,17 @@ class SiScore(Source):
         numbers[int(file.stem)] = file, label
     if not numbers:
       raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
-    places = [root / 'metadata.csv', root.parent / 'metadata.csv']
-    tables = [place for place in places if place.is_file()]
+    candidates = [root / 'metadata.csv', root.parent / 'metadata.csv']
+    tables = [file for file in candidates if file.is_file()]
     if not self.metadata and not tables:
       raise InputError(
-        f'{self.key("metadata")} is empty, and {places[0]} is not there: give the metadata.csv of '
-        'the set, of the folder object_size, object_location or object_rotation.'
+        f'{self.key("metadata")} is empty, and {candidates[0]} is not there: give the metadata.csv '
+        'of the set, of the folder object_size, object_location or object_rotation.'
       )
     metadata = self.metadata or str(tables[0])
     ids = np.array(sorted(numbers))
     labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
-    named = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
+    class_folders = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
     images = file_images(
       [str(numbers[number][0]) for number in ids.tolist()],
       labels,
@@ -190,15 +191,12 @@ class SiScore(Source):
       channels=3,
       left_out=left_out,
     )
-    columns, missing = _joined(metadata, ids, labels, self.allow_missing, named)
+    columns, missing = _joined(metadata, ids, labels, self.allow_missing, class_folders)
     return images, columns, metadata, missing
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
-  """Returns a number for each distinct row of the columns, int [N], in sorted order of the rows.
-
-  The columns are integer arrays [N]; equal rows get equal numbers 0, 1, ....
-  """
+  """Returns the number of each row of columns [N] among the sorted distinct rows, int [N]."""
   return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 
@@ -209,32 +207,36 @@ def _joined(
   allow_missing: bool,
   folders: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of images from metadata.csv, and the number of further scenes that it
-  lists.
+  """Returns the columns `COLUMNS` of images from metadata.csv.
 
   Args:
-    path: the file metadata.csv.
-    image_ids: ids of the images, int [N].
+    path: path of metadata.csv.
+    image_ids: numbers of the images, int [N].
     labels: their labels, int [N].
-    allow_missing: whether the file may list scenes that are not among the images.
-    folders: name of each image's class folder; () for a TFDS set.
+    allow_missing: whether metadata.csv may contain other scenes.
+    folders: the class folder of each image; () without folders.
+
+  Returns:
+    The columns, and the number of other scenes in metadata.csv.
 
   Raises:
-    InputError: the classes in the file contradict the labels or the order of the folders.
+    InputError: the classes in metadata.csv do not match the labels or the folders.
   """
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
-  met = np.unique(np.stack([classes, labels]), axis=1)
-  repeated = met[0, 1:][met[0, 1:] == met[0, :-1]]
+  pairs = np.unique(np.stack([classes, labels]), axis=1)  # distinct (class, label)
+  repeated = pairs[0, 1:][pairs[0, 1:] == pairs[0, :-1]]
   if len(repeated):
-    labels_met = met[1, met[0] == repeated[0]].tolist()
+    labels_of_class = pairs[1, pairs[0] == repeated[0]].tolist()
     raise InputError(
       f'{path}: images of foreground_class {int(repeated[0])} have the labels '
-      f'{labels_met}. Is it the table of another factor?'
+      f'{labels_of_class}. Is it the table of another factor?'
     )
-  folder_of = dict(zip(classes.tolist(), folders, strict=False))
-  listed = [folder_of[number] for number in sorted(folder_of)]
-  if wrong := [name for name, place in zip(listed, sorted(listed), strict=True) if name != place]:
+  folder_of_class = dict(zip(classes.tolist(), folders, strict=False))
+  in_class_order = [folder_of_class[number] for number in sorted(folder_of_class)]
+  in_name_order = sorted(in_class_order)
+  wrong = [a for a, b in zip(in_class_order, in_name_order, strict=True) if a != b]
+  if wrong:
     raise InputError(
       f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
       f'{", ".join(wrong)} are not in. Was a class folder renamed?'
@@ -245,13 +247,9 @@ def _joined(
 
 
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
-  """Reads metadata.csv, sorted by image id.
+  """Returns the columns `IN_FILE` of metadata.csv, [N] each, in ascending order of image_id.
 
-  Returns:
-    {column: array [N]}, int64 for the columns in `WHOLE`, else float64.
-
-  Raises:
-    InputError: a column is missing, a value is invalid or an image is listed twice.
+  Columns in `WHOLE` are int64, the others float64.
   """
   table = read_table(Path(path))
   missing = [name for name in IN_FILE if name not in table]
@@ -264,19 +262,20 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   numbers = numbers.sort_values('image_id', kind='stable')
   columns = {name: numbers[name].to_numpy(float) for name in IN_FILE}
   for name, values in columns.items():
-    good = np.isfinite(values) & ((values == np.floor(values)) | (name not in WHOLE))
-    valid = 'a whole number' if name in WHOLE else 'a finite number'
-    require(bool(good.all()), f'{path}: {name}', float(values[good.argmin()]), valid)
+    is_valid, valid = np.isfinite(values), 'a finite number'
+    if name in WHOLE:
+      is_valid, valid = is_valid & (values == np.floor(values)), 'a whole number'
+    require(bool(is_valid.all()), f'{path}: {name}', float(values[is_valid.argmin()]), valid)
   ids, inside = columns['image_id'], columns['pct_inside_image']
-  twice = ids[1:][ids[1:] == ids[:-1]]
-  if len(twice):
+  repeated = ids[1:][ids[1:] == ids[:-1]]
+  if len(repeated):
     raise InputError(
-      f'{path} names image {int(twice[0])} more than once; are several tables '
+      f'{path} names image {int(repeated[0])} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  worst = int(np.argmax(np.abs(inside - 0.5)))
-  of_worst = f'{path}: pct_inside_image of image {int(ids[worst])}'
-  require(0 <= inside[worst] <= 1, of_worst, float(inside[worst]), 'a fraction in [0, 1]')
+  farthest = int(np.argmax(np.abs(inside - 0.5)))
+  key = f'{path}: pct_inside_image of image {int(ids[farthest])}'
+  require(0 <= inside[farthest] <= 1, key, float(inside[farthest]), 'a fraction in [0, 1]')
   return {
     name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
   }
@@ -285,23 +284,20 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of `read_metadata` for images with given ids, in their order.
+  """Returns the columns of `read_metadata` for images, and the number of other images in the table.
 
   Args:
-    path: the file metadata.csv.
-    image_ids: int [N].
-    allow_missing: whether the file may list images that are not in `image_ids`.
-
-  Returns:
-    {column: array [N]}, and the number of images that only the file lists.
+    path: path of metadata.csv.
+    image_ids: numbers of the images, int [N]; the columns have their order.
+    allow_missing: whether the table may contain other images.
 
   Raises:
-    InputError: the file lacks an image, or lists others although `allow_missing` is False.
+    InputError: the table lacks an image, or contains others that must not be missing.
   """
   table = read_metadata(path)
   listed = table['image_id']
-  places = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
-  unknown = listed[places] != image_ids
+  rows = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
+  unknown = listed[rows] != image_ids
   if unknown.any():
     raise InputError(
       f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
@@ -313,26 +309,26 @@ def join_metadata(
       f'{path} names {len(lacking)} of {len(listed)} images of SI-Score that are not here, first '
       f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
-  return {name: values[places] for name, values in table.items()}, len(listed) - len(image_ids)
+  return {name: values[rows] for name, values in table.items()}, len(listed) - len(image_ids)
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
-  """Returns the text of metadata.csv from {column of `IN_FILE`: array [N]}.
+  """Returns the text of metadata.csv for columns [N] with the names `IN_FILE`.
 
-  Numbers that are not whole are rounded to 7 digits after the point, `pct_inside_image` to 4.
+  `pct_inside_image` is rounded to 4 digits, other fractions to 7.
   """
 
-  def written(name: str) -> Iterable[int | float]:
+  def rounded(name: str) -> list[int | float]:
+    if name in WHOLE:
+      return [int(value) for value in columns[name]]
     digits = 4 if name == 'pct_inside_image' else 7
-    return (int(v) if name in WHOLE else round(float(v), digits) for v in columns[name])
+    return [round(float(value), digits) for value in columns[name]]
 
-  return csv_text(IN_FILE, zip(*map(written, IN_FILE), strict=True))
+  return csv_text(IN_FILE, zip(*map(rounded, IN_FILE), strict=True))
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-  """Returns a table as CSV text with lines that end in a line feed, as the released generator
-  writes.
-  """
+  """Returns a table as CSV text, with the line ends of the released generator."""
   out = io.StringIO()
   csv.writer(out, lineterminator='\n').writerows([header, *rows])
   return out.getvalue()
