@@ -71,6 +71,7 @@ def use(folder: str | None) -> None:
 
 
 def _configure(name: str, value: str | float | None) -> None:
+  """Sets an option of JAX."""
   jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 

@@ -36,9 +36,11 @@ def advice(error: BaseException) -> str | None:
 
 
 def _starts_devices(frame: FrameType) -> bool:
+  """Returns whether a stack frame is JAX's function that starts the devices."""
   module = frame.f_globals.get('__name__')
   return module == 'jax._src.xla_bridge' and frame.f_code.co_name == 'backends'
 
 
 def _first_line(error: BaseException) -> str:
+  """Returns the first line of an error's message without a full stop."""
   return str(error).partition('\n')[0].strip().rstrip('.')

@@ -48,6 +48,7 @@ class SettingError(InputError):
     super().__init__(self._sentence())
 
   def _sentence(self) -> str:
+    """Returns the message: the key, its value, the problem, the valid values and the fix."""
     value = repr(self.value)
     if len(value) > MAX_VALUE_LENGTH:
       value = f'{value[:MAX_VALUE_LENGTH]}...'

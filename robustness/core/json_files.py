@@ -79,60 +79,68 @@ def _check_depth(value: object) -> None:
   """Raises RecursionError for a value that nests more than `MAX_JSON_DEPTH` objects and lists."""
   level = [value] if isinstance(value, dict | list) else []
   for _ in range(MAX_JSON_DEPTH):
-    level = [
-      inner
-      for outer in level
-      for inner in (outer.values() if isinstance(outer, dict) else outer)
-      if isinstance(inner, dict | list)
-    ]
+    next_level = []
+    for container in level:
+      members = container.values() if isinstance(container, dict) else container
+      next_level += [member for member in members if isinstance(member, dict | list)]
+    level = next_level
   if level:
     raise RecursionError
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+  """Returns the entries of a JSON object as a dict; raises ValueError for a repeated key."""
   entries = dict(pairs)
   if len(entries) < len(pairs):
     keys = [key for key, _ in pairs]
-    twice = next(key for key in keys if keys.count(key) > 1)
-    raise ValueError(f'it holds the key {twice!r} {keys.count(twice)} times')
+    repeated = next(key for key in keys if keys.count(key) > 1)
+    raise ValueError(f'it holds the key {repeated!r} {keys.count(repeated)} times')
   return entries
 
 
-def _misfit(value: object, form: Form, place: str) -> tuple[str, str, str] | None:
-  """Returns the first place with another form, the expected form and the actual value."""
+def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
+  """Compares a value at a path of keys with a form.
+
+  Returns:
+    The path of the first difference, the expected form in words, and the actual value in words;
+    None if the value has the form.
+  """
   if isinstance(form, dict):
     if not isinstance(value, Mapping):
-      return place, _NAMES[dict], _described(value)
-    dot, every = f'{place}.' if place else '', form.get(str)
-    for name, member_form in (form if every is None else dict.fromkeys(value, every)).items():
-      key = name if every is not None else name.removesuffix('?')
+      return path, _NAMES[dict], _described(value)
+    prefix, form_of_all = f'{path}.' if path else '', form.get(str)
+    forms = form if form_of_all is None else dict.fromkeys(value, form_of_all)
+    for name, member_form in forms.items():
+      key = name if form_of_all is not None else name.removesuffix('?')
       if key in value:
-        misfit = _misfit(value[key], member_form, f'{dot}{key}')
+        misfit = _misfit(value[key], member_form, f'{prefix}{key}')
         if misfit:
           return misfit
       elif key == name:
         alternatives = member_form if isinstance(member_form, tuple) else (member_form,)
-        return f'{dot}{key}', ' or '.join(map(_named, alternatives)), 'missing'
+        return f'{prefix}{key}', ' or '.join(map(_named, alternatives)), 'missing'
     return None
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
-      return place, _NAMES[list], _described(value)
-    misfits = (_misfit(item, form[0], f'{place}[{index}]') for index, item in enumerate(value))
+      return path, _NAMES[list], _described(value)
+    misfits = (_misfit(item, form[0], f'{path}[{index}]') for index, item in enumerate(value))
     return next(filter(None, misfits), None)
   alternatives = form if isinstance(form, tuple) else (form,)
   for kind in alternatives:
     if isinstance(kind, dict | list) and isinstance(value, dict | list):
-      return _misfit(value, kind, place)
+      return _misfit(value, kind, path)
   types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
   accepted = {*types, int} if float in types else types
   if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
     return None
-  return place, ' or '.join(map(_named, alternatives)), _described(value)
+  return path, ' or '.join(map(_named, alternatives)), _described(value)
 
 
 def _named(form: object) -> str:
+  """Returns the name of a type or form, for messages."""
   return _NAMES[type(form) if isinstance(form, dict | list) else form]  # type: ignore[index]
 
 
 def _described(value: object) -> str:
+  """Returns a value in words: the name of its type for objects and lists, else the value."""
   return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

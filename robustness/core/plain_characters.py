@@ -54,6 +54,7 @@ def escaped(text: str) -> str:
 
 
 def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str) -> int:
+  """Writes a text after characters were replaced by `escape`."""
   return write(escape(text))
 
 
@@ -76,6 +77,7 @@ def plain(text: str) -> str:
 
 
 def _plain(character: str) -> str:
+  """Returns a character in ASCII: its transcription in `PLAIN`, a letter's name, or an escape."""
   if character.isascii():
     return character
   if character in PLAIN:
@@ -94,6 +96,7 @@ def _plain(character: str) -> str:
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
+  """Returns the replacement of characters that cannot be encoded, see `codecs.register_error`."""
   if not isinstance(error, UnicodeEncodeError):
     raise error
   return plain(error.object[error.start : error.end]), error.end

@@ -55,6 +55,7 @@ class Heartbeat:
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
+    """Calls `beat` at intervals until `stop`; for the arguments see `__init__`."""
     seconds, wait = 0.0, first
     while not self._stopped.wait(wait):
       seconds += wait
@@ -203,9 +204,11 @@ class Progress:
       logging.info('%s in %.1f s, %s%s', self._head(), seconds, speed, self._shown)
 
   def _head(self) -> str:
+    """Returns the label and the number of finished units."""
     return f'{self._label}: {self._done}/{self._total} {self._unit}'
 
   def _speed(self) -> str:
+    """Returns the rate in words."""
     return f'{self.rate:.4g} {self._unit}/s'
 
   def __enter__(self) -> Self:

@@ -62,6 +62,10 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
+  """Returns the kernel of a disk that a Gaussian smooths, [side, side] with the sum 1.
+
+  `radius` and the standard deviation `sigma` are in pixels.
+  """
   reach = 8 if radius <= 8 else int(radius)
   line = np.arange(-reach, reach + 1)
   disk = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(np.float64)
@@ -129,14 +133,13 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
   padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
-  rows, columns = (
-    jnp.asarray(np.stack([filters.zoom_coordinates(size, z) for z in padded]))
-    for size in image.shape[:2]
-  )
-  row, count = strength.index, strength.select(counts)
+  height, width = image.shape[:2]
+  rows = jnp.asarray(np.stack([filters.zoom_coordinates(height, z) for z in padded]))
+  columns = jnp.asarray(np.stack([filters.zoom_coordinates(width, z) for z in padded]))
+  severity, count = strength.index, strength.select(counts)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
-    return total + filters.interpolate(image, rows[row, i], columns[row, i])
+    return total + filters.interpolate(image, rows[severity, i], columns[severity, i])
 
   total = jax.lax.fori_loop(1, count, add, 2 * image)
   return jnp.clip(total / (count + 1), 0, 1)
@@ -145,8 +148,11 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _draw_moves(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
 ) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
-  """Returns a function of iteration and delta that draws offsets in [-delta, delta - 1], int32
-  [2, H, W]: rows and columns from the pixel at (h, w) to its partner when it is visited."""
+  """Returns a function `(iteration, delta) -> offsets` that draws offsets, int32 [2, H, W].
+
+  offsets[:, h, w] are the rows and columns, in [-delta, delta - 1], from pixel (h, w) to the
+  partner whose value it takes.
+  """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
@@ -198,8 +204,11 @@ def glass_blur(
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index of each pixel's partner, int32 [H·W]. Pixels outside rows and columns
-  delta + 1 to H - delta and W - delta are not visited and are their own partners."""
+  """Returns the flat index of each pixel's partner, int32 [H·W].
+
+  Only pixels in rows delta + 1 to H - delta and columns delta + 1 to W - delta have another pixel
+  as partner; the others are their own partners.
+  """
   height, width = moves.shape[1:]
   y, x = jnp.arange(height)[:, None], jnp.arange(width)[None, :]
   is_visited = ((y > delta) & (y <= height - delta)) & ((x > delta) & (x <= width - delta))
@@ -229,8 +238,10 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of swaps, int32 [H·W]; see `copy_moves`. Each
-  swap sees the ones before it, so they run sequentially."""
+  """Returns the source of every pixel after one pass of swaps, int32 [H·W]; see `copy_moves`.
+
+  Every swap depends on the swaps before it, so they run one after another.
+  """
   target = _targets(moves, delta)
   size = len(target)
 

@@ -158,11 +158,12 @@ def corruption(
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
-  """Parses five rows of constants, written 'a b c, a b c, ...'."""
-  return [
-    tuple(int(word) if word.isdigit() else float(word) for word in row.split())
-    for row in text.split(',')
-  ]
+  """Returns rows of constants, one for each severity, from a text 'a b c, a b c, ...'."""
+
+  def number(word: str) -> float:
+    return int(word) if word.isdigit() else float(word)
+
+  return [tuple(map(number, row.split())) for row in text.split(',')]
 
 
 def c_bar(

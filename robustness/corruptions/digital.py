@@ -84,32 +84,37 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
   family=BLUR,
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shrinks a side of n pixels to ⌊n scale⌋ by averaging pixels over boxes, and enlarges it by
-  repetition. It equals Pillow to the bit: the image is rounded to levels, then columns and rows are
-  averaged and rounded one after the other."""
+  """Shrinks sides of n pixels to ⌊n scale⌋ by averages over boxes, and enlarges them by repetition.
+
+  It equals Pillow to the bit: the image is rounded to levels, then columns are averaged and
+  rounded, then rows.
+  """
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
   return jax.lax.switch(strength.index, branches, image)
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
+  """Returns an image [H, W, C] whose sides were shrunk by `scale` and enlarged again."""
   height, width, channels = image.shape
-  (down, rows), (across, columns) = (
-    (boxes(size, int(size * scale)), boxes(int(size * scale), size).argmax(1))
-    for size in (height, width)
-  )
+  small_height, small_width = int(height * scale), int(width * scale)
+  rows, columns = boxes(small_height, height).argmax(1), boxes(small_width, width).argmax(1)
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
-  levels = _rounded_means(levels, np.kron(across, np.eye(channels, dtype=int)), 1)
-  levels = _rounded_means(levels, down, 0)
+  columns_of_box = np.kron(boxes(width, small_width), np.eye(channels, dtype=int))
+  levels = _rounded_means(levels, columns_of_box, 1)
+  levels = _rounded_means(levels, boxes(height, small_height), 0)
   small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
 
 
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
-  """Returns the means of integer levels [H, W] over boxes of lines along an axis, rounded by
-  Pillow's fixed-point arithmetic of 22 bits. `members` [new, old] is 1 where a line is in a box.
+  """Returns means of integer levels over boxes of lines, rounded by Pillow's 22-bit arithmetic.
 
-  Boxes are consecutive, so `BAND` of them multiply only the lines that they contain.
+  Args:
+    levels: [H, W].
+    members: [boxes, lines], 1 where a line is in a box. Boxes are consecutive, so that `BAND` boxes
+      at a time are multiplied with the lines that they contain only.
+    axis: 0 for boxes of rows, 1 for boxes of columns.
   """
   sums = []
   for start in range(0, len(members), BAND):

@@ -23,8 +23,11 @@ def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
 def _draw(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, variant: str = 'released'
 ) -> Draws:
-  """Draws numbers in [-1, 1]: `jitter` [3, 2], shifts (x, y) of anchors in units of `affine`, and
-  `noise` [H, W, 2], displacements (x, y) before smoothing in units of `alpha`."""
+  """Returns random numbers that are uniform in [-1, 1].
+
+  They are `jitter` [3, 2], the shifts (x, y) of three anchors in units of `affine`, and `noise`
+  [H, W, 2], displacements (x, y) of pixels before smoothing in units of `alpha`.
+  """
   key_affine, key_field = jax.random.split(key)
   return {
     'jitter': jax.random.uniform(key_affine, (3, 2), minval=-1, maxval=1),
@@ -63,16 +66,15 @@ def elastic_transform(
     alpha = strength.select(IMAGECORRUPTIONS_ALPHA) * image.shape[0]
     moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
     return jnp.clip(sample_bilinear(image, *moved), 0, 1)
-  alpha, sigma, affine = (strength[name] for name in ('alpha', 'sigma', 'affine'))
+  alpha, sigma, affine = strength['alpha'], strength['sigma'], strength['affine']
   smoothing = [
     gaussian_matrix(size, sigma, strength.maximum('sigma'), 'reflect', TRUNCATE)
     for size in image.shape[:2]
   ]
   affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
   moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
-  y, x = (
-    jnp.stack([_fold(affine_map[axis], image.shape[axis], True), moved[axis]]) for axis in (0, 1)
-  )
+  y = jnp.stack([_fold(affine_map[0], image.shape[0], True), moved[0]])
+  x = jnp.stack([_fold(affine_map[1], image.shape[1], True), moved[1]])
   # The loop stores the first warp's result; fused into the second warp, XLA would compute it again
   # for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
@@ -80,6 +82,7 @@ def elastic_transform(
 
 
 def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Returns the row and the column of every pixel, float32 [H, W] each."""
   y, x = np.mgrid[: image.shape[0], : image.shape[1]]
   return jnp.asarray(y, jnp.float32), jnp.asarray(x, jnp.float32)
 
@@ -92,8 +95,10 @@ def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
-  """Returns the position in [0, size - 1] to which reflecting borders map a position: reflected at
-  the centre of the edge pixel (`mirror`) or at its outer side."""
+  """Returns positions reflected at the borders into [0, size - 1].
+
+  They are reflected at the centre of the edge pixel (`mirror`), or at its outer side.
+  """
   edge = 0 if mirror else 0.5
   length = max(size - 1, 1) if mirror else size
   along = (position + edge) % (2 * length)
@@ -101,18 +106,18 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 
 
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns [H, W] that pixels read if three anchors move by `shifts` [3, 2]
-  (x, y).
+  """Returns the source positions of pixels, rows and columns [H, W], under a random affine map.
 
-  The anchors are c + (q, q), c + (q, -q) and c - (q, q) in (x, y), with the centre c = (⌊W/2⌋,
-  ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as in OpenCV's warps.
+  The map moves three anchors by `shifts` [3, 2] in (x, y); `y` and `x` are the rows and columns of
+  the pixels. The anchors are c + (q, q), c + (q, -q) and c - (q, q) in (x, y), with the centre
+  c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as in OpenCV.
   """
   height, width = y.shape
   centre = np.array([width // 2, height // 2], np.float32)
   arm = np.float32(min(height, width) // 3)
-  first, second, third = (
-    centre + arm * np.array(sign, np.float32) for sign in ((1, 1), (1, -1), (-1, -1))
-  )
+  first = centre + arm * np.array((1, 1), np.float32)
+  second = centre + arm * np.array((1, -1), np.float32)
+  third = centre + arm * np.array((-1, -1), np.float32)
   origin = third + shifts[2]
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
   area = u[0] * v[1] - u[1] * v[0]
@@ -125,5 +130,6 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
 
 
 def _to_grid(position: jax.Array) -> jax.Array:
+  """Returns positions in pixels rounded to 1 / `SUBPIXELS` pixel, as in OpenCV."""
   clipped = jnp.clip(position, -MAX_POSITION, MAX_POSITION)
   return jnp.floor(clipped * SUBPIXELS + 0.5) / SUBPIXELS

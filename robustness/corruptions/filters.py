@@ -57,8 +57,10 @@ def gaussian_weights(
 def gaussian_matrix(
   size: int, sigma: jax.Array | float, max_sigma: float, border: Border, truncate: float = 4.0
 ) -> jax.Array:
-  """Returns the matrix [size, size] that smooths a line of pixels with `gaussian_weights` and a
-  border. The kernel may be wider than the line."""
+  """Returns the matrix [size, size] that smooths a line of pixels with `gaussian_weights`.
+
+  The kernel may be wider than the line; `border` says how the line continues beyond its ends.
+  """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
@@ -91,8 +93,7 @@ def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Arra
 def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
   """Correlates every channel of [H, W, C] with one kernel [2a + 1, 2b + 1], borders mirrored."""
   height, width = image.shape[:2]
-  a, b = (side // 2 for side in kernel.shape)
-  padded = pad(image, a, b, 'mirror')
+  padded = pad(image, kernel.shape[0] // 2, kernel.shape[1] // 2, 'mirror')
   if kernel.size > DIRECT_TAPS:
     # These are the smallest even sizes without a prime factor above 5.
     size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
@@ -100,19 +101,18 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
     transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
     planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
     return jnp.moveaxis(planes[:, :height, :width], 0, -1)
-  return sum(
-    (
-      kernel[i, j] * padded[i : i + height, j : j + width]
-      for i in range(kernel.shape[0])
-      for j in range(kernel.shape[1])
-    ),
-    jnp.zeros_like(image),
-  )
+  total = jnp.zeros_like(image)
+  for i in range(kernel.shape[0]):
+    for j in range(kernel.shape[1]):
+      total = total + kernel[i, j] * padded[i : i + height, j : j + width]
+  return total
 
 
 def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Resamples [H, W, C] bilinearly on a grid of rows y [H'] in [0, H - 1] and columns x [W'] in
-  [0, W - 1], pixels, to [H', W', C]."""
+  """Returns an image [H, W, C] resampled bilinearly on a grid of rows and columns, [H', W', C].
+
+  The rows y [H'] are in [0, H - 1] and the columns x [W'] in [0, W - 1], in pixels.
+  """
   y0 = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
   x0 = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
   down, right = (y - y0)[:, None, None], (x - x0)[None, :, None]
@@ -139,8 +139,10 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
-  """Returns the source positions, float32 [Z, size] in pixels, of a line enlarged about its centre
-  by factors `zooms` [Z] of at least 1, for `interpolate`.
+  """Returns the source positions of the pixels of enlarged lines, float32 [Z, size], in pixels.
+
+  The lines have `size` pixels and are enlarged about their centre by `zooms` [Z], at least 1; see
+  `interpolate`.
 
   The centred piece of ceil(n / z) pixels is stretched to round(piece · z) pixels with its end
   points aligned, and the middle n are taken, as scipy.ndimage.zoom of order 1 and a trim do.
@@ -202,4 +204,5 @@ def any_of_batch(mask: jax.Array) -> jax.Array:
 
 @any_of_batch.def_vmap
 def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
+  """Returns the result for a batch of masks, and that it has no batch axis (`custom_vmap`)."""
   return any_of_batch(mask), False

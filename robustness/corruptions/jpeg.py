@@ -71,13 +71,17 @@ def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
   y, cb, cr = to_ycbcr(levels)
   chrominance = quantisation(CHROMINANCE, quality)
   size = image.shape[:2]
-  cb, cr = (enlarge(code(halve(plane), chrominance), size) for plane in (cb, cr))
-  return to_rgb(code(y, luminance), cb, cr) / 255
+  decoded_cb = enlarge(code(halve(cb), chrominance), size)
+  decoded_cr = enlarge(code(halve(cr), chrominance), size)
+  return to_rgb(code(y, luminance), decoded_cb, decoded_cr) / 255
 
 
 def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
-  """Returns the quantisation steps of a quality, float32 [8, 8] in 1..255: ⌊(table · s + 50) / 100⌋
-  with s = ⌊5000 / quality⌋ below quality 50, and 200 - 2 · quality otherwise."""
+  """Returns the quantisation steps for a quality 1..100, float32 [8, 8] in 1..255.
+
+  They are ⌊(table · s + 50) / 100⌋, with s = ⌊5000 / quality⌋ for a quality below 50 and
+  s = 200 - 2 · quality otherwise.
+  """
   quality = jnp.clip(jnp.asarray(quality, jnp.int32), 1, 100)
   scale = jnp.where(quality < 50, 5000 // quality, 200 - 2 * quality)
   steps = jnp.clip((jnp.asarray(table, jnp.int32) * scale + 50) // 100, 1, 255)
@@ -98,8 +102,10 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
-  """Returns RGB levels [H, W, 3] of the planes Y, Cb, Cr [H, W], clipped to 0..255; exact like
-  `to_ycbcr`."""
+  """Returns RGB levels [H, W, 3], clipped to 0..255, of the planes Y, Cb and Cr [H, W].
+
+  They equal libjpeg's to the bit, as in `to_ycbcr`.
+  """
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
   colours = jnp.floor((sums + 2**15) / 2**16) + y.reshape(1, -1).astype(jnp.float32)
@@ -107,8 +113,11 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 
 def halve(plane: jax.Array) -> jax.Array:
-  """Averages 2 × 2 pixels, [H, W] to [⌈H/2⌉, 8⌈W/16⌉]. Halves are rounded up in odd columns and
-  down in even ones. Columns beyond ⌈W/2⌉ average the replicated last column, as libjpeg does."""
+  """Returns the means of 2 × 2 pixels of a plane [H, W], [⌈H/2⌉, 8⌈W/16⌉], as in libjpeg.
+
+  Halves are rounded up in odd columns and down in even ones. Columns beyond ⌈W/2⌉ are means of the
+  replicated last column.
+  """
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
   total = plane[::2] + plane[1::2]
@@ -118,8 +127,10 @@ def halve(plane: jax.Array) -> jax.Array:
 
 
 def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Returns a plane, levels [H, W], after quantising the DCT of each 8 × 8 block by steps [8, 8].
-  Edges are replicated up to full blocks."""
+  """Returns a plane of levels [H, W] after compression: the DCT of its 8 × 8 blocks is quantised.
+
+  `steps` [8, 8] are the quantisation steps. Edges are replicated to fill blocks.
+  """
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
   across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
@@ -146,8 +157,11 @@ def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
-  """Doubles a chroma plane to a size (H, W) with the weights 9/16, 3/16, 3/16, 1/16 of its four
-  nearest pixels; images of at most 4 pixels a row are doubled by repetition, as in libjpeg."""
+  """Returns a chroma plane enlarged by 2 to a size (H, W), as in libjpeg.
+
+  The four nearest pixels have the weights 9/16, 3/16, 3/16, 1/16. Images of at most 4 pixels per
+  row are enlarged by repetition.
+  """
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:

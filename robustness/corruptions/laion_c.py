@@ -43,8 +43,13 @@ Levels = Callable[..., jax.Array]
 def distortion(
   parameters: str, values: Sequence[Any], **declared: Any
 ) -> Callable[[Levels], Corruption]:
-  """Returns the decorator that makes a function of RGB levels, int32 [H, W, 3], a corruption with
-  constants for 224 pixels and no similar corruption."""
+  """Returns a decorator that makes a corruption from a function of RGB levels, int32 [H, W, 3].
+
+  Args:
+    parameters: names of the constants, see `corruption`.
+    values: constants of each severity, for images of 224 pixels.
+    **declared: other arguments of `corruption`.
+  """
 
   def declare(function: Levels) -> Corruption:
     @functools.wraps(function)
@@ -63,12 +68,16 @@ def distortion(
   'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
 )
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Shifts bands of rows sideways and one entire channel, cyclically; every other row is black. All
-  images have the same shifts, as the generator has a single seed."""
+  """Shifts bands of rows sideways and one entire channel, cyclically; every other row is black.
+
+  All images have the same shifts, because the released generator has a single seed.
+  """
   del key
   height, width = levels.shape[:2]
-  drawn = [glitches(level, height, width) for level in strength.constants['level']]
-  shift, moved = (strength.select(np.array(a)) for a in zip(*drawn, strict=True))
+  shifts, moves = zip(
+    *(glitches(level, height, width) for level in strength.constants['level']), strict=True
+  )
+  shift, moved = strength.select(np.array(shifts)), strength.select(np.array(moves))
   columns = (jnp.arange(width)[None] - shift[:, None]) % width
   shifted = jnp.take_along_axis(levels, columns[:, :, None], axis=1)
   channel, right, down = moved
@@ -81,9 +90,12 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
 
 @functools.lru_cache
 def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the shift of each row to the right, int32 [height], and the moved channel with its
-  shifts to the right and down, int32 [3], as glitch_this draws them from Python's generator with
-  seed 1."""
+  """Returns the random shifts of `glitched`, as glitch_this draws them with seed 1.
+
+  Returns:
+    The shift of each row to the right, int32 [height]; and the number of the moved channel with its
+    shifts to the right and down, int32 [3].
+  """
   max_shift, count = int(level**2 / 100 * width), int(2 * level)
   shift = np.zeros(height, np.int32)
   for number in range(count):
@@ -116,7 +128,7 @@ def mosaic(
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
-    y0, x0 = (-size % side // 2 for size in (height, width))
+    y0, x0 = -height % side // 2, -width % side // 2
     pads = (y0, -height % side - y0), (x0, -width % side - x0), (0, 0)
     padded = jnp.pad(levels, pads, mode='edge')
     means = pictures.mean((1, 2), np.float32)
@@ -131,8 +143,10 @@ def mosaic(
 
 
 def shrunk(levels: jax.Array, factor: int) -> jax.Array:
-  """Returns levels [H, W, 3] shrunk by a factor that divides H and W, columns first, rounded along
-  each axis."""
+  """Returns levels [H, W, 3] shrunk by a factor that divides H and W.
+
+  Columns are shrunk and rounded before rows.
+  """
 
   def along(values: jax.Array, axis: int) -> jax.Array:
     weights = bicubic(values.shape[axis], factor)
@@ -146,19 +160,23 @@ def bicubic(size: int, factor: int) -> np.ndarray:
   """Returns the weights of Pillow's antialiased bicubic filter (a = -.5), [size / factor, size]."""
   centre = (np.arange(size // factor)[:, None] + 0.5) * factor
   pixel = np.arange(size)
-  start, end = (np.floor(centre + sign * 2 * factor + 0.5) for sign in (-1, 1))
+  start, end = np.floor(centre - 2 * factor + 0.5), np.floor(centre + 2 * factor + 0.5)
   x = np.abs((pixel + 0.5 - centre) / factor)
   near = (1.5 * x - 2.5) * x * x + 1
   far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-  weights = np.where(x < 1, near, np.where(x < 2, far, 0)) * ((pixel >= start) & (pixel < end))
+  is_in_window = (pixel >= start) & (pixel < end)
+  weights = np.where(x < 1, near, np.where(x < 2, far, 0)) * is_in_window
   return np.asarray(weights / weights.sum(1, keepdims=True), np.float32)
 
 
 def _draw_stickers(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, photographs: str | None = None
 ) -> Draws:
-  """Draws `corner` int32 [N, 2], rows and columns, and `picture` uint32 [N], taken modulo the
-  number of pictures."""
+  """Returns random numbers of N stickers.
+
+  They are the row and column of the upper left `corner`, int32 [N, 2], and the `picture`, uint32
+  [N], which counts modulo the number of pictures.
+  """
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
   room = jnp.array(shape[:2]) - STICKER
@@ -177,16 +195,15 @@ def _draw_stickers(
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Pastes pictures of 16 × 16 pixels at random places, each over the earlier ones."""
+  """Pastes pictures of 16 × 16 pixels at random positions, each over the earlier ones."""
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
   last = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
   picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[last]
-  y, x = (
-    jnp.clip(pixel - corner[last][..., axis], 0, STICKER - 1)
-    for axis, pixel in enumerate(jnp.indices(levels.shape[:2]))
-  )
+  rows, columns = jnp.indices(levels.shape[:2])
+  y = jnp.clip(rows - corner[last][..., 0], 0, STICKER - 1)
+  x = jnp.clip(columns - corner[last][..., 1], 0, STICKER - 1)
   pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
   return jnp.where(last[..., None] < 0, levels, pasted)
 
@@ -207,8 +224,11 @@ def last_stamp(
 
 
 def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Draws int32 numbers of N shapes: `kind` (triangle, square, circle, star), `place` [N, 2] in
-  rows and columns, `size` in pixels, `colour` [N, 3] and `turn` in degrees."""
+  """Returns random numbers of N shapes, int32.
+
+  They are `kind` [N] (0 to 3: triangle, square, circle, star), `place` [N, 2], row and column,
+  `size` [N] in pixels, `colour` [N, 3] in levels, and `turn` [N] in degrees.
+  """
   keys, count = jax.random.split(key, 5), max(constants['count'])
   return {
     'kind': jax.random.randint(keys[0], (count,), 0, 4),
@@ -221,7 +241,7 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 
 @distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws single-coloured shapes at random places, each over the earlier ones."""
+  """Draws single-coloured shapes at random positions, each over the earlier ones."""
   kind, size = draws['kind'], draws['size'] - SIZES[0]
   number = jnp.where(kind < 3, kind * len(SIZES) + size, 3 * len(SIZES) + size * TURNS)
   stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < 3, 0, draws['turn'])]
@@ -232,8 +252,11 @@ def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax
 
 @functools.cache
 def shape_stamps() -> np.ndarray:
-  """Returns Pillow's triangles, squares and circles of each size, then stars of each size at each
-  angle, bool [3 · 10 + 10 · 360, 29, 29]; the position of a shape is at pixel (REACH, REACH)."""
+  """Returns masks of shapes as Pillow draws them, bool [3 · 10 + 10 · 360, 29, 29].
+
+  Triangles, squares and circles of the 10 sizes are followed by stars of each size at the angles of
+  0 to 359°. The position of a shape is at pixel (REACH, REACH) of its mask.
+  """
   stamps = []
 
   def drawn(shape: str, points: Sequence[tuple[float, float]]) -> None:
@@ -309,9 +332,15 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
 @functools.lru_cache
 def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the first column of each of `count` lines, the column after its block, int32 [size],
-  and the column where it ends by the block's mean level, int32 [size, 256], truncated like Pillow.
-  Entries from `count` on are unused."""
+  """Returns the columns of vertical lines for an image of a width.
+
+  Entries from `count` on, up to `size`, are unused.
+
+  Returns:
+    The first column of each line, int32 [size]; the column after its block, int32 [size]; and the
+    column of its lower end for each mean level of the block, int32 [size, 256], truncated as in
+    Pillow.
+  """
   x = np.arange(size) / count * width
   bent = x[:, None] + (1 - np.arange(256) / 255) * -BEND
   end = np.minimum((x + width / count).astype(np.int32), width)
@@ -321,8 +350,10 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
 def bresenham(
   x0: jax.Array, y0: jax.Array, x1: jax.Array, y1: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns of N lines between points (x0, y0) and (x1, y1), int32
-  [N, BEND + 2]; the last pixel is repeated."""
+  """Returns the rows and columns of the pixels of N lines, int32 [N, BEND + 2].
+
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each. The last pixel is repeated.
+  """
   dx, dy = x1 - x0, y1 - y0
   across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
   steps = jnp.minimum(jnp.arange(BEND + 2)[None], across)

@@ -146,16 +146,22 @@ FINEST = 1000
 
 
 def number_of(corruption: str) -> int:
-  """Returns the number of a corruption. One in a user's code has the number 10⁴ + CRC-32 of its
-  name mod 189 000, so that its view ids are used by no other."""
+  """Returns the number of a corruption.
+
+  A corruption in a user's code has the number 10⁴ + (CRC-32 of its name mod 189 000), which differs
+  from the numbers of all corruptions of this package.
+  """
   if corruption in NUMBERS:
     return NUMBERS[corruption]
   return 10_000 + zlib.crc32(corruption.encode()) % 189_000
 
 
 def view_id(corruption: str, severity: float) -> int:
-  """Returns the id that fixes the random keys of corruption number n at severity s: 5 n + s, or
-  10⁶ + 1000 (5 n + s) for a fractional severity."""
+  """Returns the id of a view, which determines its random keys.
+
+  For the corruption with number n and the severity s it is 5 n + s, or 10⁶ + 1000 (5 n + s) for a
+  fractional severity.
+  """
   number = number_of(corruption)
   if severity == int(severity):
     return 5 * number + int(severity)
@@ -163,10 +169,13 @@ def view_id(corruption: str, severity: float) -> int:
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns corruptions and the members of sets, each once, in the order of `NUMBERS`; references
-  `FILE.py:NAME` to a user's code come last."""
-  sets = {**SETS, **STORED_SETS}
-  included = dict.fromkeys(name for entry in entries for name in sets.get(entry, (entry,)))
+  """Returns distinct names of corruptions, with the members of sets in place of the sets' names.
+
+  The order is that of `NUMBERS`; references `FILE.py:NAME` to a user's code come last.
+  """
+  sets, included = {**SETS, **STORED_SETS}, dict[str, None]()
+  for entry in entries:
+    included |= dict.fromkeys(sets.get(entry, (entry,)))
   return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 

@@ -135,8 +135,12 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache
 def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns start int32 [S·256], the lowest count of each table of `poisson_table`, and edges int64
-  [S·256, K], 2³² times the probability of at most start + k."""
+  """Returns cumulative Poisson probabilities for `poisson_table`.
+
+  Returns:
+    The lowest count `start` of each table, int32 [S·256]; and 2³² times the probability of a count
+    of at most start + k, int64 [S·256, K].
+  """
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))

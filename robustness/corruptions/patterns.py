@@ -125,8 +125,11 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=ALONE)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns (1 - α) x + α g with α = .05 m, g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f,
-  equal in all channels; f = 1, 2, 4, 8, 16 and p = 7 (r, c) / N (Perlin 1985)."""
+  """Returns (1 - α) x + α g with α = .05 m and a pattern g that is equal in all channels.
+
+  With m the magnitude, g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f over f = 1, 2, 4, 8, 16
+  at p = 7 (r, c) / N (Perlin 1985).
+  """
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
   total = sum(
     (jnp.abs(noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f for f in OCTAVES),
@@ -138,8 +141,10 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
 
 def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array) -> jax.Array:
-  """Returns 1.5 times gradient noise at rows [N, 1] and columns [1, M] of a lattice, float32
-  [N, M]; it is 0 at lattice points. Point (i, j) has gradient p[p[i] + j] with the permutation p.
+  """Returns 1.5 times gradient noise at rows r [N, 1] and columns c [1, M] of a lattice, [N, M].
+
+  It is 0 at lattice points. Lattice point (i, j) has the gradient with the number p[p[i] + j], with
+  the permutation p.
   """
   r0, c0 = jnp.floor(r), jnp.floor(c)
   down, right = r - r0, c - c0
@@ -163,8 +168,11 @@ def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Arr
   family=NOISE,
 )
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Blackens pixels where noise of amplitude |k| and standard deviation 1 is at most .3 m - 2.5;
-  black pixels avoid each other."""
+  """Makes pixels black where blue noise of standard deviation 1 is at most .3 m - 2.5.
+
+  The noise has the amplitude |k| at frequency k, so that black pixels are far from each other; m is
+  the magnitude.
+  """
   field = spectral_noise(draws['phases'], np.sqrt(_squared(image.shape[0])))
   threshold = 0.3 * strength['magnitude'] - 2.5
   return jnp.where((field > threshold)[..., None], image, 0)
@@ -178,9 +186,12 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
   family=NOISE,
 )
 def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + σ n, 0, 1) with 255 σ = 6.4 m and noise n per channel of amplitude
-  1 / (|k|² + 1) and standard deviation 1. The mean of n is not removed, so channels shift in level.
-  A grey image uses the first channel's phases."""
+  """Returns clip(x + σ n, 0, 1) with 255 σ = 6.4 m and independent noise n in each channel.
+
+  The noise has the amplitude 1 / (|k|² + 1) at frequency k and the standard deviation 1. Its mean
+  is not removed, so the mean level of channels changes. A grey image uses the phases of the first
+  channel.
+  """
   amplitude = 1 / (_squared(image.shape[0]) + 1)
   phases = draws['phases'][: image.shape[-1]]
   noise = jnp.moveaxis(jax.vmap(lambda phase: spectral_noise(phase, amplitude))(phases), 0, -1)
@@ -188,12 +199,12 @@ def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Ar
 
 
 def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
-  """Returns the real part of the inverse Fourier transform of a spectrum, divided by its standard
-  deviation, [N, N].
+  """Returns noise [N, N] of standard deviation 1 with a given amplitude spectrum and phases.
 
-  The spectrum has an `amplitude` [N, N], frequency 0 in the middle, and phases: `half_phases`
-  [N, N / 2] in the left half, and the same turned by 180° in the right half, as released. It is not
-  Hermitian: the real part holds a random share of the amplitude of each frequency.
+  It is the real part of the inverse Fourier transform of a spectrum with an `amplitude` [N, N],
+  frequency 0 in the middle, and phases: `half_phases` [N, N / 2] in the left half, and the
+  same turned by 180° in the right half, as released. It is not Hermitian: the real part holds a
+  random share of the amplitude of each frequency.
   """
   side = len(half_phases)
   phase = jnp.concatenate([half_phases, half_phases[::-1, ::-1]], 1)
@@ -248,8 +259,10 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_lines, cifar=LINES, keys=4, family=ALONE)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions; pixels that a line touches are
-  truncated to 8 bits before the next one."""
+  """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions on an image of N × N pixels.
+
+  Pixels that a line touches are truncated to 8 bits before the next line is drawn.
+  """
   side = image.shape[0]
   directions = jnp.stack([jnp.sin(draws['angle']), jnp.cos(draws['angle'])], 1)
 
@@ -266,13 +279,17 @@ def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
-  """Returns the share of each pixel that a line one pixel wide covers, max(0, 1 - distance),
-  [N, N]: 0 beyond its `start` and `end` (row, column) along the longer axis."""
+  """Returns the share of each pixel that a line one pixel wide covers, [N, N].
+
+  It is max(0, 1 - distance from the line), and 0 beyond the ends `start` and `end` (row, column)
+  along the longer axis of the line.
+  """
   r, c = grid(side)
   down, right = end - start
   length = jnp.maximum(jnp.hypot(down, right), 1e-6)
   distance = jnp.abs((r - start[0]) * right - (c - start[1]) * down) / length
-  (r0, r1), (c0, c1) = (jnp.sort(jnp.stack([start[k], end[k]])) for k in (0, 1))
+  r0, r1 = jnp.sort(jnp.stack([start[0], end[0]]))
+  c0, c1 = jnp.sort(jnp.stack([start[1], end[1]]))
   is_steep = jnp.abs(down) > jnp.abs(right)
   is_within = jnp.where(is_steep, (r >= r0) & (r <= r1), (c >= c0) & (c <= c1))
   return jnp.where(is_within, jnp.maximum(0, 1 - distance), 0)
@@ -295,8 +312,10 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
   family=ALONE,
 )
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s of brightness w_s; rays are about .01 m N
-  pixels long, and at least one."""
+  """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s of brightness w_s.
+
+  The rays of stars are about .01 m N pixels long, and at least one pixel.
+  """
   length = 0.01 * image.shape[0] * strength['magnitude']
   lengths = jnp.maximum(1, length * (1 + RAY_DEVIATION * draws['noise']))
 
@@ -327,8 +346,11 @@ def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.
 
 
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns l² / distance² and 1 - (f - ½)² of every pixel, [N, N]. The pixel is at the fraction f
-  between two rays, and l is interpolated between their `lengths` [199]."""
+  """Returns l² / distance² and 1 - (f - ½)² of every pixel for one star, [N, N] each.
+
+  `distance` is that of the pixel from the star. The pixel lies at the fraction f of the angle
+  between two rays, and l is interpolated between the `lengths` [199] of these rays.
+  """
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]
   rays = draws['rays'][star]

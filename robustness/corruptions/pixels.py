@@ -43,7 +43,7 @@ def grey(image: jax.Array) -> jax.Array:
   """Returns .299 R + .587 G + .114 B as [H, W, 1]; a grey image is returned unchanged."""
   if image.shape[-1] == 1:
     return image
-  red, green, blue = (image[..., c] for c in range(3))
+  red, green, blue = image[..., 0], image[..., 1], image[..., 2]
   return (LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue)[..., None]
 
 
@@ -53,8 +53,10 @@ def like_channels(colour: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
-  """Replaces V by clip(V + shift, 0, 1) and preserves hue and saturation. Black becomes grey, and
-  V of a grey image is its only channel."""
+  """Returns an image with the value V of HSV replaced by clip(V + shift, 0, 1).
+
+  Hue and saturation do not change. Black becomes grey, and V of a grey image is its only channel.
+  """
   value = image.max(-1, keepdims=True)
   shifted = jnp.clip(value + shift, 0, 1)
   is_lit = value > 0

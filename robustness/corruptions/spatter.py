@@ -88,8 +88,10 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 
 
 def relief(levels: jax.Array) -> jax.Array:
-  """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255: the distance to
-  Canny edges, at most 20, averaged, equalised, embossed and averaged again."""
+  """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255.
+
+  The distance to Canny edges, at most 20, is averaged, equalised, embossed and averaged again.
+  """
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
   embossed = emboss(equalise(steps, MAX_DISTANCE + 1))
@@ -97,6 +99,7 @@ def relief(levels: jax.Array) -> jax.Array:
 
 
 def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
+  """Returns a colour as [1, 1, C] with as many channels as an image."""
   return like_channels(jnp.asarray(colour)[None, None, :], image)
 
 
@@ -131,17 +134,16 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   """Returns whether each gradient is largest along its direction, one of four; bool [H, W]."""
-  around, (height, width) = jnp.pad(size, 1), size.shape
-  near = {
-    (i, j): around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
-    for i in (-1, 0, 1)
-    for j in (-1, 0, 1)
-  }
+  padded, (height, width) = jnp.pad(size, 1), size.shape
+
+  def neighbour(i: int, j: int) -> jax.Array:
+    return padded[1 + i : 1 + i + height, 1 + j : 1 + j + width]
+
   tall, wide = jnp.abs(down) << 15, jnp.abs(right) * TANGENT
-  horizontal = (size > near[0, -1]) & (size >= near[0, 1])
-  vertical = (size > near[-1, 0]) & (size >= near[1, 0])
-  falling = (size > near[-1, -1]) & (size > near[1, 1])
-  rising = (size > near[-1, 1]) & (size > near[1, -1])
+  horizontal = (size > neighbour(0, -1)) & (size >= neighbour(0, 1))
+  vertical = (size > neighbour(-1, 0)) & (size >= neighbour(1, 0))
+  falling = (size > neighbour(-1, -1)) & (size > neighbour(1, 1))
+  rising = (size > neighbour(-1, 1)) & (size > neighbour(1, -1))
   diagonal = jnp.where((down ^ right) < 0, rising, falling)
   steep = tall > wide + (jnp.abs(right) << 16)
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
@@ -157,13 +159,14 @@ def distance_to(mask: jax.Array) -> jax.Array:
   """
   height, width = mask.shape
   stride = width + MAX_DISTANCE
-  moves = [
-    (times * (down * stride + right), times * length)
-    for (down, right), length, doublings in STEPS
-    for times in (2**k for k in range(doublings))
-  ]
-  offsets, lengths = (jnp.array(column) for column in zip(*moves, strict=True))
-  margin, size = max(abs(offset) for offset, _ in moves), height * stride
+  move_offsets: list[int] = []
+  move_lengths: list[float] = []
+  for (down, right), length, doublings in STEPS:
+    for doubling in range(doublings):
+      move_offsets.append(2**doubling * (down * stride + right))
+      move_lengths.append(2**doubling * length)
+  offsets, lengths = jnp.array(move_offsets), jnp.array(move_lengths)
+  margin, size = max(map(abs, move_offsets)), height * stride
   start = jnp.where(mask, 0.0, float(MAX_DISTANCE))
   line = jnp.pad(start, ((0, 0), (0, MAX_DISTANCE)), constant_values=MAX_DISTANCE).reshape(-1)
   far = jnp.full((margin,), float(MAX_DISTANCE))
@@ -175,13 +178,15 @@ def distance_to(mask: jax.Array) -> jax.Array:
     behind = stored(jax.lax.dynamic_slice(padded, (margin - offsets[i],), (size,)))
     return jnp.minimum(line, jnp.minimum(ahead, behind) + lengths[i])
 
-  line = jax.lax.fori_loop(0, len(moves), sweep, line)
+  line = jax.lax.fori_loop(0, len(move_offsets), sweep, line)
   return line.reshape(height, stride)[:, :width]
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Maps levels in 0..count - 1 so that their cumulative histogram is even. The lowest becomes 0; a
-  plane of a single level is returned unchanged."""
+  """Returns levels in 0..255 with an even cumulative histogram, from levels in 0..count - 1.
+
+  The lowest level becomes 0. A plane of a single level is returned unchanged.
+  """
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   below = jnp.cumsum(histogram)
   lowest = histogram[jnp.argmax(histogram > 0)]
@@ -203,11 +208,11 @@ def emboss(levels: jax.Array) -> jax.Array:
 
 
 def _weighted_sum(plane: jax.Array, weights: np.ndarray) -> jax.Array:
+  """Returns the correlation of an integer plane [H, W] with weights [3, 3], borders reflected."""
   height, width = plane.shape
   padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')
-  return sum(
-    (
-      int(weights[i, j]) * padded[i : i + height, j : j + width] for i in range(3) for j in range(3)
-    ),
-    jnp.zeros_like(plane),
-  )
+  total = jnp.zeros_like(plane)
+  for i in range(3):
+    for j in range(3):
+      total = total + int(weights[i, j]) * padded[i : i + height, j : j + width]
+  return total

@@ -81,8 +81,10 @@ class StoredOrMade(CorruptionViews):
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; with source='stored', also refuses rows that are not stored corrupted images and
-    logs members of a set that are missing."""
+    """See `Study`; with source='stored' the rows must be stored corrupted images.
+
+    Members of a set of corruptions that are missing in the rows are logged.
+    """
     super().check(rows, recipes)
     if not self.is_stored:
       if rows.image_shape[2] == 1 and 'saturate' in self.names:
@@ -105,8 +107,7 @@ class StoredOrMade(CorruptionViews):
       )
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """See `Study`; of stored images, the clean ones and the study's corruptions at the study's
-    severities are needed."""
+    """See `Study`; of stored images, the clean ones and those of the study's views are needed."""
     stored = _parts_of_rows(rows) if self.is_stored else []
     needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
     indices = [index for index, part in enumerate(stored) if part in needed]
@@ -170,8 +171,11 @@ class StoredOrMade(CorruptionViews):
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
   ) -> tuple[Self, Recorded]:
-    """Returns the study restricted to the images that were shown, and its records by image and
-    view, with the facets of views; of stored images, the clean view is first if the set has it."""
+    """Returns the study and its records with a row for each image and a view for each corruption.
+
+    For stored images, the study is restricted to the corruptions and severities in the records, and
+    the clean view is the first one if the set has clean images.
+    """
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
     parts = parts_of(evaluations[0].records)
@@ -218,8 +222,10 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(origin, denominator=denominator).table()
 
   def denominator(self, first: str) -> str:
-    """Returns the name of the errors that mCE divides by, given the label of the first classifier,
-    or '' without mCE."""
+    """Returns the name of the errors by which mCE divides, '' without mCE.
+
+    `first` is the label of the first classifier.
+    """
     del first
     return ''
 
@@ -243,7 +249,10 @@ def parts_of(records: RecordsReader) -> list[StoredPart]:
 
 
 def _parts_of_rows(rows: Rows) -> list[StoredPart]:
-  """Returns the parts of a stored set in the order of its rows, or [] where they are not stated."""
+  """Returns the parts of a stored set in the order of its rows, [] for rows of no stored set.
+
+  A part is a corruption at a severity.
+  """
   count = rows.description.get('parts', 0)
   if not count:
     return []
@@ -254,12 +263,26 @@ def _parts_of_rows(rows: Rows) -> list[StoredPart]:
 def stored_settings(
   parts: Sequence[tuple[int, int]], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns the corruptions and severities that are stored. Raises InputError if there are none, or
-  if a corruption lacks one of the severities."""
-  stored = [(NAMED[c], s) for c, s in parts if c in NAMED]
-  stored_names = tuple(n for n in names if any((n, s) in stored for s in severities))
-  levels = tuple(s for s in severities if any((n, s) in stored for n in stored_names))
-  missing = [f'{n} {s}' for n in stored_names for s in levels if (n, s) not in stored]
+  """Returns those corruptions and severities of a study that are stored.
+
+  Args:
+    parts: number of the corruption, and severity, of each stored part.
+    names: the corruptions of the study.
+    severities: the severities of the study.
+
+  Raises:
+    InputError: no corruption is stored, or one lacks a severity that others have.
+  """
+  stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
+  shown = [(name, severity) for name in names for severity in severities]
+  stored_names = tuple(dict.fromkeys(name for name, s in shown if (name, s) in stored))
+  stored_levels = {severity for name, severity in shown if (name, severity) in stored}
+  levels = tuple(severity for severity in severities if severity in stored_levels)
+  missing = [
+    f'{name} {severity}'
+    for name, severity in shown
+    if name in stored_names and severity in levels and (name, severity) not in stored
+  ]
   if not stored_names or missing:
     have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
     raise InputError(
@@ -303,9 +326,14 @@ def _require_stored(rows: Rows) -> None:
 
 
 def with_clean_images(rows: Rows) -> Rows:
-  """Returns stored rows with their clean images as the column `clean_image`, or unchanged if the
-  set has none. Clean images are the first part, in the order of the other parts. Raises InputError
-  for rows that are not stored corrupted images."""
+  """Returns stored rows with their clean images as a column `clean_image`.
+
+  Clean images are the first part of the rows, in the order of the other parts. Rows without clean
+  images are unchanged.
+
+  Raises:
+    InputError: the rows are not stored corrupted images.
+  """
   _require_stored(rows)
   if not rows.description['clean_images']:
     return rows

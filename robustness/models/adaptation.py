@@ -152,9 +152,10 @@ class Tent(Adaptation):
     return optax.adam(self.learning_rate)
 
   def begin(self, variables: PyTree) -> PyTree:
-    """Returns scales and biases by path, and the optimizer's state."""
-    paths = adapted_layers(variables)
-    layers = {tuple('params' if k == STATISTICS else k for k in path) for path in paths}
+    """Returns scales and biases of normalisation layers by path, and the optimizer's state."""
+    layers = set()
+    for path in adapted_layers(variables):
+      layers.add(tuple('params' if key == STATISTICS else key for key in path))
     flat = traverse_util.flatten_dict(variables)
     learnt = {path: jnp.asarray(x) for path, x in flat.items() if path[:-1] in layers}
     return learnt, self._steps.init(learnt)

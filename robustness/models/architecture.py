@@ -93,8 +93,10 @@ class Weights:
 
   @property
   def trained_with(self) -> tuple[str, ...] | None:
-    """The augmentations of their training other than flips and crops, by their names in
-    `robustness.augment`; None if the catalog does not record them."""
+    """Names in `robustness.augment` of the augmentations that its training used.
+
+    Flips and crops are omitted. It is None if the catalog does not record the augmentations.
+    """
     matches = (names for pattern, names in _TRAINED_WITH if re.search(pattern, self.name))
     return next(matches, None)
 

@@ -58,10 +58,10 @@ class CheckedFunction:
     if not len(images):
       return np.zeros((0, self.num_classes), np.float32)
     size = self.batch_size or len(images)
-    parts = [images[start : start + size] for start in range(0, len(images), size)]
-    return np.concatenate([self._part(part, size) for part in parts])
+    batches = [images[start : start + size] for start in range(0, len(images), size)]
+    return np.concatenate([self._logits_of_batch(batch, size) for batch in batches])
 
-  def _part(self, images: np.ndarray, size: int) -> np.ndarray:
+  def _logits_of_batch(self, images: np.ndarray, size: int) -> np.ndarray:
     """Calls the function once with a copy of the images, which it may change."""
     padded = np.zeros((size, *images.shape[1:]), np.float32)
     padded[: len(images)] = images

@@ -272,7 +272,7 @@ class Classifier:
       raise InputError(f'{self.name}: {message}') from error
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Replaces 'stages' by the stage names and refuses names the network does not have.
+    """Returns names of layers, with the names of all stages in place of the name 'stages'.
 
     Raises:
       InputError: an unknown layer; the valid ones are listed.

@@ -82,13 +82,13 @@ class _Convolution:
     return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
   def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether patches are faster, as measured in docs/records/benchmarks.md.
+    """Returns whether the gradient by patches is faster, as docs/records/benchmarks.md measured it.
 
-    Patches of few input channels are short runs of memory. With far more filters than places, the
-    sum of the products takes longer than the products.
+    With few input channels, the runs of memory that patches copy are short. With far more filters
+    than output positions, the sum of the products takes longer than the products.
     """
-    places = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
-    return kernel.shape[2] >= MIN_CHANNELS and kernel.shape[3] <= MAX_FILTERS_PER_PLACE * places
+    positions = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
+    return kernel.shape[2] >= MIN_CHANNELS and kernel.shape[3] <= MAX_FILTERS_PER_PLACE * positions
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether Winograd's filtering is faster, as measured."""
@@ -130,7 +130,15 @@ class _Convolution:
   def filter_gradient(
     self, inputs: jax.Array, change: jax.Array, sides: Sequence[int]
   ) -> jax.Array:
-    """Returns Σ over images and places of patches × change, [U, V, I, O], in float32 or wider."""
+    """Returns the gradient of the kernel, [U, V, I, O], in float32 or wider.
+
+    It is the sum over images and output positions of patch × change.
+
+    Args:
+      inputs: inputs of the convolution, [B, H, W, I].
+      change: gradient of its outputs, [B, H', W', O].
+      sides: height U and width V of the kernel.
+    """
     size, length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
     limit = PATCH_BYTES // (math.prod(size) * length * inputs.itemsize)
     shares, chunk = _chunks(inputs, limit)
@@ -164,16 +172,18 @@ class _Convolution:
     return winograd.kernel_gradient(totals.sum(1))
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
-    """Returns the inputs of the kernel at each place, [shares, images, H', W', U · V · I]."""
+    """Returns the patch of inputs for each output position, [shares, images, H', W', U · V · I].
+
+    `x` is [shares, images, H, W, I], `size` is (H', W') and `sides` is (U, V).
+    """
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size
     rows, columns = down * (height - 1) + 1, right * (width - 1) + 1
-    parts = [
-      padded[:, :, u : u + rows : down, v : v + columns : right]
-      for u in range(sides[0])
-      for v in range(sides[1])
-    ]
-    return jnp.concatenate(parts, -1)
+    taps = []  # the input under each entry of the kernel
+    for u in range(sides[0]):
+      for v in range(sides[1]):
+        taps.append(padded[:, :, u : u + rows : down, v : v + columns : right])
+    return jnp.concatenate(taps, -1)
 
 
 def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:

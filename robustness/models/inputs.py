@@ -51,8 +51,9 @@ class Inputs:
     if self.input_filter:
       images = self.input_filter(images)
     self.check(images.shape[-1])
-    shift, scale = (jnp.asarray(x, jnp.float32).reshape(1, 1, 1, -1) for x in (self.mean, self.std))
-    return (images - shift) / scale
+    mean = jnp.asarray(self.mean, jnp.float32).reshape(1, 1, 1, -1)
+    std = jnp.asarray(self.std, jnp.float32).reshape(1, 1, 1, -1)
+    return (images - mean) / std
 
   def check(self, channels: int) -> None:
     """Raises InputError unless mean and std fit images in [0, 1] with these channels."""

@@ -70,20 +70,22 @@ def get(name: str) -> LabelSpace:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
   entries = coarse_entries(name)
   members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
-  wnids = {wnid: index for index, (_, wnid, _) in enumerate(entries) if wnid}
-  fine = {
-    imagenet_names.WNIDS[member]: index
-    for index, all_members in enumerate(members)
-    for member in all_members
-  }
-  return LabelSpace(name, tuple(e[0] for e in entries), {**fine, **wnids}, members, IMAGENET)
+  aliases: dict[str, int] = {}
+  for label, member_classes in enumerate(members):
+    aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
+  aliases |= {wnid: label for label, (_, wnid, _) in enumerate(entries) if wnid}
+  return LabelSpace(name, tuple(entry[0] for entry in entries), aliases, members, IMAGENET)
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
-  """Returns name, WordNet identifier and ranges of members of every class of a coarse space."""
+  """Returns the name, WordNet identifier and member ranges of every class of a coarse space."""
   text = pathlib.Path(__file__).with_name('coarse_classes.txt').read_text(encoding='utf-8')
-  lines = [[part.strip() for part in line.split('|')] for line in text.splitlines()]
-  return [(name, wnid, ranges) for owner, name, wnid, ranges in lines if owner == space]
+  entries = []
+  for line in text.splitlines():
+    line_space, name, wnid, ranges = map(str.strip, line.split('|'))
+    if line_space == space:
+      entries.append((name, wnid, ranges))
+  return entries
 
 
 def spelt(name: str) -> str:
@@ -121,9 +123,12 @@ def words(class_names: Sequence[str]) -> dict[str, int]:
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
-  """Returns the integers of a text; '7-9 12' is 7, 8, 9 and 12."""
-  bounds = (part.partition('-') for part in ranges.split())
-  return tuple(index for low, _, high in bounds for index in range(int(low), int(high or low) + 1))
+  """Returns the integers that a text lists; '7-9 12' is 7, 8, 9 and 12."""
+  numbers: list[int] = []
+  for word in ranges.split():
+    low, _, high = word.partition('-')
+    numbers += range(int(low), int(high or low) + 1)
+  return tuple(numbers)
 
 
 def log_numbers(weights: str, class_names: Sequence[str]) -> None:
@@ -171,7 +176,10 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
 
 
 def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
-  """Returns what makes classes of data, some of which a classifier lacks, match its classes."""
+  """Returns advice for data with classes that a classifier lacks: which setting makes them match.
+
+  `names` are the class names of the data, and `class_names` those of the classifier.
+  """
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
     return f'set {KEYS.data.folder.label_space}={coarse.name}'

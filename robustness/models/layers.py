@@ -155,25 +155,25 @@ class DepthwiseConv(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), C]."""
-    side, step, sides = self.kernel, self.stride, x.shape[1:3]
+    side, stride, sides = self.kernel, self.stride, x.shape[1:3]
     weights = self.param('kernel', he_normal, (side, side, 1, x.shape[-1]))
     pads = [(side // 2, side // 2)] * 2
     if self.pads_like_tensorflow:
-      pads = jax.lax.padtype_to_pads(sides, (side, side), (step, step), 'SAME')
+      pads = jax.lax.padtype_to_pads(sides, (side, side), (stride, stride), 'SAME')
     channels = x.shape[-1]
-    is_power = channels >= 128 and channels.bit_count() == 1
-    extra = 16 if is_power and jax.default_backend() == 'cpu' else 0
+    is_power_of_two = channels >= 128 and channels.bit_count() == 1
+    extra = 16 if is_power_of_two and jax.default_backend() == 'cpu' else 0
     padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, extra)))
     if extra:
       wider = jnp.pad(weights, ((0, 0),) * 3 + ((0, extra),))
       padded, wider = jax.lax.optimization_barrier((padded, wider))
       padded, weights = padded[..., :channels], wider[..., :channels]
-    height, width = (step * ((size - 1) // step) + 1 for size in sides)
-    products = (
-      weights[None, None, u, v] * padded[:, u : u + height : step, v : v + width : step]
-      for u in range(side)
-      for v in range(side)
-    )
+    height, width = (stride * ((size - 1) // stride) + 1 for size in sides)
+    products = []
+    for u in range(side):
+      for v in range(side):
+        inputs = padded[:, u : u + height : stride, v : v + width : stride]
+        products.append(weights[None, None, u, v] * inputs)
     total = functools.reduce(jnp.add, products)
     if self.use_bias:
       bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])

@@ -124,40 +124,48 @@ class Scheme:
   std: tuple[float, ...] = ()
 
   def locate(self, path: Path) -> Stored:
-    """Returns the place in the file of the variable at a path.
+    """Returns where a file stores the variable at a path: the names of its arrays and their layout.
 
     Raises:
       InputError: no pattern of the table matches.
     """
-    layer, leaf = '/'.join(path[1:-1]), path[-1]
-    layer_layout = self.kernel if leaf == 'kernel' else AS_IS
-    places = (('/'.join(path[1:]), '', AS_IS), (layer, self.suffixes.get(leaf, ''), layer_layout))
+    variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
+    # a pattern matches the variable itself, or its layer, whose names get the suffix of the leaf
+    candidates = ((variable, '', AS_IS), (layer, self.suffixes.get(leaf, ''), self.kernel))
     for pattern, entry in self.table.items():
-      for text, suffix, layout in places:
+      for text, suffix, layout in candidates:
         if match := re.fullmatch(pattern, text):
           templates = (entry,) if isinstance(entry, str) else entry.names
           if isinstance(entry, Stored):
-            layout = entry.layout if text is not layer or leaf == 'kernel' else AS_IS
+            layout = entry.layout
+          if text is layer and leaf != 'kernel':
+            layout = AS_IS
           return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:
-    """Returns the shape of every array that a file must hold."""
-    located = (self.locate(path).shapes(shape) for path, shape in linen_shapes.items())
-    return {name: shape for shapes in located for name, shape in shapes.items()}
+    """Returns {name: shape} of the arrays that a file must hold for variables {path: shape}."""
+    shapes: dict[str, Shape] = {}
+    for path, shape in linen_shapes.items():
+      shapes |= self.locate(path).shapes(shape)
+    return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the arrays that variables need, by names without the prefix."""
+    patterns = (*self.ignored, *self.zeros)
+    renamed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     return {
       name: array
-      for name, array in ((n.removeprefix(self.prefix), a) for n, a in arrays.items())
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in (*self.ignored, *self.zeros))
+      for name, array in renamed.items()
+      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError where arrays that must be zero are not."""
-    names = [name for pattern in self.zeros for name in fnmatch.filter(arrays, pattern)]
-    if wrong := [name for name in names if np.any(arrays[name])]:
+    """Raises InputError if arrays that must be zero are not."""
+    wrong: list[str] = []
+    for pattern in self.zeros:
+      wrong += [name for name in fnmatch.filter(arrays, pattern) if np.any(arrays[name])]
+    if wrong:
       raise InputError(
         f'{len(wrong)} arrays are not zero, as {self.name} published them, and the network has '
         f'no place for them, first {wrong[0]}'

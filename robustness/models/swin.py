@@ -75,9 +75,11 @@ class Block(Layer):
     """Maps [B, H, W, C] to [B, H, W, C]."""
     image = x.shape[1], x.shape[2]
     height, width = sides = min(image[0], self.window), min(image[1], self.window)
-    down, right = (self.window // 2 if self.shifted and side > self.window else 0 for side in image)
-    start, rows = nn.initializers.normal(0.02), (2 * height - 1) * (2 * width - 1)
-    table = self.param(WINDOW_BIAS, start, (rows, self.num_heads))
+    shift = self.window // 2 if self.shifted else 0
+    down = shift if image[0] > self.window else 0
+    right = shift if image[1] > self.window else 0
+    num_offsets = (2 * height - 1) * (2 * width - 1)
+    table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
     padded = image[0] + -image[0] % height, image[1] + -image[1] % width
     bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]
     y = norm(dtype=self.dtype, name='norm1')(x)

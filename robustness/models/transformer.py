@@ -119,12 +119,15 @@ class SelfAttention(Layer):
     qkv = nn.Dense(3 * width, self.qkv_bias == 'all', dtype=self.dtype, name='qkv')(x)
     if self.qkv_bias == 'no_key':
       zeros = nn.initializers.zeros_init()
-      query, value = (self.param(f'{part}_bias', zeros, (width,)) for part in ('query', 'value'))
-      added = jnp.concatenate([query, jnp.zeros(width), value])
-      qkv += added.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
-    query, key, value = (qkv.reshape(heads)[..., index, :, :] for index in range(3))
+      query_bias = self.param('query_bias', zeros, (width,))
+      value_bias = self.param('value_bias', zeros, (width,))
+      qkv_bias = jnp.concatenate([query_bias, jnp.zeros(width), value_bias])
+      qkv += qkv_bias.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
+    qkv = qkv.reshape(heads)
+    query, key, value = qkv[..., 0, :, :], qkv[..., 1, :, :], qkv[..., 2, :, :]
     if angles is not None:
-      query, key = (rotate(self.rotary, part, angles).astype(x.dtype) for part in (query, key))
+      query = rotate(self.rotary, query, angles).astype(x.dtype)
+      key = rotate(self.rotary, key, angles).astype(x.dtype)
     if self.causal:
       bias = hide_later(x.shape[-2])
     attended = attend(query, key, value, bias).reshape(x.shape)

@@ -79,20 +79,20 @@ def kernel_gradient(products: jax.Array) -> jax.Array:
 
 
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
-  """Returns M d Mᵀ for tiles d of [..., H, W, C], [36, ..., H / 4, W / 4, C].
+  """Returns M d Mᵀ for all tiles d of `x` [..., H, W, C], [36, ..., H / 4, W / 4, C].
 
-  A side of a tile has the places of the columns of M. Tiles are 4 places apart; the first begins
-  `border` places outside the image.
+  M is `matrix`; a tile has as many pixels on a side as M has columns. Tiles begin 4 pixels apart,
+  the first one `border` pixels outside the image.
   """
   for axis in (x.ndim - 3, x.ndim - 1):  # the first pass has moved a side of the tiles to the front
     tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
     pads[axis] = border, INNER * tiles + border - x.shape[axis]
     padded, last = jnp.pad(x, pads), INNER * (tiles - 1) + 1
-    parts = [
-      lax.slice_in_dim(padded, begin, begin + last, INNER, axis) for begin in range(matrix.shape[1])
+    pixels = [  # pixel i of every tile
+      lax.slice_in_dim(padded, i, i + last, INNER, axis) for i in range(matrix.shape[1])
     ]
-    x = _combined(matrix, parts)
+    x = _combined(matrix, pixels)
   return x.swapaxes(0, 1).reshape(PRODUCTS, *x.shape[2:])
 
 
@@ -102,12 +102,14 @@ def _both_sides(matrix: np.ndarray, x: jax.Array) -> jax.Array:
 
 
 def _combined(
-  matrix: np.ndarray, parts: Sequence[jax.Array] | jax.Array, axis: int = 0
+  matrix: np.ndarray, arrays: Sequence[jax.Array] | jax.Array, axis: int = 0
 ) -> jax.Array:
-  """Returns the product of a matrix with a vector of arrays, stacked along an axis.
+  """Returns the sums Σ_j matrix[i, j] · arrays[j], stacked along an axis.
 
-  Sums are written out: entries are few, and a matrix product of such small sides is slower.
+  The few terms are added one by one, which is faster than a matrix product of such small sides.
   """
-  rows = (zip(row, parts, strict=True) for row in matrix)
-  sums = [[float(factor) * part for factor, part in row if factor] for row in rows]
-  return jnp.stack([functools.reduce(jnp.add, terms) for terms in sums], axis)
+  sums = []
+  for row in matrix:
+    terms = [float(a) * array for a, array in zip(row, arrays, strict=True) if a]
+    sums.append(functools.reduce(jnp.add, terms))
+  return jnp.stack(sums, axis)

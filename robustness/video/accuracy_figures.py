@@ -31,10 +31,9 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   if worst.empty:
     return {}
   k = int(worst.k.max())
-  anchor, pm_k, static = (
-    select(table, name).set_index('classifier')
-    for name in ('accuracy_anchor', 'accuracy_pm_k', 'accuracy_static')
-  )
+  anchor = select(table, 'accuracy_anchor').set_index('classifier')
+  pm_k = select(table, 'accuracy_pm_k').set_index('classifier')
+  static = select(table, 'accuracy_static').set_index('classifier')
   if not static.empty:
     caption = (
       'Accuracy on one static set, the frame of each neighbor set on which most classifiers err, '
@@ -80,11 +79,9 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
-  facets: tuple[dict[str, Any], ...] = ({'class': ...}, {'class': ..., 'k': k})
-  anchor, worst = (
-    select(table, name, **by).dropna(subset=['value'])
-    for name, by in zip(names, facets, strict=True)
-  )
+  by_class: dict[str, Any] = {'class': ...}
+  anchor = select(table, 'accuracy_anchor', **by_class).dropna(subset=['value'])
+  worst = select(table, 'accuracy_pm_k', **by_class, k=k).dropna(subset=['value'])
   accuracy = anchor.set_index('class').value
   if len(accuracy) < 2:
     return None

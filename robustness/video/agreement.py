@@ -117,5 +117,9 @@ def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _clusters(groups: np.ndarray | None, is_rated: np.ndarray) -> np.ndarray:
+  """Returns the group of each rated item, numbered from 0, int [rated items].
+
+  `groups` [N] may be None for items that are all independent; `is_rated` is bool [N].
+  """
   groups = np.arange(len(is_rated)) if groups is None else groups
   return np.unique(groups[is_rated], return_inverse=True)[1].reshape(-1)

@@ -155,6 +155,7 @@ def check_name(name: object) -> str:
 
 
 def _choice(key: str, value: object, valid: Collection[str]) -> None:
+  """Raises InputError unless the value of a key of an answer is one of the valid ones."""
   if value not in valid:
     raise InputError(f'{key} = {value!r} is not an answer: {nearest(str(value), valid)}.')
 
@@ -225,6 +226,7 @@ class AnswerLog:
     self._write(_encoded(answer.to_json()))
 
   def _write(self, line: bytes) -> None:
+    """Appends a line to the file and flushes it to the disk; an error leaves the file unchanged."""
     try:
       if os.write(self._file, line) != len(line):
         raise OSError(f'{self.path} took only a part of an answer: is the disk full?')
@@ -236,6 +238,7 @@ class AnswerLog:
 
 
 def _encoded(entry: Mapping[str, object]) -> bytes:
+  """Returns an entry as a line of JSON."""
   return (json.dumps(entry, ensure_ascii=False) + '\n').encode()
 
 
@@ -260,6 +263,11 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
 
 
 def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
+  """Returns the plan of a review from the first line of its file.
+
+  Raises:
+    InputError: the file is no file of answers, or belongs to other sets than those with `digest`.
+  """
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})
     plan = ReviewPlan(**header.get('plan', {}))

@@ -236,20 +236,28 @@ class DetectionScores(NamedTuple):
 def detection_pm_k(
   sets: NeighborSets, truth: Boxes, detections: Boxes, scoring: Scoring
 ) -> DetectionScores:
-  """Returns mAP on anchors and at pm-k; the images of boxes are positions among the F frames."""
+  """Returns the mean average precision on anchors and at pm-k, with intervals.
+
+  Args:
+    sets: the neighbor sets.
+    truth: the boxes of the F frames; the image of a box is the position of its frame.
+    detections: the detected boxes.
+    scoring: the settings of the score.
+  """
   points = scoring.recall_points
   precision = per_image(match(truth, detections, len(sets.frames), scoring.threshold), points)
   frames = worst_frames(sets, precision, scoring.k, scoring.include_anchor)
-  matches_by_role = [
+  on_anchors, on_worst = (
     match(truth.of_images(images), detections.of_images(images), len(images), scoring.threshold)
     for images in (sets.anchors, frames)
-  ]
+  )
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:
     # integers, so that recalls meet their thresholds exactly
     counts = np.rint(len(units.weight) * weights)[:, videos]
-    anchor, worst = (class_mean(average_precisions(m, points, counts)) for m in matches_by_role)
+    anchor = class_mean(average_precisions(on_anchors, points, counts))
+    worst = class_mean(average_precisions(on_worst, points, counts))
     return np.stack([anchor, worst, anchor - worst], -1)
 
   sets_per_video = np.bincount(videos)[:, None].astype(float)

@@ -129,13 +129,10 @@ def _document(
     try:
       root = ElementTree.parse(file).getroot()
       size = {side: float(_text(root, f'size/{side}')) for side in ('width', 'height')}
-      objects = [
-        (
-          [float(_text(node, f'bndbox/{edge}')) for edge in ('xmin', 'ymin', 'xmax', 'ymax')],
-          _text(node, 'name'),
-        )
-        for node in root.iter('object')
-      ]
+      objects = []
+      for node in root.iter('object'):
+        edges = [_text(node, f'bndbox/{edge}') for edge in ('xmin', 'ymin', 'xmax', 'ymax')]
+        objects.append(([float(edge) for edge in edges], _text(node, 'name')))
     except (ElementTree.ParseError, ValueError) as error:
       raise InputError(f'{file} is no ILSVRC annotation ({error}).') from error
     for (x0, y0, x1, y1), name in objects:

@@ -158,8 +158,13 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
-  """Returns the classes, ascending, of videos in a `.json` or `.csv` file, or of their frames in a
-  folder of ILSVRC annotations; `classes` is {name or synonym: label}."""
+  """Returns the labels of videos, ascending, or of their frames.
+
+  Args:
+    path: a `.json` or `.csv` file with the classes of videos, or a folder of ILSVRC annotations of
+      frames.
+    classes: {name or synonym of a class: label}.
+  """
   if path.is_dir():
     return _from_annotations(path, classes)
   if not path.is_file():
@@ -182,6 +187,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
 def _from_annotations(
   folder: pathlib.Path, classes: Mapping[str, int]
 ) -> dict[str, dict[int, list[int]]]:
+  """Returns {video: {frame number: labels of its objects}} from a folder of ILSVRC annotations."""
   files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob('*.xml'))]
   if not files:
     raise InputError(f'{folder} holds no ILSVRC annotations, <video>/<frame>.xml.')
@@ -193,6 +199,7 @@ def _from_annotations(
 
 
 def _text(path: pathlib.Path) -> str:
+  """Returns the content of a text file; raises InputError unless it is UTF-8."""
   try:
     return path.read_bytes().decode('utf-8-sig')  # spreadsheets write a byte-order mark
   except UnicodeDecodeError as error:
@@ -200,6 +207,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
+  """Returns {video: its classes in words or numbers} from a CSV file."""
   rows = csv.reader(io.StringIO(_text(path), newline=''))
   lines = [[cell.strip() for cell in row] for row in rows if row]
   if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
@@ -213,6 +221,10 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
 
 
 def _position(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
+  """Returns the label of a class of a video, which is named by a word or a number.
+
+  `path` is the file, for messages, and `classes` is {name or synonym: label}.
+  """
   valid = set(classes.values())
   if isinstance(word, str) and word in classes:
     return classes[word]

@@ -178,6 +178,7 @@ class ReviewFrames:
     return self._damages[index][1]
 
   def _resolved(self, path: str) -> pathlib.Path:
+    """Returns the file of a frame; raises InputError if it is outside the folder of frames."""
     resolved = (self._root / path).resolve()
     if not resolved.is_relative_to(self._root):
       raise InputError(

@@ -100,7 +100,7 @@ class FrameFolder:
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
-    """The image file of each frame number; raises InputError if two files have the same number."""
+    """{number of a frame: its file}; raises InputError if two files have one number."""
     numbered: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
@@ -201,28 +201,30 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
   return Image.fromarray(np.ascontiguousarray(pixels))
 
 
-def frame_rate(times: Sequence[float | None], stated: float | None) -> float | None:
-  """Returns the frames per second of a video, or None if unknown.
+def frame_rate(times: Sequence[float | None], header_rate: float | None) -> float | None:
+  """Returns the frames per second of a video.
 
-  Headers of videos of variable rate may state a wrong rate. Therefore the rate of the headers is
-  returned only if it agrees with the times of the n frames within the tolerances above, or if the
-  first or last time is unknown. Otherwise the rate is (n − 1) / (last time − first time).
+  The headers of videos with a variable rate may contain any number.
 
   Args:
-    times: time of each frame in seconds, None where it is unknown.
-    stated: frames per second in the headers; None if they state none.
+    times: times of the n frames in seconds, None if unknown.
+    header_rate: the rate in the headers, None if unknown.
+
+  Returns:
+    `header_rate` if it agrees with the times or these are unknown, else
+    (n − 1) / (last time − first time).
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
-    return stated
-  expected = (len(times) - 1) / stated if stated else 0.0
+    return header_rate
+  expected = (len(times) - 1) / header_rate if header_rate else 0.0
   if abs(last - first - expected) <= max(TIME_TOLERANCE, RATE_TOLERANCE * expected):
-    return stated
+    return header_rate
   return (len(times) - 1) / (last - first)
 
 
 def _av() -> ModuleType:
-  """Imports PyAV; raises InputError with the install command if it is missing."""
+  """Returns the package PyAV; raises InputError if it is not installed."""
   try:
     import av
   except ImportError as error:
@@ -256,11 +258,7 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 def frames(
   file: pathlib.Path, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, VideoFrame]]:
-  """Yields (number, frame) for every frame of a file, in the order of display.
-
-  Args:
-    file: path of the video file, for messages.
-    container, stream: what `opened` yields for the file.
+  """Yields the number and the image of every frame of a video file, which `opened` opened.
 
   Raises:
     InputError: a frame cannot be decoded.
@@ -279,7 +277,7 @@ def frames(
 
 
 def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
-  """Returns the error for a frame of a file that cannot be decoded, `why` being the reason."""
+  """Returns the error for a frame of a file that cannot be decoded for the reason `why`."""
   return InputError(
     f'frame {number} cannot be decoded: {file}: {why}. Replace the file, or leave it out.'
   )
@@ -335,7 +333,7 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 
 
 def _box_length(header: bytes) -> int:
-  """Returns the length in bytes of an MP4 box from its first 16 bytes, 0 if it is unknown."""
+  """Returns the length in bytes of an MP4 box from its 16 first bytes, 0 if it is not known."""
   length = int.from_bytes(header[:4], 'big')
   if length == 1:
     length = int.from_bytes(header[8:], 'big')
@@ -344,20 +342,14 @@ def _box_length(header: bytes) -> int:
 
 
 def _riff_length(header: bytes) -> int:
-  """Returns the length in bytes of a RIFF chunk from its first bytes, padding included.
-
-  It is 0 if the chunk is no RIFF chunk or states no length, as in streamed files.
-  """
+  """Returns the length in bytes of a RIFF file from its header, 0 if it is not known."""
   length = int.from_bytes(header[4:8], 'little')
   is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
   return 8 + length + length % 2 if is_known else 0
 
 
 def _end_of_segment(file: BinaryIO) -> int:
-  """Returns the position in bytes at which the segment of a Matroska or WebM file ends.
-
-  It is 0 if the file states no size or has no segment after its header.
-  """
+  """Returns the position of the end of a Matroska file's segment, 0 if it is not known."""
   file.seek(len(EBML))
   length = _ebml_number(file)
   file.seek(length, os.SEEK_CUR)

@@ -81,26 +81,28 @@ def from_columns(
 ) -> NeighborSets:
   """Returns the neighbor sets that the columns of rows describe; each row becomes a frame.
 
-  See `to_columns`; `label`, `group_id` and `offset` may have one axis. `names` are the paths of the
-  frames, by default 'row 0', 'row 1', ...; `class_names` are in the order of the labels.
+  Args:
+    columns: see `to_columns`; `label`, `group_id` and `offset` may be [N] for one entry per row.
+    names: paths of the N frames; by default 'row 0', 'row 1', ...
+    class_names: names of the classes in label order.
   """
   check_names(columns)
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
-  frame, slot = np.nonzero(group_id >= 0)
+  frame, slot = np.nonzero(group_id >= 0)  # a member of a set each
   distance = offset[frame, slot]
-  ids, place = np.unique(group_id[frame, slot], return_inverse=True)
+  ids, set_number = np.unique(group_id[frame, slot], return_inverse=True)
   if not len(ids):
     raise InputError('the rows are in no neighbor set: every group_id is -1.')
   is_anchor = distance == 0
-  count = np.bincount(place[is_anchor], minlength=len(ids))
+  count = np.bincount(set_number[is_anchor], minlength=len(ids))
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
     raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
   anchors = np.zeros(len(ids), np.int32)
-  anchors[place[is_anchor]] = frame[is_anchor]
-  order = np.lexsort((distance, place))
+  anchors[set_number[is_anchor]] = frame[is_anchor]
+  order = np.lexsort((distance, set_number))
   order = order[distance[order] != 0]
-  cuts = np.searchsorted(place[order], np.arange(1, len(ids)))
+  cuts = np.searchsorted(set_number[order], np.arange(1, len(ids)))
   kinds = columns.get(FRAME_TYPE)
   return NeighborSets(
     tuple(names) or tuple(f'row {index}' for index in range(len(label))),

@@ -94,8 +94,8 @@ class Decisions:
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   """Returns the outcome of a review by a rule on votes.
 
-  An anchor without votes is accepted if one of its pairs has an answer. The pairs of a bad anchor
-  are dropped. Unsettled items are not accepted.
+  An anchor without votes is accepted if one of its pairs has an answer. Pairs of an anchor that is
+  not accepted are dropped. Items on which more votes are needed (`is_settled`) are not accepted.
   """
 
   def is_accepted(item: Item, without_votes: bool) -> bool:
@@ -103,19 +103,20 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
     return rounds.is_settled(item) and (rule(votes) if votes else without_votes)
 
   items = list(rounds.candidates.items.values())
-  anchors, pairs = ([item for item in items if item.kind == kind] for kind in (ANCHOR, PAIR))
-  group = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
+  anchors = [item for item in items if item.kind == ANCHOR]
+  pairs = [item for item in items if item.kind == PAIR]
+  anchor_of_pair = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
   answered = np.array([item in rounds.ballots for item in pairs], bool)
   reviewed = np.array([item in rounds.ballots for item in anchors], bool)
-  reviewed[group[answered]] = True
+  reviewed[anchor_of_pair[answered]] = True
   accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
   bad = reviewed & ~accepted & np.array([rounds.is_settled(item) for item in anchors], bool)
   pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
   return Decisions(
     reviewed,
     accepted,
-    answered | bad[group],
-    pair_accepted & accepted[group],
+    answered | bad[anchor_of_pair],
+    pair_accepted & accepted[anchor_of_pair],
     tuple(item for item in items if not rounds.is_settled(item)),
     tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
   )
@@ -193,14 +194,15 @@ def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarr
 
 
 def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
+  """Yields, for each question, the agreement of all annotators and of each pair of annotators."""
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
   for question, (answers, read_answer) in QUESTIONS.items():
     ratings = np.full((len(items), len(names)), -1)
-    for place, item in enumerate(items):
+    for number, item in enumerate(items):
       for name, answer in rounds.ballot(item).individual.items():
-        ratings[place, names.index(name)] = answers.index(read_answer(answer))
+        ratings[number, names.index(name)] = answers.index(read_answer(answer))
     estimates: list[tuple[Quantity, dict[str, str], Estimate]] = [
       (AGREEMENT, {}, agreement.percent_agreement(ratings, groups)),
       (FLEISS, {}, agreement.fleiss_kappa(ratings, groups)),

@@ -113,7 +113,7 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   outside = (scores < 0) | (scores > 1 + 1e-6)
   if stated == PROBABILITIES:
     if outside.any():
-      row, column = (int(place) for place in np.argwhere(outside)[0])
+      row, column = np.argwhere(outside)[0].tolist()
       raise InputError(
         f'{title}: config.scores is {PROBABILITIES!r}, but {int(outside.any(1).sum())} of '
         f'{len(frames)} frames have scores outside of [0, 1], first {frames[row]!r}, class '

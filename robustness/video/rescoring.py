@@ -207,6 +207,7 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
 
 
 def _is_records(path: Path) -> bool:
+  """Returns whether a path is a folder of records; raises InputError for another folder."""
   if path.is_dir() and not (path / HEADER).is_file():
     raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
   return path.is_dir()
@@ -215,7 +216,10 @@ def _is_records(path: Path) -> bool:
 def _write(
   directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
-  """Returns records of one view of all frames, after writing those that are missing."""
+  """Writes the missing shards of records of all F frames in one view, and returns the records.
+
+  `fields` has the predictions, [F, 1] each, and `identity` the identity of the records.
+  """
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
   columns = {

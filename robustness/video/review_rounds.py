@@ -63,9 +63,11 @@ class Ballot:
   @property
   def added(self) -> tuple[int, ...]:
     """The class ids that a strict majority of the votes adds to the labels, ascending."""
-    votes = self.votes
-    counts = Counter(label for vote in votes for label in set(vote.added))
-    return tuple(sorted(label for label, count in counts.items() if 2 * count > len(votes)))
+    counts = Counter[int]()
+    for vote in self.votes:
+      counts.update(set(vote.added))
+    half = len(self.votes) / 2
+    return tuple(sorted(label for label, count in counts.items() if count > half))
 
 
 class ReviewRounds:
@@ -211,7 +213,11 @@ class ReviewRounds:
     return not self._awaited(item) and (item not in self._contested or joint >= self.plan.needed)
 
   def progress(self, annotator: str) -> dict[str, int]:
-    """Returns numbers of answers: of this annotator, and of both rounds with their totals."""
+    """Returns numbers of answers for the page.
+
+    They are the answers of this annotator ('own'), the answers in the individual and the joint
+    round, and the numbers of answers that these rounds need ('individual_of', 'joint_of').
+    """
     with self._lock:
       # pairs of an anchor that was called bad need no answers
       excused = sum(
@@ -259,6 +265,10 @@ class ReviewRounds:
     return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:
+    """Returns whether an anchor was called bad and not accepted by the joint round.
+
+    The pairs of such an anchor need no answers.
+    """
     votes = self.ballot(anchor).individual.values()
     if anchor not in self._contested or all(vote.accepts for vote in votes):
       return False

@@ -141,6 +141,7 @@ class ReviewServer(ThreadingHTTPServer):
     return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
+    """Raises InputError for a name that may not answer here, or is another one in other case."""
     if self.annotator is not None and name != self.annotator:
       raise InputError(
         f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
@@ -195,14 +196,17 @@ class ReviewServer(ThreadingHTTPServer):
     return tuple(sorted({*stored, *added}))
 
   def _frame(self, index: int) -> Plain:
+    """Returns the address, the path and the damage of a frame, by its position in the sets."""
     path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 
   def _named(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
+    """Returns labels with the names of their classes."""
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 
 def _plain(answer: Answer) -> Plain:
+  """Returns the fields of an answer that the page needs."""
   keys = 'label', 'similar', 'feature', 'reasons', 'added'
   return {key: vars(answer)[key] for key in keys}
 
@@ -287,6 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
   do_POST = do_GET  # noqa: N815
 
   def _get(self, path: str, query: Mapping[str, str]) -> None:
+    """Answers a GET request for a path and its query."""
     if path in PAGE:
       name, kind = PAGE[path]
       content = importlib.resources.files('robustness.video').joinpath('page', name).read_bytes()
@@ -304,6 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
   def _post(self, path: str) -> None:
+    """Answers a POST request, which must be an answer from the page itself."""
     length = self.headers.get('Content-Length', '')
     if not (length.isascii() and length.isdigit() and len(length) < 10) or int(length) > MAX_BODY:
       raise _RequestError(
@@ -317,6 +323,7 @@ class _Handler(BaseHTTPRequestHandler):
     self._json(self.server.take(json_files.parse(body, 'the request', advice='Send JSON.')))
 
   def _frame(self, index: int) -> None:
+    """Sends the image of a frame, unless the browser has it already."""
     try:
       frame = self.server.frames.read(index)
     except InputError as error:
@@ -326,13 +333,16 @@ class _Handler(BaseHTTPRequestHandler):
     self._send(status, b'' if fresh else frame.content, frame.content_type, frame.tag)
 
   def _json(self, value: Plain, status: HTTPStatus = HTTPStatus.OK) -> None:
+    """Sends a value as JSON."""
     self._send(status, json.dumps(value).encode(), 'application/json')
 
   def _error(self, status: HTTPStatus, message: str) -> None:
+    """Sends an error and closes the connection."""
     self.close_connection = True  # the rest of the request is not read
     self._json({'error': message}, status)
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
+    """Sends a response; `tag` is the entity tag (ETag) of content that the browser may cache."""
     self.send_response(status)
     headers = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
     if tag:

@@ -114,8 +114,9 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   for entry in entries(name) if name else ():
     if entry.name in measured:
       anchor, worst = (row.value for row in measured[entry.name])
-      pairs = (anchor, entry.anchor), (worst, entry.worst), (anchor - worst, entry.drop)
-      rows.append([entry.name, *(f'{100 * value:.1f}' for pair in pairs for value in pair)])
+      drop = anchor - worst
+      values = [anchor, entry.anchor, worst, entry.worst, drop, entry.drop]
+      rows.append([entry.name, *(f'{100 * value:.1f}' for value in values)])
   columns = 'anchors (%)', 'published', f'pm-{k} (%)', 'published', 'drop (%)', 'published'
   return {'published': Table(('classifier', *columns), rows)} if rows else {}
 
@@ -137,6 +138,7 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
 
 
 def _has_line(measured: Measured) -> bool:
+  """Returns whether a line can be fitted: to at least three classifiers, not all equally good."""
   return len(measured) > 2 and len({anchor.value for anchor, _ in measured.values()}) > 1
 
 
@@ -178,7 +180,12 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
 
 
 def draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
-  """Draws a point in percent from two fractions, each a value and the ends of its interval."""
-  (a, a_low, a_high), (b, b_low, b_high) = (100 * np.array(ends) for ends in (x, y))
-  xerr, yerr = [[a - a_low], [a_high - a]], [[b - b_low], [b_high - b]]
-  axes.errorbar(a, b, xerr=xerr, yerr=yerr, **look)
+  """Draws a point with error bars, in percent.
+
+  `x` and `y` are fractions: a value and the ends of its interval. `look` are options of `errorbar`.
+  """
+  x_value, x_low, x_high = 100 * np.array(x)
+  y_value, y_low, y_high = 100 * np.array(y)
+  x_errors = [[x_value - x_low], [x_high - x_value]]
+  y_errors = [[y_value - y_low], [y_high - y_value]]
+  axes.errorbar(x_value, y_value, xerr=x_errors, yerr=y_errors, **look)

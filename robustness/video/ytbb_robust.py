@@ -136,6 +136,7 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
+  """Returns {clip: label} from the CSV file of the release, of which `count` classes are valid."""
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     begins = ','.join(rows.fieldnames or ())
