@@ -66,12 +66,12 @@ def of_parts(
 
 
 def part_of_config(config: str) -> StoredPart | None:
-  """Returns the corruption and severity that a TFDS config's name states; None if it states none.
+  """Returns the corruption and severity in a config's name, such as 'frosted_glass_blur_5'.
 
-  'frosted_glass_blur_5' is glass_blur at severity 5, for example.
+  It is None for another name.
   """
-  named = _CONFIG.fullmatch(config)
-  return named and StoredPart(NUMBERS[_ALIASES.get(named[1], named[1])], int(named[2]))
+  match = _CONFIG.fullmatch(config)
+  return match and StoredPart(NUMBERS[_ALIASES.get(match[1], match[1])], int(match[2]))
 
 
 def check_names(

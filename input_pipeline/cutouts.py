@@ -63,9 +63,9 @@ class Segment:
 
 
 def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
-  """Returns {identifier: class of SI-Score} of a table without header: identifier, English name.
+  """Returns {identifier: class of SI-Score} from a table (identifier, English name) without header.
 
-  Classes that SI-Score does not know are left out, and those that are not in `only`, if there are.
+  Classes that SI-Score does not have are left out, and if `only` has names, all other classes.
   """
   with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
@@ -104,6 +104,7 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
+  """Raises InputError in place of errors while the table at a path is read."""
   if path.exists() and not path.is_file():  # a pipe would be waited for
     raise InputError(f'cannot read the table {path}: it is no regular file.')
   try:
@@ -238,7 +239,17 @@ def extract(
 def _cut_segment(
   segment: Segment, images: Path, masks: Path, filters: Filters
 ) -> tuple[np.ndarray, float]:
-  """Returns a cutout and the share of it that the mask fills; raises why it is left out."""
+  """Returns a cutout, uint8 [h, w, 4], and the share of its box that the mask fills.
+
+  Args:
+    segment: the object and its box.
+    images: folder of the photographs.
+    masks: folder of the masks.
+    filters: the smallest side and share, and the flags that a box must not have.
+
+  Raises:
+    InputError: the object is left out; the message is the reason.
+  """
   if not segment.flags:
     raise InputError('no box in the table of boxes')
   if tagged := [flag for flag in filters.absent if segment.flags[flag] == 1]:
@@ -249,7 +260,8 @@ def _cut_segment(
     raise InputError(f'no image {images / segment.image_id} ({", ".join(SUFFIXES)})')
   if not os.path.isfile(masks / segment.mask):
     raise InputError(f'no mask {masks / segment.mask}')
-  image, mask = (read_image(str(file), channels=3) for file in (photos[0], masks / segment.mask))
+  image = read_image(str(photos[0]), channels=3)
+  mask = read_image(str(masks / segment.mask), channels=3)
   pixels = cut(image, mask.max(-1) > 0)
   (height, width), fill = pixels.shape[:2], float((pixels[..., 3] > 0).mean())
   if min(height, width) < filters.min_side:
@@ -277,13 +289,14 @@ def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
 
 
 def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
+  """Returns a contact sheet: thumbnails of the cutouts of `entries` with numbers and sizes."""
   rows = math.ceil(len(entries) / THUMBNAILS)
   page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
   draw, font = ImageDraw.Draw(page), ImageFont.load_default()
   squares = (np.indices((SIDE, SIDE)) // _SQUARE).sum(0) % 2
   ground = Image.fromarray(np.where(squares, _LIGHT, _DARK).astype(np.uint8)).convert('RGB')
-  for place, entry in enumerate(entries):
-    row, column = divmod(place, THUMBNAILS)
+  for number, entry in enumerate(entries):
+    row, column = divmod(number, THUMBNAILS)
     x, y = column * SIDE, row * (SIDE + CAPTION)
     with opened(str(out / str(entry['file']))) as image:
       small = image.convert('RGBA')
@@ -317,5 +330,6 @@ def prune(out: Path) -> int:
 
 
 def _write(path: Path, columns: Sequence[str], rows: Sequence[Line]) -> None:
+  """Writes rows as a CSV file."""
   path.parent.mkdir(parents=True, exist_ok=True)
   pd.DataFrame(rows, columns=columns).to_csv(path, index=False, lineterminator='\n')

@@ -49,8 +49,10 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
 
 
 def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
-  """Does what `resize_and_crop` does, in 8-bit levels [H, W, C] on the host, as torchvision's
-  `Resize` and `CenterCrop` do."""
+  """Returns 8-bit levels [H, W, C] resized and cropped by Pillow on the host.
+
+  It does what torchvision's `Resize` and `CenterCrop` do; see `resize_and_crop` for the settings.
+  """
   sides = levels.shape[:2]
   target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
   size = [settings.crop or side for side in target]
@@ -77,11 +79,12 @@ def _by_pillow(
 def random_resized_crop(
   image: tf.Tensor, size: Size, seed: tf.Tensor, settings: DataSettings
 ) -> tf.Tensor:
-  """Cuts a random box out of an image and resizes it, as networks for ImageNet are trained.
+  """Crops a random box from an image and resizes it, as in the training of networks for ImageNet.
 
-  Area uniform in [random_crop_area, 1] of the image, ratio width/height log-uniform in [3/4, 4/3],
-  sides rounded to pixels, place uniform. A box that does not fit is drawn again, ten times at most;
-  then the largest central box of a ratio within the limits is taken, as torchvision does.
+  The area of the box is uniform in [random_crop_area, 1] of the image, its ratio width/height
+  log-uniform in [3/4, 4/3], and its position uniform; sides are rounded to pixels. A box that does
+  not fit is drawn again, at most ten times; then the largest central box with a ratio within the
+  limits is taken, as in torchvision.
 
   Args:
     image: [H, W, C] of any size, float32 in [0, 1], or uint8 by Pillow.
@@ -93,11 +96,11 @@ def random_resized_crop(
   """
   shape = tf.shape(image)[:2]
   y, x, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
-  part = image[y : y + rows, x : x + columns]
+  box = image[y : y + rows, x : x + columns]
   if settings.resized_by == 'pillow':
-    levels = tf.numpy_function(lambda x: _by_pillow(x, size, size, settings), [part], tf.uint8)
+    levels = tf.numpy_function(lambda x: _by_pillow(x, size, size, settings), [box], tf.uint8)
     return tf.ensure_shape(levels, [*size, image.shape[-1]])
-  resized = tf.image.resize(part, size, method=settings.interpolation, antialias=True)
+  resized = tf.image.resize(box, size, method=settings.interpolation, antialias=True)
   return tf.clip_by_value(resized, 0.0, 1.0)
 
 

@@ -58,8 +58,11 @@ def existing_folder(path: str, advice: str, key: str) -> Path:
 
 
 def looks_like(folder: Path) -> str:
-  """Returns `; with 'x' in it it looks like ...`, the release that a folder holds, and its source;
-  '' if none is known by its names."""
+  """Returns a hint for messages, which published data set a folder seems to hold.
+
+  The hint is `; with 'x' in it, it looks like ...`, with the source that reads the data set; it is
+  '' if no name in the folder is typical of a data set.
+  """
   names = sorted(path.name for path in folder.iterdir())
   for release, (source, pattern) in _RELEASES.items():
     if matching := [name for name in names if re.fullmatch(pattern, name)]:
@@ -69,8 +72,10 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns the folders in a folder by name, in the order of `in_class_order`, without hidden
-  folders and folders that file servers and operating systems make."""
+  """Returns {name: path} of the folders in a folder, in the order of `in_class_order`.
+
+  Hidden folders, and folders that file servers and operating systems create, are omitted.
+  """
   inside = {
     path.name: path for path in root.iterdir() if path.is_dir() and not is_passed_over(path.name)
   }
@@ -83,8 +88,14 @@ def images_in(
   deep: bool = True,
   left_out: Counter[str] | None = None,
 ) -> list[Path]:
-  """Returns the image files in a folder, at any depth if `deep`, sorted, without hidden ones;
-  `left_out` counts the other files, as in `files_in` or by suffix."""
+  """Returns the image files in a folder, sorted, without hidden files.
+
+  Args:
+    folder: the folder.
+    extensions: suffixes of image files.
+    deep: whether files in subfolders, at any depth, are included.
+    left_out: counts the other files by reason: hidden (see `files_in`), or their suffix.
+  """
   files = files_in(folder, deep, left_out)
   if left_out is not None:
     left_out.update(suffix_of(file.name) for file in files if not has_suffix(file, extensions))
@@ -147,13 +158,18 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
 
 
 def _largest_level(image: Image.Image) -> int:
-  """Returns the level of white of a picture of one channel; refuses those that do not say it."""
+  """Returns the level of white of a picture with one channel.
+
+  Raises:
+    InputError: the picture has a number format without a known level of white.
+  """
   if image.mode == 'F':
     raise InputError('it is of floating point: store it in 8 or 16 bits')
   if image.format != 'TIFF':
     return 2**16 - 1 if image.mode.startswith('I') else 255
   assert isinstance(image, TiffImagePlugin.TiffImageFile)
-  bits, kind = (int(np.ravel(image.tag_v2.get(tag, 1))[0]) for tag in (_BITS, _SAMPLE_FORMAT))
+  bits = int(np.ravel(image.tag_v2.get(_BITS, 1))[0])
+  kind = int(np.ravel(image.tag_v2.get(_SAMPLE_FORMAT, 1))[0])
   if image.mode == 'I' and (bits > 16 or kind != 1):
     sign = 'signed ' if kind == _SIGNED else ''
     raise InputError(f'it is of {sign}{bits}-bit integers: store it in 8 or 16 unsigned bits')
@@ -161,6 +177,7 @@ def _largest_level(image: Image.Image) -> int:
 
 
 def _is_grey(image: Image.Image) -> bool:
+  """Returns whether a picture has one channel."""
   return image.mode in _GREY_MODES or image.mode.startswith('I;16')
 
 

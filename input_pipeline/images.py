@@ -50,7 +50,7 @@ class IndexedStore(Store):
     """Returns the element at an index, int64 []."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` by reading each of them alone."""
+    """See `Store`."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
@@ -92,18 +92,19 @@ class MemoryStore(IndexedStore):
 
   @functools.cached_property
   def _tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """The arrays `stored` and `labels` as tensors."""
+    """The stored images and the labels as constants of TensorFlow."""
     import tensorflow as tf
 
     with tf.init_scope():  # not in the graph of a map
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index, whose `example_id` is the index."""
+    """See `IndexedStore`."""
     import tensorflow as tf
 
-    stored, labels = (tf.gather(tensor, index) for tensor in self._tensors)
-    return {'example_id': index, 'label': labels, 'stored': stored}
+    stored, labels = self._tensors
+    label = tf.gather(labels, index)
+    return {'example_id': index, 'label': label, 'stored': tf.gather(stored, index)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """Returns the stored value and the label at an index."""
@@ -129,7 +130,7 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index, calling `fetch` in Python."""
+    """See `IndexedStore`."""
     import tensorflow as tf
 
     count, kind = len(self.labels), tf.uint8 if self.shape else tf.string

@@ -34,16 +34,21 @@ from robustness.core.typing import Facts
 
 _PREFETCH = 4
 _READ_AT_ONCE = 1024
-_MOST_READ = 100_000  # streamed images that are passed over for their labels
-IN_FLIGHT = 64  # files a thread that Pillow reads ahead: a block of large images
+_MAX_READ_FOR_LABELS = 100_000
+"""Most streamed images that are read for their labels only."""
+IN_FLIGHT = 64
+"""Number of files per thread that Pillow reads ahead: a block of large images."""
 DRAW = 'draw'
 """Key of (seed, position in the sequence) in a training's element; random crops depend on it."""
 
 
 class TfRows:
-  """`robustness.core.rows.Rows` read with tf.data, or image files by Pillow in threads.
+  """`robustness.core.rows.Rows` that are read with tf.data, or by Pillow in threads (image files).
 
-  `indices`, int64 [num_examples], ascending, are the examples of the stored images that are read.
+  Attributes:
+    indices: the examples of the stored images that are read, int64 [num_examples], ascending.
+    image_shape: height, width and channels of the images.
+    class_names: names of the classes, in label order.
   """
 
   def __init__(self, selection: Selection):
@@ -57,14 +62,17 @@ class TfRows:
 
   @property
   def description(self) -> Facts:
+    """See `Rows`."""
     shape = list(self.image_shape)
     return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
   @property
   def num_examples(self) -> int:
+    """See `Rows`."""
     return len(self.indices)
 
   def with_channels(self, channels: int) -> TfRows:
+    """See `Rows`."""
     if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
         f'{self._images.title} holds images of {self._images.channels} channels; they cannot be '
@@ -75,6 +83,7 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
+    """See `Rows`."""
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
@@ -82,11 +91,13 @@ class TfRows:
     return rows
 
   def cached(self) -> TfRows:
+    """See `Rows`."""
     rows = copy.copy(self)
     rows._is_cached = True
     return rows
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
+    """See `Rows`."""
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
     [first] = self._batches(1, [0], stored=True)
@@ -96,12 +107,13 @@ class TfRows:
     batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
     columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
     del columns['mask']
-    images, labels, ids = (columns.pop(name) for name in ('image', 'label', 'example_id'))
+    images, labels, ids = columns.pop('image'), columns.pop('label'), columns.pop('example_id')
     return ArrayRows(images, labels, self.class_names, ids, self._images.title, columns)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
+    """See `Rows`."""
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
     if self._is_cached and 2 * num_blocks * batch_size > self.num_examples:
       self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
@@ -112,18 +124,19 @@ class TfRows:
   def _batches(
     self, batch_size: int, blocks: Sequence[int] | None, *, stored: bool
   ) -> Iterator[Batch]:
+    """Yields blocks of rows as `batches` does, without the cache of decoded images."""
     block_numbers = chosen_blocks(self.num_examples, batch_size, blocks)
-    parts = [self.indices[b * batch_size : (b + 1) * batch_size] for b in block_numbers]
+    blocks_of_indices = [self.indices[b * batch_size : (b + 1) * batch_size] for b in block_numbers]
     elements = self._images.store.elements
     if not block_numbers:
       return
-    rows: Iterator[Batch]
+    batches: Iterator[Batch]
     if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
-      rows = map(self._checked, self._file_batches(parts))
+      batches = map(self._checked, self._file_batches(blocks_of_indices))
     else:
-      examples = elements(np.concatenate(parts))
-      rows = self._read(examples, batch_size, lambda read: elements(parts[read]))
-    for block, batch in zip(block_numbers, rows, strict=True):
+      examples = elements(np.concatenate(blocks_of_indices))
+      batches = self._read(examples, batch_size, lambda number: elements(blocks_of_indices[number]))
+    for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
       columns = self._columns(batch['example_id'])
@@ -137,8 +150,9 @@ class TfRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
+    """See `Rows`."""
     order = sampler or Epochs(self.num_examples, seed)
-    share_of_batch(start_step, batch_size, share)  # refuses what cannot divide
+    share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     if sampler is not None:
       self._refuse_streamed()
     low, high = share_of_batch(0, batch_size, share)
@@ -149,10 +163,10 @@ class TfRows:
     def elements(step: int) -> tf.data.Dataset:
       return self._sequence(order, seed, step * batch_size, is_mine)
 
-    def again(read: int) -> tf.data.Dataset:
-      return elements(start_step + read).take(high - low)
+    def elements_of_batch(number: int) -> tf.data.Dataset:
+      return elements(start_step + number).take(high - low)
 
-    batches = enumerate(self._read(elements(start_step), high - low, again), start_step)
+    batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
     return (
       {
         **batch,
@@ -167,7 +181,7 @@ class TfRows:
     store, ids = self._images.store, self.indices
     label = store.labels
     if label is None:  # labels are stored with the images only
-      self._refuse_streamed(_MOST_READ)
+      self._refuse_streamed(_MAX_READ_FOR_LABELS)
       read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
       label = np.concatenate([*read.as_numpy_iterator()])
     else:
@@ -176,6 +190,7 @@ class TfRows:
     return {**columns, **self._columns(ids)}
 
   def _refuse_streamed(self, max_examples: int = 0) -> None:
+    """Raises InputError if more than `max_examples` rows are streamed."""
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -184,6 +199,7 @@ class TfRows:
       )
 
   def _refuse_more_than_8_bits(self) -> None:
+    """Raises InputError unless decoded images are uint8, which alone Pillow resizes."""
     decoded = self._images.store.elements(self.indices[:1]).map(
       lambda element: self._images.decoded(element['stored'])['image']
     )
@@ -197,20 +213,25 @@ class TfRows:
   def _sequence(
     self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns elements of a training from position `first` on; only those that are mine are read.
+    """Returns the elements of a training's endless sequence from position `first` on.
 
-    Each knows its draw, (seed, position). The sequence is the order's; a streamed source is
-    shuffled by the seed.
+    Every element has its position and the seed under `DRAW`.
+
+    Args:
+      order: the sampler; a streamed source is shuffled by the seed instead.
+      seed: seed of random crops, and of the shuffling of streamed sources.
+      first: position of the first element.
+      is_mine: function that returns whether this process reads a position, int64 [].
     """
     store = self._images.store
     if isinstance(store, IndexedStore):
       indices = self._ordered(order, first).enumerate(first).filter(lambda i, _: is_mine(i))
-      stream = indices.map(lambda i, index: (i, store.element(index)))
+      sequence = indices.map(lambda i, index: (i, store.element(index)))
     else:
       assert isinstance(store, StreamedStore)
       shuffled = store.shuffled(self.indices, seed, first)
-      stream = shuffled.enumerate(first).filter(lambda i, _: is_mine(i))
-    return stream.map(lambda i, element: {**element, DRAW: (seed, i)})
+      sequence = shuffled.enumerate(first).filter(lambda i, _: is_mine(i))
+    return sequence.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
@@ -228,33 +249,46 @@ class TfRows:
 
   @property
   def _by_pillow(self) -> bool:
-    """Whether nothing but Pillow would touch the pixels of an evaluated image file."""
+    """Whether image files need no processing in evaluation except by Pillow."""
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
-    """Returns the further columns of some examples."""
+    """Returns the further columns of examples with these ids."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
     self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
   ) -> Iterator[Batch]:
-    """Decodes and batches; `elements_of(k)` returns the k-th batch again to look for a culprit."""
+    """Yields batches of decoded images.
+
+    Args:
+      elements: elements of all batches, not decoded.
+      batch_size: elements per batch.
+      elements_of: returns the elements of the batch with a number again, to find the element that
+        caused an error.
+
+    Raises:
+      InputError: an image cannot be decoded, or has another size or no label.
+    """
     options = tf.data.Options()
     options.deterministic = True
     data = elements.map(self._row, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     data = data.batch(batch_size).prefetch(_PREFETCH).with_options(options)
     iterator = data.as_numpy_iterator()
-    for read in itertools.count():
+    for number in itertools.count():
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise self._culprit(elements_of(read), error) from error
+        raise self._error_of_batch(elements_of(number), error) from error
       if batch is None:
         return
       yield self._checked(batch)
 
-  def _culprit(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
-    """Returns the error that names which element of a batch failed, and what is wrong with it."""
+  def _error_of_batch(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
+    """Returns an error that names the element of a batch that failed, and the reason.
+
+    `error` is the error of TensorFlow for the batch.
+    """
     try:
       for element in elements:
         size = self._images.decoded_size(element)
@@ -267,9 +301,10 @@ class TfRows:
     return InputError(f'{self._images.title} cannot be read: {error.message}')
 
   def _file_batches(self, blocks: Sequence[np.ndarray]) -> Iterator[Batch]:
-    """Yields blocks of image files that Pillow reads and resizes, in threads and without tf.data.
+    """Yields batches of image files that Pillow decodes and resizes, in threads without tf.data.
 
-    tf.data, which would call Pillow for every element, takes a third more of the processor's time.
+    tf.data with a call of Pillow for every element takes a third more processor time. `blocks` are
+    the indices of the examples of each batch.
     """
     store, read, threads = self._images.store, self._images.read, usable_cores()
     assert read is not None and isinstance(store, HostStore)
@@ -285,21 +320,21 @@ class TfRows:
       resized = self._settings.resize
       return geometry.resized_by_pillow(levels, self._settings) if resized else levels
 
-    waiting: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
+    running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
-      coming = itertools.chain.from_iterable(blocks)
+      not_started = itertools.chain.from_iterable(blocks)
 
       def start(count: int) -> None:
-        for index in itertools.islice(coming, count):
+        for index in itertools.islice(not_started, count):
           stored, label = store.host_element(int(index))
-          waiting.append((pool.submit(image, int(index), stored), label))
+          running.append((pool.submit(image, int(index), stored), label))
 
       try:
         start(IN_FLIGHT * threads)
         for block in blocks:
           images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
           for row in images:
-            future, label = waiting.popleft()
+            future, label = running.popleft()
             row[:] = future.result()
             labels.append(label)
             start(1)
@@ -309,7 +344,7 @@ class TfRows:
         pool.shutdown(wait=False, cancel_futures=True)
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Decodes an element; a training's, which has a draw, is cut at random if settings say so."""
+    """Returns the decoded, prepared columns of an element; `DRAW` marks elements of a training."""
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
     image = self._prepared(columns['image'], draw)
@@ -323,9 +358,10 @@ class TfRows:
     }
 
   def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
-    """Returns the image at its size, cut at random where there is a number to draw by.
+    """Returns an image, resized and cropped.
 
-    Images of 8 bits stay uint8 where they are not resized, or by Pillow; others become float32.
+    With `draw`, (seed, position), the crop is random. Images of 8 bits stay uint8 unless TensorFlow
+    resizes them; others become float32.
     """
     settings = self._settings
     in_floats = (settings.resize or draw is not None) and settings.resized_by == 'tensorflow'
@@ -337,6 +373,7 @@ class TfRows:
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
   def _checked(self, batch: Batch) -> Batch:
+    """Returns a batch; raises InputError for an image whose label is −1 (no label)."""
     label = batch['label']
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))

@@ -54,12 +54,14 @@ def read_names(path: str) -> list[str]:
 
 
 def _robustbench_file() -> Path:
+  """Returns the path of the list of images in the package robustbench."""
   spec = importlib.util.find_spec(ROBUSTBENCH)
   folders = list(spec.submodule_search_locations or ()) if spec else []
-  parts = ('helper_files', 'data')  # of version 1.1.1, and of its repository before
-  for file in (Path(folder) / part / _LIST for folder in folders for part in parts):
-    if file.is_file():
-      return file
+  for folder in folders:
+    for subfolder in ('helper_files', 'data'):  # version 1.1.1, and its repository before
+      file = Path(folder) / subfolder / _LIST
+      if file.is_file():
+        return file
   reason = f'of {folders[0]} has no such list' if folders else 'is not installed'
   raise InputError(
     f"{KEYS.data.image_list} is 'robustbench', but the package robustbench {reason}: "
@@ -87,10 +89,10 @@ def choose_subset(
 
 
 def check_pictures(images: Images, indices: np.ndarray) -> None:
-  """Refuses pictures in files that cannot be decoded, before anything is computed with them.
+  """Checks that image files can be decoded, before anything is computed with them.
 
   Up to `MAX_DECODED` evenly spaced examples are decoded, and up to `MAX_HEADERS` headers are read.
-  Reading a streamed image costs a block, so only `MAX_STREAMED` of these are decoded.
+  Of streamed images, which are slow to read one by one, only `MAX_STREAMED` are decoded.
 
   Raises:
     InputError: pictures are damaged; the message has their number and the first names.
@@ -100,7 +102,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
     return
   is_streamed = isinstance(store, StreamedStore)
   decoded = {*evenly(indices, MAX_STREAMED if is_streamed else MAX_DECODED)}
-  looked_at = sorted(decoded if is_streamed else decoded.union(evenly(indices, MAX_HEADERS)))
+  checked = sorted(decoded if is_streamed else decoded.union(evenly(indices, MAX_HEADERS)))
 
   def damage(index: int) -> str:
     stored = store.host_element(index)[0]
@@ -111,48 +113,47 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
       return reason_of(error)
     return ''
 
-  refuse_damaged(damage, looked_at, len(decoded), len(indices), images.where)
+  refuse_damaged(damage, checked, len(decoded), len(indices), images.where)
 
 
 def refuse_damaged(
   damage: Callable[[int], str],
-  looked_at: Sequence[int],
+  checked: Sequence[int],
   num_decoded: int,
   number: int,
   describe: Callable[[int], str],
 ) -> None:
-  """Raises InputError where some pictures are damaged, with their count and the first names.
+  """Raises InputError if pictures are damaged, with their number and the first names.
 
   Args:
     damage: returns the damage of the picture with an index, or ''; called in threads.
-    looked_at: the indices that it is called with.
-    num_decoded: the number of pictures that it decodes; it reads the headers of the others.
+    checked: the indices of the pictures to check.
+    num_decoded: the number of pictures that `damage` decodes; it reads the headers of the others.
     number: the number of all pictures.
     describe: returns the name of the picture with an index.
   """
   with ThreadPoolExecutor(usable_cores()) as pool:
-    reasons = zip(looked_at, pool.map(damage, looked_at), strict=True)
+    reasons = zip(checked, pool.map(damage, checked), strict=True)
     damaged = [(index, reason) for index, reason in reasons if reason]
   if not damaged:
     return
-  among = '' if len(looked_at) == number else f' that were looked at of {number}'
-  if num_decoded < len(looked_at):
+  among = '' if len(checked) == number else f' that were looked at of {number}'
+  if num_decoded < len(checked):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
   names = [describe(index) for index, _ in damaged[:LISTED]]
   listed = f'; then {", ".join(names[1:])}' if len(names) > 1 else ''
   listed += f' and {len(damaged) - LISTED} more' if len(damaged) > LISTED else ''
   raise InputError(
-    f'{len(damaged)} of {len(looked_at)} pictures{among} cannot be decoded, first '
+    f'{len(damaged)} of {len(checked)} pictures{among} cannot be decoded, first '
     f'{names[0]}: {damaged[0][1].removesuffix(".")}{listed}. Replace or remove them.'
   )
 
 
 def evenly(indices: np.ndarray, max_count: int) -> list[int]:
   """Returns at most `max_count` of the indices, evenly spaced, with the first and the last."""
-  if len(indices) <= max_count:
-    return list(map(int, indices))
-  places = np.linspace(0, len(indices) - 1, max_count).astype(np.int64)
-  return list(map(int, indices[places]))
+  if len(indices) > max_count:
+    indices = indices[np.linspace(0, len(indices) - 1, max_count).astype(np.int64)]
+  return list(map(int, indices))
 
 
 def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
@@ -235,9 +236,14 @@ class Selection:
 def select(
   images: Images, settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
 ) -> Selection:
-  """Chooses the subset and checks the images' sizes as far as that needs no decoding.
+  """Returns the selected subset of images, after checks that need no decoding.
 
-  The preparation applies where the settings neither resize nor crop; see `input_pipeline.load`.
+  Args:
+    images: the stored images.
+    settings: the settings of the data.
+    seed: seed of the random subset.
+    preparation: the resize and crop of the classifier, which applies if the settings have neither;
+      see `input_pipeline.load`.
   """
   require(seed >= 0, 'config.seed', seed, 'at least 0')
   if not images.num_examples:
@@ -281,11 +287,12 @@ def select(
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:
-  """Returns height and width after resize and crop, or None where the crop does not fit."""
+  """Returns height and width after resize and crop, None if the crop does not fit."""
   height, width = size
-  if settings.resize:
-    shorter = size if settings.squash else (min(size),) * 2
-    height, width = (a * settings.resize // b for a, b in zip(size, shorter, strict=True))
+  if settings.resize and settings.squash:
+    height = width = settings.resize
+  elif settings.resize:
+    height, width = (side * settings.resize // min(size) for side in size)
   if not settings.crop:
     return height, width
   return (settings.crop, settings.crop) if min(height, width) >= settings.crop else None
@@ -294,7 +301,18 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
 def delivered_size(
   images: Images, settings: DataSettings, index: int, size: Size, expected: Size | None = None
 ) -> Size:
-  """Returns the size at which an example of a stored size is delivered."""
+  """Returns the size of an example after resize and crop.
+
+  Args:
+    images: the stored images.
+    settings: the settings of resize and crop.
+    index: index of the example, for messages.
+    size: its stored height and width.
+    expected: the size that it must have; None accepts any.
+
+  Raises:
+    InputError: the crop is larger than the image, or the size is not the expected one.
+  """
   result = output_size(size, settings)
   if result is None:
     raise InputError(
@@ -311,7 +329,7 @@ def delivered_size(
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
-  """Returns the stored sizes; the first example's alone if sizes are unknown before decoding."""
+  """Returns the stored sizes of examples; only the first one if images must be decoded for them."""
   sizes = images.sizes(indices.tolist())
   if sizes is None:
     return [images.decoded_size(next(iter(images.store.elements(indices[:1]))))]
@@ -319,10 +337,10 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 
 
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
-  """Returns the size at which every image is delivered.
+  """Returns height and width of every image after resize and crop.
 
-  Where sizes are known only by decoding, the first image decides and the others are checked when
-  they are read.
+  If sizes are known only by decoding, the first image decides, and the others are checked when they
+  are read.
   """
   if settings.resize and settings.crop:
     return settings.crop, settings.crop

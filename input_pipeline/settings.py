@@ -82,8 +82,7 @@ _MOVED = {
 
 
 def moved_keys(source: type[Source]) -> dict[str, str]:
-  """Returns the keys that `config.data` had in earlier versions, and what takes their place for a
-  source."""
+  """Returns {key of `config.data` in earlier versions: the key that replaces it for a source}."""
   settings = {field.name for field in dataclasses.fields(source)}
   names = {key: source.moved_keys.get(key, key) for key in _MOVED}
   return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
@@ -95,6 +94,7 @@ def is_count(number: int) -> bool:
 
 
 def _default_source() -> Source:
+  """Returns the default source with its default settings."""
   return SOURCES.find(DEFAULT, 'config.data.source')()
 
 

@@ -63,11 +63,10 @@ class Shards(Source, abc.ABC):
     return {**facts, 'label_column': self.label_column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
-    """Returns the files of a suffix at `path`, a file or a folder, sorted; counts others in
-    `left_out`.
+    """Returns the files of a split with a suffix at `path`, a file or a folder, sorted.
 
-    If names of files or folders state splits, as `train-00000-of-00014.parquet` does, the files of
-    other splits are left out: see `of_split`.
+    If names of files or folders contain names of splits, as `train-00000-of-00014.parquet` does,
+    files of other splits are omitted, see `of_split`. `left_out` counts files with other suffixes.
 
     Raises:
       InputError: there is no such file, files belong to different data sets, or some are missing.
@@ -86,8 +85,11 @@ class Shards(Source, abc.ABC):
     return shards
 
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
-    """Returns the names of numbered classes: from `label_space` if it is set, which must have the
-    same number of classes, else the `stored` names."""
+    """Returns the names of numbered classes.
+
+    They are those of `label_space` if it is set, which must have the same number of classes; else
+    the `stored` names. `title` names the data in messages.
+    """
     if not self.label_space:
       return stored
     names = label_space.get(self.label_space).class_names
@@ -97,13 +99,16 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Refuses shards in different folders, as of different configs, because images would count twice.
+  """Raises InputError for shards in several folders, which may be configs with the same images.
 
-  Folders with numbers as names count as one. `key` is the setting of the path, for messages.
+  Folders with names of splits or numbers as names are ignored. `key` is the setting of the path,
+  for messages.
   """
-  ends = {*SPLITS, split}
-  inside = (file.parent.relative_to(root).parts for file in files)
-  folders = {'/'.join(p for p in parts if p not in ends and not p.isdecimal()) for parts in inside}
+  folders = set()
+  for file in files:
+    names = file.parent.relative_to(root).parts
+    config = [name for name in names if name not in {*SPLITS, split} and not name.isdecimal()]
+    folders.add('/'.join(config))
   if len(folders) > 1:
     raise InputError(
       f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(folders))}'
@@ -112,7 +117,11 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
 
 
 def _check_complete(files: list[Path], key: str) -> None:
-  """Refuses shards `x-00002-of-00014.y` without the others, and gaps between `x-000002.y`."""
+  """Raises InputError if numbered shards are missing.
+
+  Shards `x-00002-of-00014.y` must be complete; shards `x-000002.y` must have no gaps. `key` is the
+  setting that allows missing shards, for the message.
+  """
   numbers: dict[tuple[str, ...], list[int]] = {}
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
@@ -120,22 +129,29 @@ def _check_complete(files: list[Path], key: str) -> None:
       before, number, total, after = match.groups('')
       numbers.setdefault((str(file.parent / before), total, after), []).append(int(number))
   for (before, total, after), listed in numbers.items():
-    every = range(int(total[4:])) if total else range(min(listed), max(listed) + 1)
+    expected = range(int(total[4:])) if total else range(min(listed), max(listed) + 1)
     present = {*listed}
-    missing = every.stop - every.start - sum(number in every for number in present)
+    missing = len(expected) - sum(number in expected for number in present)
     if missing:
-      first = next(number for number in every if number not in present)
+      first = next(number for number in expected if number not in present)
       raise InputError(
-        f'{missing} of {every.stop - every.start} shards are missing, first number {first} of '
+        f'{missing} of {len(expected)} shards are missing, first number {first} of '
         f'{before}*{total}{after}: fetch them, or set {key}=True.'
       )
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns the files of a split, which their names or their folders' names in `root` state.
+  """Returns the files of a split.
 
-  If no file states a split, all files belong to 'test' too. '' takes all files if all state the
-  same split or none does.
+  The split of a file is the name of a split in its name or in the name of its folder. If no file
+  has such a name, all files belong to 'test'. The split '' takes all files if they have the same
+  split or none.
+
+  Args:
+    files: the files.
+    root: folder of the data, whose own name is ignored.
+    split: the split, '' for any.
+    title: path of the data, for messages.
   """
   splits = [_split_of(file, root, split) for file in files]
   if (not split and len(set(splits)) == 1) or (split == 'test' and not any(splits)):
@@ -206,6 +222,7 @@ def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
 
 
 def _read_csv(file: Path, words: Collection[str]) -> pd.DataFrame:
+  """Returns the table of a CSV file, see `read_table`; the columns `words` always hold words."""
   content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
   header = pd.read_csv(content, header=None, nrows=1, dtype=str, na_filter=False)
   refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
@@ -225,6 +242,7 @@ def _as_numbers(values: pd.Series) -> pd.Series:
 
 
 def _read_json_lines(file: Path) -> pd.DataFrame:
+  """Returns the table of a file with a JSON object in each line."""
   lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')  # U+2028 ends no line
   return pd.DataFrame(
     json_files.parse(line, f'line {number}')
@@ -234,6 +252,7 @@ def _read_json_lines(file: Path) -> pd.DataFrame:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
+  """Returns the table of a Parquet file."""
   import pyarrow.parquet as pq
 
   with open_regular(file) as opened:
@@ -308,8 +327,10 @@ def labels_of(
 def columns_of(
   table: pd.DataFrame, without: Sequence[str], left_out: Counter[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the columns of numbers and of words, [N]; a missing word is '', a missing number NaN.
-  Categories are words, and so are truth values if any is missing.
+  """Returns the columns of numbers and words of a table, [N] each.
+
+  A missing word becomes '', a missing number NaN. Categories are words, and so are truth values if
+  any is missing.
 
   Args:
     table: a row per image.
@@ -339,8 +360,10 @@ def encoded_images(
   num_examples: int,
   **fields: Any,
 ) -> Images:
-  """Returns images that are stored as bytes of encoded files, in colour unless every readable file
-  is grey; for the arguments see `Images`."""
+  """Returns images that are stored as bytes of encoded files; for the arguments see `Images`.
+
+  They have one channel if every readable file is grey, else three.
+  """
   elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
   channels = 1 if all(image_files.may_be_grey(element['stored']) for element in elements) else 3
   fields = {

@@ -1,8 +1,8 @@
 """TensorFlow Datasets (TFDS): finds data sets by name and reads their splits from front to back.
 
-Examples are in the order of the prepared files, shard after shard, and `example_id` is the index in
+Examples are in the order of the prepared files, shard after shard; `example_id` is the position in
 this order. Large splits are streamed and shuffled in a buffer of `SHUFFLE_BUFFER` encoded examples,
-seeded by (seed, epoch). That mixes well because TFDS shuffled the examples when it wrote the files.
+with a seed that depends on (seed, epoch). TFDS also shuffled the examples when it wrote the files.
 """
 
 import contextlib
@@ -31,25 +31,23 @@ from robustness.core.typing import Facts
 from robustness.corruptions.names import StoredPart
 
 SHUFFLE_BUFFER = 8192
-"""Encoded examples in the buffer in which a training shuffles a streamed split."""
+"""Number of encoded examples in the shuffle buffer of a streamed split."""
 BUILDERS = 'input_pipeline.builders'
+"""Package of this project's builders; it imports JAX, so it is imported only for its data sets."""
 FEATURES = 'tensorflow_datasets.core.features.'
-"""Python module of TFDS's feature classes; others are not imported."""
+"""Prefix of the names of TFDS's feature classes."""
 OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors')
-"""Names of the data sets in `BUILDERS`. That package needs JAX, so it is imported only if one of
-them is requested.
-"""
+"""Names of the data sets of `BUILDERS`."""
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
-  """Returns the corruption and severity of a data set's images; None if they are not corrupted
-  images.
+  """Returns the corruption and severity of a prepared data set, None for other data sets.
 
-  The metadata that this project's builders write state them, otherwise the config's name.
+  They are in the metadata of sets made here, or in the name of the config.
   """
-  noted = builder.info.metadata or {}
-  if 'corruption_number' in noted:
-    return StoredPart(int(noted['corruption_number']), int(noted['severity']))
+  metadata = builder.info.metadata or {}
+  if 'corruption_number' in metadata:
+    return StoredPart(int(metadata['corruption_number']), int(metadata['severity']))
   config = builder.builder_config.name if builder.builder_config else ''
   return part_of_config(os.path.basename(config))
 
@@ -64,15 +62,9 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set, which is downloaded and prepared if it is not yet.
+  """Returns the builder of a data set, which is downloaded and prepared if necessary.
 
-  Args:
-    name: a TFDS name.
-    data_dir: folder of TFDS's data; '' is TFDS's default.
-    key: the setting that holds the name, for messages.
-
-  Raises:
-    InputError: the name is unknown, images or labels are missing, or preparing fails.
+  For the arguments see `find_builder`.
   """
   builder = find_builder(name, data_dir, key)
   check_features(builder)
@@ -81,15 +73,15 @@ def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.D
 
 
 def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set, which may not be prepared.
+  """Returns the builder of a TFDS data set, without preparing it.
 
   Args:
-    name: a TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
-    data_dir: folder of TFDS's data; '' is TFDS's default.
-    key: the setting that holds the name, for messages.
+    name: TFDS name, such as 'cifar10' or 'imagenette/320px-v2:1.*.*'.
+    data_dir: folder in which TFDS stores data sets; '' is TFDS's default.
+    key: the setting with the name, for messages.
 
   Raises:
-    InputError: TFDS does not have the name, or cannot open the data set.
+    InputError: there is no such data set, or it cannot be opened.
   """
   if not name:
     raise SettingError(key, name, fix="Give a TFDS name, for example 'cifar10'.")
@@ -150,7 +142,7 @@ def check_stored_features(file: pathlib.Path) -> None:
 
 
 def _first_line(error: Exception) -> str:
-  """Returns the first line of an error's message, or the name of its type if it has none."""
+  """Returns the first line of an error's message, or the name of its type."""
   return str(error).strip().partition('\n')[0] or type(error).__name__
 
 
@@ -208,12 +200,12 @@ def check_features(
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-  """A split of a prepared data set, or a slice of one such as 'test[:100]', read without decoding.
+  """A split, or a slice of one, of a prepared data set; images are read but not decoded.
 
   Attributes:
-    builder: the builder of the data set.
-    name: the split in TFDS's notation.
-    label: name of the feature that is an example's label.
+    builder: builder of the data set.
+    name: name of the split, such as 'test' or 'train[:1000]'.
+    label: name of the feature with the label.
   """
 
   builder: tfds.core.DatasetBuilder
@@ -222,7 +214,7 @@ class Split:
 
   @functools.cached_property
   def num_examples(self) -> int:
-    """The number of examples; raises InputError if the split does not exist or is empty."""
+    """Number of examples."""
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
     try:
@@ -241,70 +233,65 @@ class Split:
     return number
 
   def in_memory(self) -> MemoryStore:
-    """Reads the whole split into memory, with images still encoded."""
+    """Returns all encoded images and labels of the split in memory."""
     with _reading(self):
       batches = [*self._read(0, self.num_examples).batch(1024).as_numpy_iterator()]
-    return MemoryStore(*(np.concatenate([b[key] for b in batches]) for key in ('stored', 'label')))
+    stored = np.concatenate([batch['stored'] for batch in batches])
+    return MemoryStore(stored, np.concatenate([batch['label'] for batch in batches]))
 
-  def elements(self, places: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `places`, ascending indices in the split; images are not decoded.
+  def elements(self, positions: np.ndarray) -> tf.data.Dataset:
+    """Returns the elements at ascending positions in the split, see `Store`.
 
-    Files before the first of these and after the last are not opened.
+    Files before the first and after the last position are not opened.
     """
-    first, last = int(places[0]), int(places[-1])
+    first, last = int(positions[0]), int(positions[-1])
     span = self._read(first, last + 1)
-    if len(places) == last - first + 1:
+    if len(positions) == last - first + 1:
       return span
-    is_read = tf.constant(np.isin(np.arange(first, last + 1), places))
+    is_read = tf.constant(np.isin(np.arange(first, last + 1), positions))
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
 
   def numbers(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns numeric features of all examples in file order, {name: array [num_examples, ...]}."""
+    """Returns the named numeric features of all examples, {name: [num_examples, ...]}, in order."""
     decoding = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
     with _reading(self):
       batches = [*self._as_dataset(self.name, decoding).batch(1024).as_numpy_iterator()]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
   def lists(self, name: str) -> list[np.ndarray]:
-    """Returns a feature that is a list of numbers, one array per example, in file order."""
+    """Returns a feature that is a list of numbers, one list for each example, in order."""
     data = self._as_dataset(self.name, tfds.decode.PartialDecoding({name: True}))
     with _reading(self):
       return [np.asarray(example[name]) for example in data.as_numpy_iterator()]
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
-    """Returns the label, int32 [N], and a BLAKE2b digest of the encoded image of every example.
-
-    The result is cached for the process.
-    """
+    """Returns the label and the digest of the image's bytes of every example; cached."""
     return _scan(str(self.builder.data_path), self.name)
 
   def _as_dataset(
     self, split: object, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
   ) -> tf.data.Dataset:
-    """Returns a split as a TensorFlow data set in file order.
-
-    Args:
-      split: the split in TFDS's notation, or a TFDS read instruction.
-      decoders: which features are decoded, and how.
-    """
+    """Returns the examples of a split (name or `ReadInstruction`), in the order of the files."""
     in_file_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     return self.builder.as_dataset(
       split=split, decoders=decoders, shuffle_files=False, read_config=in_file_order
     )
 
   def _read(self, begin: int, end: int) -> tf.data.Dataset:
-    """Returns the elements from index `begin` up to but without `end`, of which there is at least
-    one.
-    """
-    splits, parts, passed = self.builder.info.splits, [], 0
-    for part in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
-      first = part.from_ or 0
-      last = splits[part.splitname].num_examples if part.to is None else part.to
-      low, high = (min(max(first + n - passed, first), last) for n in (begin, end))
+    """Returns the elements at positions [begin, end) of the split."""
+    splits, instructions = self.builder.info.splits, []
+    num_before = 0  # examples in the slices before the current one
+    for piece in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
+      first = piece.from_ or 0
+      last = splits[piece.splitname].num_examples if piece.to is None else piece.to
+      low = min(max(first + begin - num_before, first), last)
+      high = min(max(first + end - num_before, first), last)
       if low < high:
-        parts.append(tfds.core.ReadInstruction(part.splitname, from_=low, to=high, unit='abs'))
-      passed += last - first
-    read = functools.reduce(operator.add, parts)
+        instructions.append(
+          tfds.core.ReadInstruction(piece.splitname, from_=low, to=high, unit='abs')
+        )
+      num_before += last - first
+    read = functools.reduce(operator.add, instructions)
     data = self._as_dataset(read, {'image': tfds.decode.SkipDecoding()})
     return data.enumerate(begin).map(
       lambda i, e: {'example_id': i, 'label': e[self.label], 'stored': e['image']}
@@ -313,10 +300,7 @@ class Split:
 
 @functools.lru_cache
 def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
-  """Returns labels and digests of all images in a split of the data set in a folder.
-
-  See `Split.labels_and_digests`; finding images that are stored twice needs them.
-  """
+  """Returns the labels and digests of `Split.labels_and_digests` for a folder and split; cached."""
   read = Split(builder_in(pathlib.Path(folder)), split)
   name = read.builder.info.full_name
   logging.info('reading %s, split %s, for images that are stored twice', name, split)
@@ -329,10 +313,10 @@ def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
 
 
 def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
-  """Decodes an image of a TFDS data set, [H, W, channels].
+  """Returns the pixels of an encoded image, [H, W, channels].
 
-  JPEGs are decoded by the accurate inverse DCT, as Pillow and the other sources do. The fast one of
-  TFDS gives other values at about two pixels in three, mostly by one level of 255.
+  JPEG is decoded by the exact transform, as by Pillow and the other sources. TFDS's own decoder
+  uses the fast transform, with which two values in three differ, mostly by one level.
   """
   return tf.cond(
     tf.io.is_jpeg(stored),
@@ -345,7 +329,7 @@ def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf
 
 @contextlib.contextmanager
 def _reading(split: Split) -> Iterator[None]:
-  """Raises InputError with the name of the data set if reading its files fails."""
+  """Raises InputError, with the name of the data set, for damaged files in a `with` block."""
   try:
     yield
   except tf.errors.OpError as error:
@@ -373,7 +357,7 @@ class SplitsStore(StreamedStore):
 
   @functools.cached_property
   def _places(self) -> Sequence[np.ndarray]:
-    """For each split the indices of the examples that are read, int64, ascending."""
+    """For each split the positions of the examples that are read, int64, ascending."""
     return self.selected or [np.arange(split.num_examples) for split in self.splits]
 
   @functools.cached_property
@@ -389,12 +373,11 @@ class SplitsStore(StreamedStore):
     """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
     elements.
 
-    Each split is shuffled in a buffer of its own, and the split of each next example is drawn in a
-    permutation that depends on (seed, epoch). The first elements of the epoch of `start` are read
-    but not decoded.
+    The split of each example in an epoch is a permutation that depends on (seed, epoch). The
+    examples of an epoch before position `start` are read again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
-    sizes = [len(part) for part in self._parts(indices) if len(part)]
+    sizes = [len(of_split) for of_split in self._by_split(indices) if len(of_split)]
     first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
     epoch, offset = divmod(start, len(indices))
 
@@ -420,12 +403,9 @@ class SplitsStore(StreamedStore):
     return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
-    """Returns the `Images` of the splits, grey [H, W, 1] or RGB; an alpha channel is dropped.
+    """Returns the images, with one channel or three; an alpha channel is dropped.
 
-    Args:
-      class_names: names of the classes in label order.
-      title: names the images in messages.
-      description: JSON values that identify the images in results.json.
+    For the arguments see `Images`.
     """
     image = self.splits[0].builder.info.features['image']
     (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
@@ -444,31 +424,34 @@ class SplitsStore(StreamedStore):
   def describe(self, index: int) -> str:
     """Returns the data set, split and index in the split's files of an example, for messages."""
     number = int(np.searchsorted(self._first, index, side='right')) - 1
-    split, place = self.splits[number], int(self._places[number][index - self._first[number]])
-    return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {place}'
+    split = self.splits[number]
+    position = int(self._places[number][index - self._first[number]])
+    return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {position}'
 
-  def _parts(self, indices: np.ndarray) -> list[np.ndarray]:
-    """Returns for each split those of the ascending `indices` that are of its examples."""
+  def _by_split(self, indices: np.ndarray) -> list[np.ndarray]:
+    """Returns ascending indices over all splits, divided by split."""
     return np.split(indices, np.searchsorted(indices, self._first[1:-1]))
 
   def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
-    """Returns for each split with any of `indices` a data set of their elements."""
-    return [self._run(k, part) for k, part in enumerate(self._parts(indices)) if len(part)]
+    """Returns the elements at `indices` of each split that has any of them."""
+    by_split = enumerate(self._by_split(indices))
+    return [self._run(number, of_split) for number, of_split in by_split if len(of_split)]
 
   def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices`, all in one split, with `example_id` counted over all
-    splits.
+    """Returns the elements of one split, with example ids that count over all splits.
+
+    `number` is the number of the split, and `indices` are indices over all splits.
     """
     elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
     if len(self.splits) == 1 and not self.selected:
       return elements
     first, end = self._first[number : number + 2]
-    places, index = tf.constant(self._places[number]), tf.constant(first)
+    positions, first_id = tf.constant(self._places[number]), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
-    def renamed(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      place = tf.searchsorted(places, [element['example_id']], out_type=tf.int64)[0]
-      label = {} if labels is None else {'label': tf.gather(labels, place)}
-      return {**element, **label, 'example_id': index + place}
+    def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+      index = tf.searchsorted(positions, [element['example_id']], out_type=tf.int64)[0]
+      label = {} if labels is None else {'label': tf.gather(labels, index)}
+      return {**element, **label, 'example_id': first_id + index}
 
-    return elements.map(renamed)
+    return elements.map(renumbered)

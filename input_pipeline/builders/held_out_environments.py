@@ -151,28 +151,26 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
-    train, test = (
-      open_base(config, self.base_dir, split) for split in (config.train_split, config.test_split)
-    )
+    train = open_base(config, self.base_dir, config.train_split)
+    test = open_base(config, self.base_dir, config.test_split)
     groups = config.groups(train.class_names)
     for name in config.environments:
       transforms.get(name).check_shape(train.image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs()
     labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
-    of_row = groups.of_label[np.concatenate(labels)]
-    if len(lacking := np.setdiff1d(groups.of_label, of_row)):
+    group_of_row = groups.of_label[np.concatenate(labels)]
+    if len(lacking := np.setdiff1d(groups.of_label, group_of_row)):
       raise InputError(
         f'the test split {config.test_split!r} has no image of the classes of c{lacking[0]}: take '
         'more of it.'
       )
-    cells = {
-      f'test_{name}_c{group}': self._test(test.at(np.flatnonzero(of_row == group)), groups, number)
-      for number, name in enumerate(config.names)
-      for group in range(len(groups) + 1)
-      if (groups.of_label == group).any()
-    }
-    return {TRAIN: self._train(train, groups), **cells}
+    splits: dict[str, object] = {TRAIN: self._train(train, groups)}
+    for number, name in enumerate(config.names):
+      for group in np.unique(groups.of_label).tolist():
+        rows = test.at(np.flatnonzero(group_of_row == group))
+        splits[f'test_{name}_c{group}'] = self._test(rows, groups, number)
+    return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
     """Yields every image clean, and once more in the environment of its class group, if any."""

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.resources
+import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,18 +32,25 @@ from robustness.core.settings import differing_keys, require
 from robustness.core.typing import Facts
 
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
+"""Keys of a prepared data set's metadata: the settings of its config and digests of its inputs."""
 ENDS = 4096
-WHOLE = 2**30  # bytes up to which all of a base data set's files is read for their digest
-BLOCK = 256  # images that are made at once
+"""Number of bytes at each end of a large file that its digest covers."""
+WHOLE = 2**30
+"""Largest size in bytes of a base data set whose files are read completely for their digest."""
+BLOCK = 256
+"""Number of images that are computed together."""
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
 _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
 
 
 def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:
-  """Returns the SHA-256 of files' names under a folder, sizes and content.
+  """Returns the SHA-256 of the names, sizes and content of files.
 
-  `ends` bytes at the beginning and at the end of each file are read, for thousands of image files:
-  their compressed data end differently where a pixel differs; 0 reads all.
+  Args:
+    root: folder from which names are relative.
+    files: the files.
+    ends: number of bytes read at the beginning and at the end of each file; 0 reads all bytes. The
+      ends suffice for compressed images: if a pixel differs, their last bytes differ.
   """
   digest = hashlib.sha256()
   for path in sorted(files):
@@ -58,16 +66,16 @@ def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int
 
 
 class MadeOf(abc.ABC):
-  """Goes before `GeneratorBasedBuilder` among a builder's bases.
+  """Mixin of builders of data sets that are computed here; it precedes `GeneratorBasedBuilder`.
 
-  A builder that is given a config object (not a name) compares it with the data that are prepared
-  under its name, if any are.
+  If a builder gets a config object (not a name), and data are prepared under the name of the
+  config, it checks that they were made with the same settings.
 
   Attributes:
     CONFIG: the class of the config.
-    PARSE_NAME: returns the config that a name stands for; None accepts listed names alone.
-    PATHS: fields of the config that do not decide what is made.
-    PAPER: the key of what is cited, in the bibliography of reports.
+    PARSE_NAME: returns the config with a name; None accepts only the listed configs.
+    PATHS: fields of the config that do not affect the images.
+    PAPER: key of the cited paper in the bibliography of reports.
   """
 
   VERSION = tfds.core.Version('1.0.0')
@@ -93,7 +101,7 @@ class MadeOf(abc.ABC):
       self._refuse_other_data()
 
   def _create_builder_config(self, builder_config: Any, version: object) -> tfds.core.BuilderConfig:
-    """Returns a config as it is, what its name stands for, or without a name the first listed."""
+    """Returns a config object itself, the config with a name, or for None the first listed one."""
     if self.PARSE_NAME is None:
       return super()._create_builder_config(builder_config, version)  # type: ignore[misc]
     if isinstance(builder_config, self.CONFIG):
@@ -102,9 +110,10 @@ class MadeOf(abc.ABC):
 
   @abc.abstractmethod
   def features(self) -> Mapping[str, Feature]:
-    """Returns what an example is stored with."""
+    """Returns the features of an example."""
 
   def _info(self) -> tfds.core.DatasetInfo:
+    """Returns the description of the data set for TFDS."""
     papers = importlib.resources.files('robustness.present').joinpath('papers.bib')
     entries = papers.read_text('utf-8').split('\n\n')
     return tfds.core.DatasetInfo(
@@ -119,14 +128,17 @@ class MadeOf(abc.ABC):
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
-    """Returns the examples of all parts: an iterator, or with `beam` a transform over parts."""
+    """Returns the examples of all shards: an iterator, or a Beam transform if the config says so.
+
+    `parts` are the numbers of the shards, and `examples` yields the examples of one.
+    """
     if not self.builder_config.beam:
-      return (example for part in parts for example in examples(part))
+      return itertools.chain.from_iterable(map(examples, parts))
     beam = tfds.core.lazy_imports.apache_beam
     return beam.Create(parts) | beam.Reshuffle() | beam.FlatMap(examples)
 
   def settings(self) -> Facts:
-    """Returns the config's values that decide what is made, without paths."""
+    """Returns the values of the config that affect the images, without paths."""
     fields = dataclasses.asdict(self.builder_config)
     return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
 
@@ -143,22 +155,23 @@ class MadeOf(abc.ABC):
     self.info.metadata.update(json.loads(json.dumps(noted)))
 
   def _refuse_other_data(self) -> None:
-    noted = self.info.metadata or {}
-    if SETTINGS not in noted:
+    """Raises InputError if prepared data were made with other settings or inputs."""
+    metadata = self.info.metadata or {}
+    if SETTINGS not in metadata:
       logging.warning('%s does not say what it was made of: not compared', self.data_path)
       return
-    inputs = noted[INPUTS]
+    inputs = metadata[INPUTS]
     try:
       inputs = self.input_digests('')
     except InputError as error:
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
     current = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
-    lines = differing_keys({key: noted[key] for key in current}, current)
-    if lines:
+    differences = differing_keys({key: metadata[key] for key in current}, current)
+    if differences:
       raise InputError(
         f'{self.data_path} holds data of the same name, made with other settings or inputs. '
         'Differences (there → in this config):\n  '
-        + '\n  '.join(lines)
+        + '\n  '.join(differences)
         + '\nGive the config another name, or delete that folder to prepare it again.'
       )
 
@@ -212,12 +225,14 @@ class MadeOfBase(MadeOf):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`: of the base's files, of more than `WHOLE` bytes of their ends alone."""
+    """See `MadeOf`; only the ends of files are read if the base has more than `WHOLE` bytes."""
     del manual_dir
     base = self.base
     if not base.is_prepared():
       raise InputError(f'{base.info.full_name} is not prepared in {base.data_path}.')
-    files = [pathlib.Path(file) for split in base.info.splits.values() for file in split.filepaths]
+    files: list[pathlib.Path] = []
+    for split in base.info.splits.values():
+      files += map(pathlib.Path, split.filepaths)
     ends = ENDS if int(base.info.dataset_size) > WHOLE else 0
     return {'base': digest_of_files(pathlib.Path(base.data_path), files, ends)}
 

@@ -126,18 +126,19 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     """See `MadeOf`; a stored design that is known by its name only has images of any size."""
     config = self.builder_config
     side = config.levels().side if config.design or config.name in designs.FACTORS else None
-    number, share = (tfds.features.Scalar(dtype) for dtype in (np.int64, np.float32))
+    number, fraction = tfds.features.Scalar(np.int64), tfds.features.Scalar(np.float32)
     return {
       'image': tfds.features.Image(shape=(side, side, 3), encoding_format=config.encoding),
       'label': tfds.features.ClassLabel(names=list(WNIDS)),
       'image_id': number,
-      **dict.fromkeys(LEVEL, share),
+      **dict.fromkeys(LEVEL, fraction),
       'object': number,
       'background': number,
-      'fraction_inside': share,
+      'fraction_inside': fraction,
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
+    """Writes the tables of the scenes, and returns the examples of the split 'test'."""
     config = self.builder_config
     named = config.foregrounds and config.backgrounds
     manual = '' if named else str(dl_manager.manual_dir)
@@ -184,7 +185,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def _folders(self, manual_dir: str) -> dict[str, str]:
-    """Returns the folders of cutouts and of backgrounds; where not named, those in manual_dir."""
+    """Returns the folders of cutouts and backgrounds, by default those in TFDS's `manual_dir`."""
     config = self.builder_config
     named = {'foregrounds': config.foregrounds, 'backgrounds': config.backgrounds}
     return {name: folder or str(Path(manual_dir) / name) for name, folder in named.items()}
@@ -219,8 +220,10 @@ class ScenePlan:
     return self.inside >= np.float32(self.design.min_inside)
 
   def tables(self) -> dict[str, str]:
-    """Returns {file name: text} of the tables that the released generator writes; metadata.csv has
-    the visible scenes, by image_id."""
+    """Returns {file name: text} of the tables that the released generator writes.
+
+    metadata.csv has a line for each visible scene, by image_id.
+    """
     level, pair = np.nonzero(self.is_visible.T)
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)

@@ -90,9 +90,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   IN_ORDER = True
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`; classes of the metadata, or where they are not there yet, of their space.
+    """See `MadeOf`; the classes are those of the metadata, or else of the label space.
 
-    TFDS asks before it says where manual_dir is.
+    The metadata may not be found yet, because TFDS calls this before it tells its manual_dir.
     """
     config = self.builder_config
     if expanded(config.metadata).is_dir():
@@ -152,23 +152,24 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     return {'test': self._examples(loaded, frames, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`: of the metadata, the frames and the boxes."""
+    """See `MadeOf`; the inputs are the metadata, the frames and the boxes."""
     config = self.builder_config
     home, frames, loaded = _load(config, manual_dir)
     files = [frames / path for path in loaded.paths]
-    places = [home / place for place in ('', 'metadata', 'misc')]
-    tables = [
-      file for place in places for ends in ('json', 'csv') for file in place.glob(f'*.{ends}')
-    ]
-    of_boxes = ''
+    tables: list[pathlib.Path] = []
+    for folder in (home, home / 'metadata', home / 'misc'):
+      tables += [*folder.glob('*.json'), *folder.glob('*.csv')]
+    digest_of_boxes = ''
     if config.boxes:
-      place = _place(config.boxes, manual_dir)
-      inside = [file for file in place.rglob('*') if file.is_file()]
-      of_boxes = digest_of_files(*((place.parent, [place]) if place.is_file() else (place, inside)))
+      boxes = _place(config.boxes, manual_dir)
+      if boxes.is_file():
+        digest_of_boxes = digest_of_files(boxes.parent, [boxes])
+      else:
+        digest_of_boxes = digest_of_files(boxes, filter(pathlib.Path.is_file, boxes.rglob('*')))
     return {
       'metadata': digest_of_files(home, tables),
       'frames': digest_of_files(frames, files, ENDS),
-      'boxes': of_boxes,
+      'boxes': digest_of_boxes,
     }
 
   def _examples(
@@ -203,10 +204,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
 def _load(
   config: VideoNeighborsConfig, manual_dir: str
 ) -> tuple[pathlib.Path, pathlib.Path, NeighborFrames]:
-  """Returns the folders of metadata and of frames, and the frames that are there."""
-  home, frames = (
-    _place(path, manual_dir) for path in (config.metadata, config.frames or config.metadata)
-  )
+  """Returns the folder of the metadata, the folder of the frames, and the frames that exist."""
+  home = _place(config.metadata, manual_dir)
+  frames = _place(config.frames or config.metadata, manual_dir)
   loaded = load(home, str(frames), config.classes, config.allow_missing)
   return home, frames_folder(str(frames)), loaded
 

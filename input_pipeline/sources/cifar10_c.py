@@ -71,6 +71,7 @@ class Cifar10C(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
+    """See `Source`; ordered by corruption, severity and image."""
     advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
     folder = self.folder(f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
@@ -140,6 +141,7 @@ class Cifar101(Source):
   version: str = ''
 
   def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
     folder = expanded(self.path)
     versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
     if not self.version and len(versions) != 1:
@@ -153,9 +155,8 @@ class Cifar101(Source):
       )
     version = self.version or versions[0]
     choice(self.key('version'), version, VERSIONS)
-    data, file = (folder / f'cifar10.1_{version}_{kind}.npy' for kind in ('data', 'labels'))
-    labels = read_labels(file, repeats=1)
-    images = np.array(read_images(data, len(labels)))
+    labels = read_labels(folder / f'cifar10.1_{version}_labels.npy', repeats=1)
+    images = np.array(read_images(folder / f'cifar10.1_{version}_data.npy', len(labels)))
     description = {'path': self.path, 'name': version}
     return array_images(images, labels, CLASS_NAMES, f'CIFAR-10.1 {version}', description)
 
@@ -200,8 +201,15 @@ def read_labels(
 
 
 def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndarray]:
-  """Returns images and labels of a test set of TFDS in the order that its authors released, which
-  TFDS keeps in the feature `id`; `key` names the set in the config."""
+  """Returns the images and labels of a TFDS test set in the order of its authors' release.
+
+  TFDS stores this order in the feature `id`.
+
+  Args:
+    dataset: TFDS name of the data set.
+    data_dir: folder in which TFDS stores data sets; '' is TFDS's default.
+    key: the setting with the name, for messages.
+  """
   from input_pipeline.tfds_sets import prepared_builder
 
   builder = prepared_builder(dataset, data_dir, key)

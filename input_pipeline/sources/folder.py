@@ -76,9 +76,12 @@ class Folder(Source):
     )
 
   def find_root(self, split: str) -> Path:
-    """Returns PATH/split if it holds folders; else PATH itself, where `split` is '', or is 'test'
-    and neither all folders nor two are called as splits are. (A class may be called so, such as
-    'train'.)"""
+    """Returns the folder of class folders for a split.
+
+    It is PATH/split if this holds folders. Otherwise it is PATH itself if `split` is '', or if it
+    is 'test' and the folders in PATH do not look like splits: at most one of several is called like
+    a split, since a class may be called 'train'.
+    """
     root = self.folder('give the folder that holds one folder a class.')
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split

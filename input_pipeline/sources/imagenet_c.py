@@ -115,22 +115,22 @@ class ImagenetC(Source):
     )
 
   def _parts(self, root: Path) -> dict[StoredPart, Path]:
+    """Returns the folder of each part, a corruption at a severity; clean images come first."""
     folders = folders_in(root)
     clean = folders.pop(CLEAN_FOLDER, None)
     check_names(folders, root, self.corruptions)
     parts = {CLEAN_PART: clean} if clean else {}
     for name in (name for name in self.corruptions if name in folders):
-      severities = folders_in(folders[name])
+      severity_folders = folders_in(folders[name])
       severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}
-      unknown = sorted(set(severities) - set(severity_of))
-      if unknown or not severities:
+      unknown = sorted(set(severity_folders) - set(severity_of))
+      if unknown or not severity_folders:
         raise InputError(
           f'{folders[name]} holds {", ".join(unknown) or "nothing"}; expected folders '
           f'named after severities: {", ".join(severity_of)} (ImageNet-P has none).'
         )
-      parts.update(
-        {StoredPart(NUMBERS[name], severity_of[s]): path for s, path in severities.items()}
-      )
+      for folder, path in severity_folders.items():
+        parts[StoredPart(NUMBERS[name], severity_of[folder])] = path
     return parts
 
 
@@ -178,9 +178,19 @@ def same_files(
   base_name: Callable[[str], str] = lambda file: file,
   left_out: Counter[str] | None = None,
 ) -> list[list[str]]:
-  """Returns the paths <class>/<image> of some classes below every folder, in the order of their
-  base names, which are the same everywhere; equal paths are one list. `left_out` counts the files
-  of other kinds."""
+  """Returns the paths <class>/<image> of the same images below every folder.
+
+  Args:
+    folders: folders that must hold the same images.
+    classes: the class folders to read; None reads all.
+    extensions: suffixes of the images.
+    base_name: function from a path <class>/<image> to the name of the image, which is the same in
+      all folders and orders the paths.
+    left_out: counts the files that are not read.
+
+  Returns:
+    A list of paths for each folder; folders with equal paths share one list.
+  """
   left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
   bases, listed = list(map(base_name, first)), [first]
@@ -205,13 +215,16 @@ def same_files(
 def _listed(
   folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
 ) -> list[str]:
-  inside = [
-    (entry.name, file)
-    for entry in folders_in(folder).values()
-    if classes is None or entry.name in classes
-    for file in os.listdir(entry)
-  ]
-  files = [(name, file) for name, file in inside if not is_passed_over(file)]
-  left_out[HIDDEN] += len(inside) - len(files)
-  left_out.update(suffix_of(file) for _, file in files if not has_suffix(file, extensions))
-  return [os.path.join(name, file) for name, file in files if has_suffix(file, extensions)]
+  """Returns the paths <class>/<image> below a folder; for the arguments see `same_files`."""
+  paths = []
+  for class_folder in folders_in(folder).values():
+    if classes is not None and class_folder.name not in classes:
+      continue
+    for file in os.listdir(class_folder):
+      if is_passed_over(file):
+        left_out[HIDDEN] += 1
+      elif has_suffix(file, extensions):
+        paths.append(os.path.join(class_folder.name, file))
+      else:
+        left_out[suffix_of(file)] += 1
+  return paths

@@ -34,6 +34,7 @@ class Npz(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
+    """See `Source`."""
     arrays, title = self.arrays(), self.path
     images_key = _find(arrays, _IMAGES, settings.split, title)
     labels_key = _find(arrays, _LABELS, settings.split, title)
@@ -78,6 +79,7 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
+  """Returns the name of the array of a split that is called like one of `keys`."""
   unsplit = split in ('', 'test')
   for key in keys:
     if split and f'{key}_{split}' in arrays:
@@ -94,6 +96,7 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
 
 
 def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
+  """Returns images as uint8 or float32 [N, H, W, C]; raises InputError for other arrays."""
   if images.ndim == 3:
     images = images[..., None]
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
@@ -117,6 +120,7 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
 
 
 def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarray:
+  """Returns labels as int32 [N] or [N, L]; raises InputError for invalid ones."""
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
   check_label_array(labels, title)
@@ -128,6 +132,7 @@ def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarr
 def _class_names(
   arrays: Mapping[str, np.ndarray], labels: np.ndarray, title: str
 ) -> tuple[str, ...]:
+  """Returns the stored names of the classes, or their numbers in words."""
   largest = int(labels.max())
   if 'class_names' not in arrays:
     return numbered_classes(largest, title)

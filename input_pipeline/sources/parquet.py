@@ -39,9 +39,11 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 IMAGES = ('image', 'img')
-MOST_IN_MEMORY = 2**30
-WINDOW = 4  # row groups that an epoch is shuffled in together
-AT_ONCE = 256  # rows that Python hands to tf.data
+MAX_BYTES_IN_MEMORY = 2**30
+WINDOW = 4
+"""Number of row groups within which rows are shuffled together."""
+AT_ONCE = 256
+"""Number of rows that are read, and passed to tf.data, together."""
 
 
 class Parquet(shards.Shards):
@@ -79,7 +81,7 @@ class Parquet(shards.Shards):
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
     store = ParquetStore(tuple(map(str, files)), column, labels)
-    small = store.stored_bytes <= MOST_IN_MEMORY
+    small = store.stored_bytes <= MAX_BYTES_IN_MEMORY
     return shards.encoded_images(
       MemoryStore(store.all(), labels) if small else store,
       class_names,
@@ -101,23 +103,29 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _metadata(self) -> list[Any]:
+    """The metadata of each file."""
     return [_opened(Path(file)).metadata for file in self.files]
 
   @functools.cached_property
   def _places(self) -> list[tuple[int, int]]:
-    """File and number of every row group."""
-    return [(i, g) for i, m in enumerate(self._metadata) for g in range(m.num_row_groups)]
+    """For every row group the number of its file, and its number in the file."""
+    places: list[tuple[int, int]] = []
+    for file, metadata in enumerate(self._metadata):
+      places += [(file, group) for group in range(metadata.num_row_groups)]
+    return places
 
   @functools.cached_property
   def _first(self) -> np.ndarray:
-    """The index of each row group's first row, and how many rows there are, int64 [groups + 1]."""
-    counts = [self._metadata[i].row_group(g).num_rows for i, g in self._places]
+    """The index of each row group's first row, and the number of rows, int64 [groups + 1]."""
+    counts = [self._metadata[file].row_group(group).num_rows for file, group in self._places]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
   @property
   def stored_bytes(self) -> int:
-    """The size of all row groups, not compressed."""
-    return sum(self._metadata[i].row_group(g).total_byte_size for i, g in self._places)
+    """Size of all row groups in bytes, uncompressed."""
+    return sum(
+      self._metadata[file].row_group(group).total_byte_size for file, group in self._places
+    )
 
   def read_group(self, group: int) -> list[bytes]:
     """Returns the encoded images of a row group."""
@@ -133,7 +141,7 @@ class ParquetStore(StreamedStore):
           row = len(images) + column.is_null().to_pylist().index(True)
           raise InputError(
             f'{file}: row {row} of row group {number} has no bytes of an image; files that '
-            f"lie other_names are read with {KEYS.data.source}='file_list'."
+            f"lie beside it are read with {KEYS.data.source}='file_list'."
           )
         images += column.to_pylist()
         size += sum(map(len, images[-len(column) :])) if len(column) else 0
@@ -151,6 +159,7 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
+    """The function `read_group`, which keeps the latest row groups."""
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
@@ -191,6 +200,7 @@ class ParquetStore(StreamedStore):
       yield rng.permutation(indices[np.isin(groups, order[begin : begin + WINDOW])])
 
   def _read(self, windows: Any) -> tf.data.Dataset:
+    """Returns the elements at the indices that the windows of `windows()` list, in order."""
     import tensorflow as tf
 
     def elements() -> Iterator[dict[str, Any]]:
@@ -207,7 +217,7 @@ class ParquetStore(StreamedStore):
 
 @contextlib.contextmanager
 def _naming(file: Path) -> Iterator[None]:
-  """Names the file in errors of Arrow, which damaged ones raise."""
+  """Raises InputError, with the name of the file, for errors of Arrow in a `with` block."""
   import pyarrow as pa
 
   try:
@@ -219,6 +229,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 
 def _opened(file: Path) -> pq.ParquetFile:
+  """Returns a Parquet file that is open for reading; raises InputError if it is damaged."""
   import pyarrow.parquet as pq
 
   with _naming(file):
@@ -234,19 +245,20 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
       return bool(kind.get_field_index('bytes') >= 0)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
-  able = [field.name for field in schema if holds_bytes(field.type)]
-  named = [name for name in IMAGES if name in able]
-  if len(named or able) != 1:
+  with_bytes = [field.name for field in schema if holds_bytes(field.type)]
+  usual_names = [name for name in IMAGES if name in with_bytes]
+  candidates = usual_names or with_bytes
+  if len(candidates) != 1:
     columns = ', '.join(f'{field.name} ({field.type})' for field in schema)
     raise InputError(
       f'{file}: one column of encoded images is expected, called image or img; it has {columns}.'
     )
-  return (named or able)[0]
+  return candidates[0]
 
 
 def _class_names(schema: pa.Schema, column: str, file: Path) -> Sequence[str]:
-  """Returns the names of a column's classes that the hub's features say; () if they say none."""
-  stated = (schema.metadata or {}).get(b'huggingface') or b'{}'
+  """Returns the class names of a column in the metadata of the Hugging Face hub; () for none."""
+  content = (schema.metadata or {}).get(b'huggingface') or b'{}'
   form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}
-  metadata = json_files.parse(stated, f"the metadata 'huggingface' of {file}", form)
+  metadata = json_files.parse(content, f"the metadata 'huggingface' of {file}", form)
   return tuple(metadata.get('info', {}).get('features', {}).get(column, {}).get('names', ()))

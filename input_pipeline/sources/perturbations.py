@@ -35,10 +35,10 @@ from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
 
 VIDEOS = ('.mp4',)
-KEPT = 16  # decoded videos, 5 MB each: threads ask for frames in order
-"""Decoded videos in the cache, about 5 MB each; threads read frames roughly in order."""
-_DECODING = threading.Lock()  # or several threads decode the same video
-"""Lock that keeps several threads from decoding the same video."""
+KEPT = 16
+"""Number of decoded videos in memory, 5 MB each."""
+_DECODING = threading.Lock()
+"""Held while a video is decoded, so that threads do not decode the same video at the same time."""
 
 
 def of_sequences(
@@ -50,20 +50,17 @@ def of_sequences(
   shape: tuple[int, ...] = (),
   **fields: Any,
 ) -> Images:
-  """Returns the `Images` of perturbation sequences.
+  """Returns the frames of all sequences as images.
 
   Args:
-    frames: {perturbation: number of frames of each of its sequences}, in the order of the rows.
-    labels: labels of the n images, integers [n].
-    fetch: function of a perturbation, image index and frame index that returns the frame, uint8 of
-      `shape`, or bytes that identify it, from which `read` in `fields` decodes it.
+    frames: {perturbation: number of frames of its sequences}, in the order of the rows.
+    labels: label of each of the n images, [n].
+    fetch: function (perturbation, number of the image, number of the frame) that returns the frame,
+      or bytes that stand for it (see `PartsStore`).
     path: folder of the release.
-    title: names the images in messages.
-    shape: shape of the pixels that `fetch` returns; () if it returns bytes.
-    fields: other fields of `Images`.
-
-  Raises:
-    InputError: a perturbation has fewer than two frames.
+    title: title of the data, see `Images`.
+    shape: shape of a frame; () for bytes.
+    **fields: further fields of `Images`.
   """
   for name, length in frames.items():
     if length < 2:
@@ -80,8 +77,7 @@ def of_sequences(
   }
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
 
-  def place(index: int) -> tuple[str, int, int]:
-    """Returns perturbation, image index and frame index of an example."""
+  def locate(index: int) -> tuple[str, int, int]:
     name = names[int(np.searchsorted(starts, index, 'right')) - 1]
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
@@ -91,7 +87,7 @@ def of_sequences(
     return np.flatnonzero(np.isin(columns['base_id'], bases))
 
   def describe(index: int) -> str:
-    name, image, frame = place(index)
+    name, image, frame = locate(index)
     return f'{title}, {name}, image {image}, frame {frame} (example {index})'
 
   return Images(
@@ -99,7 +95,7 @@ def of_sequences(
     description={'path': path, 'perturbations': names, 'base_images': count},
     num_examples=int(starts[-1]),
     channels=IMAGE_SHAPE[2],
-    store=PartsStore(lambda _, i: fetch(*place(i)), labels[columns['base_id']], shape),
+    store=PartsStore(lambda _, i: fetch(*locate(i)), labels[columns['base_id']], shape),
     columns=columns,
     choose=choose,
     cropped=True,
@@ -185,11 +181,7 @@ class ImagenetP(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the frames, uint8 RGB.
-
-    All videos of a perturbation must have as many frames as its first one; others raise InputError
-    when they are read.
-    """
+    """See `Source`; all videos of a perturbation must have as many frames as the first one."""
     layout = '<perturbation>/<class>/<image>.mp4.'
     root = self.folder(f'give the folder of ImageNet-P: {layout}')
     folders = folders_in(root)
@@ -230,10 +222,10 @@ def read_video(path: str) -> np.ndarray:
 
 
 def _read_frame(stored: bytes) -> np.ndarray:
-  """Decodes one frame, uint8 [H, W, 3].
+  """Returns a frame of a video, uint8 [H, W, 3].
 
-  `stored` has the path, the frame's index and the expected number of frames, separated by zero
-  bytes. Raises InputError if the video has another number of frames.
+  `stored` is the path of the video, the number of the frame, and the number of frames that the
+  video must have, separated by zero bytes.
   """
   path, frame, count = stored.decode().split('\0')
   with _DECODING:

@@ -92,7 +92,7 @@ class TfdsCorrupted(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of all matching configs; raises InputError if they do not form one set."""
+    """See `Source`."""
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = self._by_part(settings.split)
@@ -111,10 +111,7 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **shared)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
-    """Returns the split of each matching config by its corruption and severity, in ascending order.
-
-    Raises InputError for a config of no corruption, and for two configs of the same one.
-    """
+    """Returns the split of each stored part, a corruption at a severity, in order."""
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
     opened: dict[StoredPart, Split] = {}

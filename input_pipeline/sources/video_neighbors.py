@@ -190,6 +190,7 @@ def frames_folder(path: str, first: str = '') -> Path:
 
 
 def _is_file(root: Path, path: str) -> bool:
+  """Returns whether a frame exists below the folder of frames; refuses paths that leave it."""
   if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
     raise InputError(
       f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
@@ -198,6 +199,7 @@ def _is_file(root: Path, path: str) -> bool:
 
 
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
+  """Returns the error for missing frames, with their number and advice."""
   anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
@@ -227,16 +229,23 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
 def _assemble(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the present frames of the sets that have their anchor."""
+  """Returns the frames that exist, of the sets with an anchor that exists.
+
+  Args:
+    sets: the F frames of the metadata and their sets.
+    names: names of the classes.
+    present: whether a frame exists, bool [F].
+    missing: paths of the frames that do not exist.
+  """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]
-  member = (columns[GROUP] >= 0) & present[:, None] & has_anchor[np.maximum(columns[GROUP], 0)]
-  rows = np.flatnonzero(member.any(1))
-  first = np.argsort(~member, axis=1, kind='stable')[:, : member.sum(1).max()]
-  group_id, offset = (
-    np.take_along_axis(np.where(member, columns[name], padding), first, 1)[rows]
-    for name, padding in ((GROUP, -1), (OFFSET, 0))
-  )
+  groups, offsets = columns[GROUP], columns[OFFSET]  # [F, M], the sets of each frame
+  is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
+  rows = np.flatnonzero(is_member.any(1))
+  # the columns with members come first
+  order = np.argsort(~is_member, axis=1, kind='stable')[:, : is_member.sum(1).max()]
+  group_id = np.take_along_axis(np.where(is_member, groups, -1), order, 1)[rows]
+  offset = np.take_along_axis(np.where(is_member, offsets, 0), order, 1)[rows]
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])
   paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))

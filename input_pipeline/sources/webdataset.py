@@ -51,6 +51,7 @@ class _Member:
   size: int
 
   def read(self, limit: int = MAX_BYTES_OF_TEXT) -> bytes:
+    """Returns the content of the file, at most `limit` bytes."""
     if self.size > limit:
       raise InputError(
         f'{self.shard} has a member of {self.size:,} bytes; at most {limit:,} are read.'
@@ -118,6 +119,7 @@ class WebDataset(shards.Shards):
 
 
 def _lines(file: Path) -> list[str]:
+  """Returns the lines of a text file in UTF-8."""
   try:
     return read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').rstrip().splitlines()
   except UnicodeDecodeError as error:
@@ -162,8 +164,17 @@ def _samples(
 def _with_images(
   shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields key and fields of the samples among the members that share a path up to its first dot:
-  one, or, where only fields with dots are images, one for each path up to the last dot."""
+  """Yields the key and the fields of each sample with an image among members of a shard.
+
+  The members share the path `key` up to the first dot. They are one sample; but if only fields
+  with dots are images, members with the same path up to the last dot are a sample.
+
+  Args:
+    shard: path of the shard, for messages.
+    key: the path up to the first dot.
+    fields: the members by the rest of their names.
+    left_out: counts samples without an image, and members that are not read.
+  """
   samples = {key: fields}
   if not fields.keys() & {*IMAGE_FIELDS}:
     samples = {}
@@ -186,6 +197,7 @@ def _with_images(
 
 
 def _image(key: str, fields: dict[str, _Member]) -> _Member:
+  """Returns the image of a sample; raises InputError for several images."""
   images = [fields[name] for name in IMAGE_FIELDS if name in fields]
   if len(images) > 1:
     raise InputError(f'{images[0].shard}: the sample {key!r} has several images.')
@@ -210,7 +222,7 @@ def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> di
     if not re.fullmatch(rb'\s*[+-]?[0-9]+\s*', text):
       raise InputError(f'{sample}.{LABEL} is {text!r}, which is no number.')
     number = int(text)
-    if _is_of_another(stated.get('label', number), number, names):
+    if _contradicts(stated.get('label', number), number, names):
       raise InputError(
         f'{sample}.{LABEL} is {number}, and {key}.{METADATA} has the label {stated["label"]!r}: an '
         'image has one label.'
@@ -219,9 +231,11 @@ def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> di
   return stated
 
 
-def _is_of_another(label: object, number: int, names: Sequence[str]) -> bool:
-  """Whether a label, a number or a word, is of another class than a number; a word that is no name
-  of a class, such as a caption, is not."""
+def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
+  """Returns whether a label, a number or a word, names another class than `number`.
+
+  A word that is no class name, such as a caption, does not.
+  """
   if isinstance(label, str) and composed(label) in names:
     return names[number] != composed(label) if 0 <= number < len(names) else True
   if isinstance(label, str):

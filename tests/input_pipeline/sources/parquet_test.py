@@ -38,9 +38,9 @@ def hub(tmp_path):
   return tmp_path
 
 
-@pytest.mark.parametrize('max_bytes', [parquet.MOST_IN_MEMORY, 0])
+@pytest.mark.parametrize('max_bytes', [parquet.MAX_BYTES_IN_MEMORY, 0])
 def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, max_bytes):
-  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', max_bytes)
+  monkeypatch.setattr(parquet, 'MAX_BYTES_IN_MEMORY', max_bytes)
   rows = read('parquet', hub)
   assert rows.class_names == CLASSES and set(next(rows.batches(1))) >= {'pose'}
   assert 'boxes' not in next(rows.batches(1))
@@ -49,7 +49,7 @@ def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, max_b
 
 
 def test_a_resumed_training_reads_only_row_groups_that_it_needs(hub, monkeypatch):
-  monkeypatch.setattr(parquet, 'MOST_IN_MEMORY', 0)
+  monkeypatch.setattr(parquet, 'MAX_BYTES_IN_MEMORY', 0)
   read_groups = []
   real = parquet.ParquetStore.read_group
 
