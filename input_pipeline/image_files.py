@@ -76,9 +76,8 @@ def folders_in(root: Path) -> dict[str, Path]:
 
   Hidden folders, and folders that file servers and operating systems create, are omitted.
   """
-  inside = {
-    path.name: path for path in root.iterdir() if path.is_dir() and not is_passed_over(path.name)
-  }
+  folders = [path for path in root.iterdir() if path.is_dir()]
+  inside = {path.name: path for path in folders if not is_passed_over(path.name)}
   return {name: inside[name] for name in in_class_order(inside)}
 
 

@@ -41,9 +41,8 @@ def read_names(path: str) -> list[str]:
   try:
     lines = read_bounded(file, MAX_BYTES_OF_TEXT).decode('utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError, InputError) as error:
-    raise SettingError(
-      KEYS.data.image_list, path, problem=f'which cannot be read ({error})'
-    ) from error
+    problem = f'which cannot be read ({error})'
+    raise SettingError(KEYS.data.image_list, path, problem=problem) from error
   names = [line.strip() for line in lines if line.strip()]
   if not names:
     raise InputError(f'{path} lists no images; expected one <class>/<file> a line.')

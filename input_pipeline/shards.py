@@ -160,9 +160,8 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
   if not matching:
     named = sorted({name for name in splits if name})
     fix = nearest(split, named) if named else "its files say no split: set it to ''"
-    raise SettingError(
-      KEYS.data.split, split, problem=f'of which {title} has no file', fix=f'{fix}.'
-    )
+    problem = f'of which {title} has no file'
+    raise SettingError(KEYS.data.split, split, problem=problem, fix=f'{fix}.')
   return matching
 
 

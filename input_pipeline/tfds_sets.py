@@ -287,9 +287,8 @@ class Split:
       low = min(max(first + begin - num_before, first), last)
       high = min(max(first + end - num_before, first), last)
       if low < high:
-        instructions.append(
-          tfds.core.ReadInstruction(piece.splitname, from_=low, to=high, unit='abs')
-        )
+        span = {'from_': low, 'to': high, 'unit': 'abs'}
+        instructions.append(tfds.core.ReadInstruction(piece.splitname, **span))
       num_before += last - first
     read = functools.reduce(operator.add, instructions)
     data = self._as_dataset(read, {'image': tfds.decode.SkipDecoding()})

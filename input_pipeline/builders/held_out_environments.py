@@ -177,9 +177,8 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
     def places(ids: np.ndarray, group: np.ndarray) -> Iterator[Place]:
       yield 0, 0
-      levels = [
-        self._training_level(*row) for row in zip(ids.tolist(), group.tolist(), strict=True)
-      ]
+      rows = zip(ids.tolist(), group.tolist(), strict=True)
+      levels = [self._training_level(*row) for row in rows]
       yield np.where(group > 0, group, NOWHERE), levels
 
     return self._transformed(rows, groups, TRAIN_STREAM, places)

@@ -180,9 +180,8 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
       'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
       'backgrounds': find_backgrounds(folders['backgrounds'], 'backgrounds'),
     }
-    return {
-      name: digest_of_files(expanded(folder), files[name], ENDS) for name, folder in folders.items()
-    }
+    roots = {name: expanded(folder) for name, folder in folders.items()}
+    return {name: digest_of_files(root, files[name], ENDS) for name, root in roots.items()}
 
   def _folders(self, manual_dir: str) -> dict[str, str]:
     """Returns the folders of cutouts and backgrounds, by default those in TFDS's `manual_dir`."""

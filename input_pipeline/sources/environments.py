@@ -113,15 +113,12 @@ class Environments(Source):
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
     present = np.array([[bool(cell) for cell in row] for row in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    paths: list[str] = []
-    labels: list[int] = []
-    environment_numbers: list[int] = []
+    paths, labels, numbers = list[str](), list[int](), list[int]()
     for number, row in enumerate(files):
-      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)):
+      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)).tolist():
         paths += row[label]
-        labels += [int(label)] * len(row[label])
-        environment_numbers += [number] * len(row[label])
-    numbers = np.array(environment_numbers, np.int32)
+        labels += [label] * len(row[label])
+        numbers += [number] * len(row[label])
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -134,7 +131,7 @@ class Environments(Source):
         'images_by_environment': np.bincount(numbers, minlength=len(environments)).tolist(),
         **missing,
       },
-      columns={'environment': numbers},
+      columns={'environment': np.array(numbers, np.int32)},
       left_out=left_out,
     )
 
@@ -186,9 +183,8 @@ class Environments(Source):
       splits = [Split(builder, TEST) for builder in builders]
     scanned = list(_first_of_each(splits, seen))
     groups = from_settings(settings, classes)
-    present = np.array(
-      [np.isin(range(len(classes)), labels[is_first]) for labels, is_first in scanned]
-    )
+    all_labels = range(len(classes))
+    present = np.array([np.isin(all_labels, labels[is_first]) for labels, is_first in scanned])
     missing = _check_cells(present, environments, groups, self.allow_missing)
     selected = [
       np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
@@ -340,20 +336,15 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
     }
     for environment, classes in document.items()
   }
-  missing = [
-    file
-    for classes in cells.values()
-    for files in classes.values()
-    for file in files
-    if not os.path.isfile(file)
-  ]
+  missing: list[str] = []
+  for classes in cells.values():
+    for files in classes.values():
+      missing += [file for file in files if not os.path.isfile(file)]
   if missing:
-    advice = '; of DomainNet, list and zip are of one release, cleaned or not'
-    if path.suffix == '.json':
-      advice = ''
-    raise InputError(
-      f'{path} names {len(missing)} files that do not exist: {_listed(missing)}{advice}.'
-    )
+    released = '; of DomainNet, list and zip are of one release, cleaned or not'
+    advice = '' if path.suffix == '.json' else released
+    listed = _listed(missing)
+    raise InputError(f'{path} names {len(missing)} files that do not exist: {listed}{advice}.')
   return cells
 
 

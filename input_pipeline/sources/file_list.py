@@ -71,9 +71,8 @@ class FileList(Source):
     require(has, 'config.data.split', settings.split, valid)
     column = next((name for name in FILES if name in table), '')
     if not column:
-      raise InputError(
-        f'{title} has no column of files ({", ".join(FILES)}), only {", ".join(table)}.'
-      )
+      names = ', '.join(FILES)
+      raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
     root = expanded(self.path) if self.path else listing.parent
     files = _Files(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):

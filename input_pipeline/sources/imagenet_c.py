@@ -79,9 +79,7 @@ class ImagenetC(Source):
     limited = self.has_more_frost and without_frost
     classes = set(folders_in(without_frost[0])) if limited else None
     left_out = Counter[str]()
-    files_of_part = same_files(
-      list(folders.values()), classes, base_name=self.base_name, left_out=left_out
-    )
+    files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
     files = files_of_part[0]
     names, labels = labels_of_folders(files)
     unread = set().union(*map(folders_in, folders.values())) - classes if classes else ()

@@ -288,13 +288,9 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
         problem=f'which lacks the folder {folder.name}',
         fix='Give that of ObjectNet as released, with images/<object>/<image> and mappings/.',
       )
-  advice = f'It belongs to {root}.'
-  object_of_folder = json_files.read(
-    mappings / 'folder_to_objectnet_label.json', {str: str}, advice
-  )
-  classes_of_object = json_files.read(
-    mappings / 'objectnet_to_imagenet_1k.json', {str: str}, advice
-  )
+  fix = f'It belongs to {root}.'
+  object_of_folder = json_files.read(mappings / 'folder_to_objectnet_label.json', {str: str}, fix)
+  classes_of_object = json_files.read(mappings / 'objectnet_to_imagenet_1k.json', {str: str}, fix)
   folders = folders_in(root / 'images')
   unknown = sorted(set(folders) - set(object_of_folder))
   if unknown:

@@ -123,9 +123,8 @@ class ParquetStore(StreamedStore):
   @property
   def stored_bytes(self) -> int:
     """Size of all row groups in bytes, uncompressed."""
-    return sum(
-      self._metadata[file].row_group(group).total_byte_size for file, group in self._places
-    )
+    groups = (self._metadata[file].row_group(group) for file, group in self._places)
+    return sum(group.total_byte_size for group in groups)
 
   def read_group(self, group: int) -> list[bytes]:
     """Returns the encoded images of a row group."""

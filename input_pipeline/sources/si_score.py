@@ -276,9 +276,9 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   farthest = int(np.argmax(np.abs(inside - 0.5)))
   key = f'{path}: pct_inside_image of image {int(ids[farthest])}'
   require(0 <= inside[farthest] <= 1, key, float(inside[farthest]), 'a fraction in [0, 1]')
-  return {
-    name: values.astype(np.int64) if name in WHOLE else values for name, values in columns.items()
-  }
+  for name in WHOLE:
+    columns[name] = columns[name].astype(np.int64)
+  return columns
 
 
 def join_metadata(

@@ -26,9 +26,7 @@ VERSIONS = {
 RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
 """Runs of each untargeted attack except Square."""
 SQUARE, SQUARE_GAIN = 'square', 0.002
-NO_GRADIENT = (
-  'have no gradient of the DLR loss at a random start: attacks by gradients may fail there'
-)
+NO_GRADIENT = 'have no gradient of the DLR loss at a random start: gradient attacks may fail there'
 BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
 RANDOM = "get other logits when they are shown again: the version 'rand' is for that"
 REPEATS, DIFFERS = 5, 1e-4

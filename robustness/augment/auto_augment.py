@@ -22,9 +22,8 @@ from robustness.core.errors import InputError, key_name, nearest
 from robustness.core.registry import setting, word
 from robustness.core.settings import choice, require
 
-LISTS: dict[str, str] = tomllib.loads(
-  pathlib.Path(__file__).with_name('sub_policies.toml').read_text()
-)
+_FILE = pathlib.Path(__file__).with_name('sub_policies.toml')
+LISTS: dict[str, str] = tomllib.loads(_FILE.read_text())
 """{list: its sub-policies, one per line}."""
 MAX_LEVEL = 10
 FULL_RANGE = {'tensorflow_models': 10, 'torchvision': 9, 'efficientnet': 10}

@@ -133,10 +133,8 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
     sums: tuple[jax.Array, jax.Array], amplitude: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
     real, imaginary = sums
-    return (
-      real * cos - imaginary * sin + amplitude[None, None],
-      real * sin + imaginary * cos,
-    ), None
+    turned = real * cos - imaginary * sin, real * sin + imaginary * cos
+    return (turned[0] + amplitude[None, None], turned[1]), None
 
   zeros = jnp.zeros_like(image), jnp.zeros_like(image)
   (real, imaginary), _ = jax.lax.scan(times_and_add, zeros, amplitudes, reverse=True, unroll=4)

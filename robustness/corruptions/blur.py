@@ -26,9 +26,8 @@ from robustness.corruptions.pixels import to_levels
 )
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Smooths each channel with a Gaussian cut at 4σ (pixels), edges replicated."""
-  return jnp.clip(
-    filters.gaussian_filter(image, strength['sigma'], strength.maximum('sigma')), 0, 1
-  )
+  sigma, largest = strength['sigma'], strength.maximum('sigma')
+  return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
 
 
 @corruption(
@@ -82,9 +81,8 @@ def _draw_angle(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, angle: str = 'random'
 ) -> jax.Array:
   """Draws U(-45, 45) degrees, or returns the 'fixed' -45 of TFDS's `imagenet2012_corrupted`."""
-  return (
-    jax.random.uniform(key, minval=-45.0, maxval=45.0) if angle == 'random' else jnp.float32(-45)
-  )
+  drawn = jax.random.uniform(key, minval=-45.0, maxval=45.0)
+  return drawn if angle == 'random' else jnp.float32(-45)
 
 
 @corruption(
@@ -231,9 +229,8 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
     doubled = state[0][state[0]]
     return doubled, filters.any_of_batch(doubled != state[0])
 
-  last, _ = jax.lax.while_loop(
-    lambda state: state[1], double, (jump, filters.any_of_batch(jump != index))
-  )
+  start = jump, filters.any_of_batch(jump != index)
+  last, _ = jax.lax.while_loop(lambda state: state[1], double, start)
   return target[last]
 
 

@@ -218,9 +218,8 @@ def corrupt_each(
     InputError: As in `corrupt`, and for an index outside `names`.
   """
   images = as_images(images, ranks=(4,))
-  return _checked_and_corrupted(
-    key, images, index, severity, tuple(names), quantize, side, options or {}
-  )
+  options = options or {}
+  return _checked_and_corrupted(key, images, index, severity, tuple(names), quantize, side, options)
 
 
 def _checked_and_corrupted(

@@ -136,9 +136,8 @@ class StoredOrMade(CorruptionViews):
       changes = change(image, row[CLEAN_IMAGE], row['severity'])
       return measures.energies(spectrum.half_magnitude(changes))
 
-    return dataclasses.replace(
-      identity(), measure=measure, add_columns=with_clean_images, sequential=True
-    )
+    views = dataclasses.replace(identity(), measure=measure, add_columns=with_clean_images)
+    return dataclasses.replace(views, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """See `CorruptionViews`; stored images have one view."""
@@ -274,15 +273,11 @@ def stored_settings(
     InputError: no corruption is stored, or one lacks a severity that others have.
   """
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
-  shown = [(name, severity) for name in names for severity in severities]
-  stored_names = tuple(dict.fromkeys(name for name, s in shown if (name, s) in stored))
-  stored_levels = {severity for name, severity in shown if (name, severity) in stored}
-  levels = tuple(severity for severity in severities if severity in stored_levels)
-  missing = [
-    f'{name} {severity}'
-    for name, severity in shown
-    if name in stored_names and severity in levels and (name, severity) not in stored
-  ]
+  of_study = [(n, s) for n, s in stored if n in names and s in severities]
+  stored_names = tuple(name for name in names if name in dict(of_study))
+  levels = tuple(severity for severity in severities if severity in {s for _, s in of_study})
+  needed = [(name, severity) for name in stored_names for severity in levels]
+  missing = [f'{name} {severity}' for name, severity in needed if (name, severity) not in stored]
   if not stored_names or missing:
     have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
     raise InputError(

@@ -95,11 +95,8 @@ def describe(source: str) -> dict[str, str]:
   digest = hashlib.sha256()
   for picture in load_photographs(source):
     digest.update(f'{picture.shape}'.encode() + picture.tobytes())
-  return {
-    'source': 'photographs',
-    'from': expanded(source).resolve().name,
-    'sha256': digest.hexdigest(),
-  }
+  name = expanded(source).resolve().name
+  return {'source': 'photographs', 'from': name, 'sha256': digest.hexdigest()}
 
 
 @functools.cache

@@ -48,7 +48,7 @@ from robustness.corruptions.textures import describe, load_photographs
 from robustness.evaluation import one_view, provenance
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, ImageShape, Study
-from robustness.evaluation.views import Views, ViewTable
+from robustness.evaluation.views import Arrays, Views, ViewTable
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import images
@@ -191,12 +191,9 @@ class CorruptionViews(Study):
   @property
   def facts(self) -> dict[str, PlainValue]:
     """Descriptions of the pictures in frost, mosaics and stickers, for results."""
-    facts: dict[str, PlainValue] = {}
-    if 'frost' in self.names:
-      facts['frost'] = describe(self.photographs)
-    if self._shows_pictures:
-      facts['pictures'] = laion_c.describe(self.photographs)
-    return facts
+    frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
+    pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
+    return {**frost, **pictures}
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -225,9 +222,7 @@ class CorruptionViews(Study):
         corruptions.append(number)
         severities.append(fractional.get(severity, int(severity)))
 
-    def energies(
-      row: Mapping[str, jax.Array], image: jax.Array, view: Mapping[str, jax.Array]
-    ) -> Mapping[str, jax.Array]:
+    def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 
@@ -320,9 +315,7 @@ class CorruptionViews(Study):
       between=self.severities_between,
     )
 
-    def show(
-      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-    ) -> jax.Array:
+    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       catalog.refuse_stored(row)
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
@@ -426,19 +419,13 @@ class Provenance:
     """Returns {difference from the released set in words: whether the clean images have it}."""
     released, description = self.released, self.description
     name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
-    is_clean_data = any(
-      data in name and split.startswith(released_split)
-      for data, released_split in released.clean.items()
-    )
-    missing = [
-      f'{KEYS.data}.{key}={value}'
-      for key, value in released.prepared.items()
-      if description.get(key) != value
-    ]
+    clean = released.clean.items()
+    is_clean_data = any(data in name and split.startswith(part) for data, part in clean)
+    prepared = released.prepared.items()
+    missing = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
+    is_unknown = bool(released.clean) and not is_clean_data
     return {
-      f'the data are not known to be those of {released.name}': (
-        bool(released.clean) and not is_clean_data
-      ),
+      f'the data are not known to be those of {released.name}': is_unknown,
       f'the clean images of {released.name} were not released': not released.clean,
       f'images were prepared otherwise, without {", ".join(missing)}': bool(missing),
     }
@@ -509,8 +496,6 @@ def gallery_figure(
     caption: the caption.
   """
   titles = [f'severity {severity:g}' for severity in dict.fromkeys(severities)]
-  grid = {
-    name: dict(zip(titles, pictures, strict=True))
-    for name, pictures in zip(dict.fromkeys(names), gallery, strict=True)
-  }
+  rows = zip(dict.fromkeys(names), gallery, strict=True)
+  grid = {name: dict(zip(titles, pictures, strict=True)) for name, pictures in rows}
   return images.grid(grid), caption

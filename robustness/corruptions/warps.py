@@ -115,9 +115,8 @@ def caustic(side: int, draws: Draws) -> jax.Array:
       start[0] + jnp.cos(t - first) + jnp.sin(t + second),
       start[1] + jnp.sin(t - second) + jnp.cos(t + first),
     )
-    total += 1 / jnp.hypot(
-      start[0] * 0.005 / jnp.sin(first + t), start[1] * 0.005 / jnp.cos(second + t)
-    )
+    down, across = start[0] * 0.005 / jnp.sin(first + t), start[1] * 0.005 / jnp.cos(second + t)
+    total += 1 / jnp.hypot(down, across)
   return jnp.clip(jnp.abs(1.17 - (total / 5) ** 1.4) ** 8, 0, 1)
 
 
@@ -137,9 +136,8 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
     cos, sin = jnp.cos(angles[number]), jnp.sin(angles[number])
-    turned = sample_spline(
-      coefficients, side, cos * r + sin * c + middle, cos * c - sin * r + middle
-    )
+    y, x = cos * r + sin * c + middle, cos * c - sin * r + middle
+    turned = sample_spline(coefficients, side, y, x)
     return total + jnp.asarray(TURN_WEIGHTS, jnp.float32)[number] * turned
 
   return jnp.clip(jax.lax.fori_loop(0, len(TURNS), add, jnp.zeros_like(image)), 0, 1)

@@ -76,9 +76,8 @@ def findings(
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
   """Adds accuracies by class, except of quantities that a study estimates by class itself."""
   accuracies = assemble(by_class)
-  present = {
-    name for name in set(accuracies.quantity) if len(select(table, name, None, **{'class': ...}))
-  }
+  names = set(accuracies.quantity)
+  present = {name for name in names if len(select(table, name, None, **{'class': ...}))}
   return assemble([table, accuracies[~accuracies.quantity.isin(present)]])
 
 

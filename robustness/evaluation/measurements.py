@@ -78,7 +78,7 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
   return jnp.stack([multiples >> 16, multiples & 0xFFFF, is_outside], 1).sum(0, keepdims=True)
 
 
-def join_sums(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def combine(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns the totals of each view from the sums of `split_sum`.
 
   Args:

@@ -11,13 +11,7 @@ from absl import logging
 from robustness.core.errors import KEYS, InputError
 from robustness.estimates.outcomes import Outcomes, statistic_of
 from robustness.estimates.quantity import Quantity, Statistic
-from robustness.evaluation.records import (
-  RANK_AFTER_TIES,
-  RANK_BEFORE_TIES,
-  Records,
-  RecordsReader,
-  Shard,
-)
+from robustness.evaluation.records import RANK_FIRST, RANK_LAST, Records, RecordsReader, Shard
 from robustness.evaluation.rounds import CommonRows, SequentialRecords
 
 
@@ -191,9 +185,9 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
   It does if the true class is among the k best before, but not after, all classes with its score.
   It is False in records of earlier versions, which lack the ranks.
   """
-  if RANK_BEFORE_TIES not in shard.arrays:
+  if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
-  return (shard[RANK_BEFORE_TIES] < k) & (shard[RANK_AFTER_TIES] >= k)
+  return (shard[RANK_FIRST] < k) & (shard[RANK_LAST] >= k)
 
 
 def _values_of_rounds(

@@ -45,7 +45,7 @@ PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
 """Fields of every row and view; further fields of this kind have a slash in their names."""
 PICTURE, TOTAL = 'picture/', 'total/'
 """Prefixes of fields of a few rows of a block, and of sums over a shard's rows."""
-TIE_RANKS = RANK_BEFORE_TIES, RANK_AFTER_TIES = 'rank/first', 'rank/last'
+TIE_RANKS = RANK_FIRST, RANK_LAST = 'rank/first', 'rank/last'
 """Fields with the rank of the true class if it came before, and after, all classes with the same
 score. Records of earlier versions lack them."""
 MAX_TIE_RANK = 2**15 - 1
@@ -106,13 +106,10 @@ class Layout:
       processes: number of processes.
     """
     if self.num_blocks >= processes:
-      return {
-        b: range(self.num_chunks if b % processes == process else 0) for b in range(self.num_blocks)
-      }
-    return {
-      b: range((process - b) % processes, self.num_chunks, processes)
-      for b in range(self.num_blocks)
-    }
+      own_blocks = range(process, self.num_blocks, processes)
+      return {b: range(self.num_chunks if b in own_blocks else 0) for b in range(self.num_blocks)}
+    first = {block: (process - block) % processes for block in range(self.num_blocks)}
+    return {block: range(first[block], self.num_chunks, processes) for block in first}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,14 +22,7 @@ from robustness.core.progress import Progress
 from robustness.core.rows import Batch, Rows, have_repeated_labels, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.measurements import (
-  FINITE,
-  LARGEST,
-  MEASURE,
-  join_sums,
-  observe,
-  summarise,
-)
+from robustness.evaluation.measurements import FINITE, LARGEST, MEASURE, combine, observe, summarise
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
 from robustness.evaluation.records import TOTAL, Layout, Records, Shard, is_per_view
 from robustness.evaluation.stored_pictures import Best, MistakesOfBlock, add_view, no_mistakes
@@ -134,10 +127,6 @@ class Evaluator:
     return self.classifier
 
   @property
-  def _has_large_images(self) -> bool:
-    return self._pixels >= LARGE_IMAGE_PIXELS
-
-  @property
   def _pixels(self) -> int:
     """Height × width of a shown image."""
     return math.prod((self.views.image_shape or self._network.input_shape)[:2])
@@ -156,7 +145,7 @@ class Evaluator:
         `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
     # a multiple of 8, so that the steps of 8 large images on a CPU are full
-    limit, multiple = (64, 8) if self._has_large_images else (512, 1)
+    limit, multiple = (64, 8) if self._pixels >= LARGE_IMAGE_PIXELS else (512, 1)
     rows = batch_size or min(even_part_size(num_rows, limit, multiple), num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
     images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
@@ -178,7 +167,7 @@ class Evaluator:
     """Returns the number of rows in one step, a multiple of the number of devices."""
     rows_per_device = 512
     if jax.default_backend() == 'cpu':
-      rows_per_device = 8 if self._has_large_images else 64
+      rows_per_device = 8 if self._pixels >= LARGE_IMAGE_PIXELS else 64
     devices = self.parallel.num_devices
     rows = even_part_size(layout.block_rows, (self.rows_at_once or rows_per_device) * devices)
     return -(-rows // devices) * devices
@@ -211,10 +200,7 @@ class Evaluator:
     layout = records.layout
     share = layout.share(process, processes)
     missing = records.missing()
-    todo = {
-      block: [chunk for chunk in chunks if chunk in share[block]]
-      for block, chunks in missing.items()
-    }
+    todo = {b: [chunk for chunk in chunks if chunk in share[b]] for b, chunks in missing.items()}
     num_images = _num_images(layout, share)
     num_present = num_images - _num_images(layout, todo)
     self._check_same_images(rows, records, missing)
@@ -228,9 +214,7 @@ class Evaluator:
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
-  def _check_same_images(
-    self, rows: Rows, records: Records, missing: Mapping[int, list[int]]
-  ) -> None:
+  def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
     """Raises InputError if the first shard that exists was recorded from other images.
 
     `missing` is {block: chunks that do not exist yet}.
@@ -346,9 +330,8 @@ class Evaluator:
     """
     if self.classifier and self.classifier.host_function:
       return self._run_host_function
-    return lambda variables, batch, chunk: self.compiled(
-      variables, batch, self.parallel.replicate(chunk)
-    )
+    replicate = self.parallel.replicate
+    return lambda variables, batch, chunk: self.compiled(variables, batch, replicate(chunk))
 
   @functools.cached_property
   def prepared(self) -> Callable[[Arrays], Arrays]:
@@ -501,11 +484,9 @@ class Evaluator:
       view measures: `measure/<name>` [B, ...] and `total/<name>` [devices, ...].
     """
     rows = with_scaled_image(batch)
-    measured_while_shown: dict[str, jax.Array] = {}
+    measures: dict[str, jax.Array] = {}
     if self.views.together:
-      images, measured_while_shown = self.parallel.by_device(
-        self._show_together, rows, variables, view
-      )
+      images, measures = self.parallel.by_device(self._show_together, rows, variables, view)
     else:
       show_row = functools.partial(self._show_row, self._logits_argument(variables))
       images = self._by_row(show_row, rows, view)
@@ -513,7 +494,7 @@ class Evaluator:
     if self.views.measure or self.views.total:
       rows_and_images = {'rows': rows, 'images': images}
       measured = self.parallel.by_device(self._observe, rows_and_images, variables, view[1])
-    measured |= {f'{MEASURE}{name}': value for name, value in measured_while_shown.items()}
+    measured |= {f'{MEASURE}{name}': value for name, value in measures.items()}
     return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
 
   def _observe(
@@ -609,7 +590,7 @@ class Evaluator:
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
     for name, sums in totals.items():
-      arrays[name], outside = join_sums(sums[:, :num_views])
+      arrays[name], outside = combine(sums[:, :num_views])
       if outside.any():
         raise InputError(
           f'{name} has values outside [0, {LARGEST:g}), which cannot be summed '

@@ -220,9 +220,7 @@ class Study(Part):
       return
     if BASE in next(rows.batches(1, [0], stored=True)):
       bases = rows.without_images()[BASE]
-      valid = (
-        '0 where images are versions of one another (base_id), which are no independent trials'
-      )
+      valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(bases)) == len(bases), 'half_width', valid)
     needed, least = '', fewest_trials(self.half_width, self.confidence)
     if least > rows.num_examples:  # a design that takes more is not planned first, for hours
@@ -249,9 +247,8 @@ class Study(Part):
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns what the views are called, and which are averaged over, such as one corruption."""
     views = self.views(image_shape)
-    return ViewTable.of(
-      ['as stored'] if len(views) == 1 else [views.values(i) for i in range(len(views))]
-    )
+    names = [views.values(i) for i in range(len(views))]
+    return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns what the views of records are: of rows that are stored as shown, what each shows."""

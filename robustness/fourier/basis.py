@@ -71,9 +71,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   )
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2
-  return Frequencies(
-    fy.astype(np.int32), fx.astype(np.int32), cell.reshape(rows, columns).astype(np.int32)
-  )
+  cells = cell.reshape(rows, columns)
+  return Frequencies(fy.astype(np.int32), fx.astype(np.int32), cells.astype(np.int32))
 
 
 def basis_image(

@@ -123,9 +123,7 @@ class _Convolution:
       )
     ]
     turned, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
-    return _convolve(
-      change, turned, (1, 1), pads, lhs_dilation=self.strides, precision=self.precision
-    )
+    return _convolve(change, turned, (1, 1), pads, self.strides, precision=self.precision)
 
   def filter_gradient(
     self, inputs: jax.Array, change: jax.Array, sides: Sequence[int]

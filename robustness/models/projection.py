@@ -120,10 +120,8 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
     logits, outputs = classifier.apply(variables, images, inside)
     projected = project_logits(logits, space, merge)
     all_logits = {UNPROJECTED: logits, LOGITS: projected}
-    return projected, {
-      **outputs,
-      **{name: all_logits[name] for name in all_logits if name in layers},
-    }
+    requested = {name: value for name, value in all_logits.items() if name in layers}
+    return projected, {**outputs, **requested}
 
   inner = classifier.host_function
   outer = inner and CheckedFunction(

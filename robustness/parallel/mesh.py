@@ -135,9 +135,8 @@ class MeshParallel:
     """Returns arrays on the devices with a sharding, from this process's arrays."""
     if self.share[1] == 1:
       return jax.device_put(tree, sharding)
-    return jax.tree.map(
-      lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), tree
-    )
+    make = jax.make_array_from_process_local_data
+    return jax.tree.map(lambda x: make(sharding, np.asarray(x)), tree)
 
   def _bounded(self, compiled: Compiled) -> Compiled:
     """Returns the function with at most `MAX_OUTSTANDING` unfinished calls.

@@ -247,9 +247,8 @@ def _sample(
 
   # An iteration adds one row of neighbours; the unrolled loop is six times slower.
   def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    words = [
-      pixels.at[first + (row * width + column)].get(mode='promise_in_bounds') for column in range(4)
-    ]
+    start = first + row * width
+    words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
     return [
       total[channel]
       + down[row]

@@ -156,9 +156,7 @@ def levels_of(design: Design) -> pd.DataFrame:
 
 def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
   """Returns {factor: its columns} for the factors with more than one value."""
-  return {
-    factor: keys for factor, keys in KEYS.items() if any(levels[key].nunique() > 1 for key in keys)
-  }
+  return {factor: keys for factor, keys in KEYS.items() if (levels[[*keys]].nunique() > 1).any()}
 
 
 def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
@@ -228,9 +226,8 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   on the canvas that occurs; `side` is in pixels."""
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
-  pairs, pair = np.unique(
-    np.stack([columns['object'], columns['background']]), axis=1, return_inverse=True
-  )
+  both = np.stack([columns['object'], columns['background']])
+  pairs, pair = np.unique(both, axis=1, return_inverse=True)
   cell = pair.ravel() * levels.shape[1] + level.ravel()
   if len(np.unique(cell)) != len(cell):
     repeated = int(np.flatnonzero(np.bincount(cell) > 1)[0])

@@ -32,9 +32,8 @@ class AccuracyOnRows:
     once and stay on the devices.
     """
     self.classifier, self.rows = classifier, rows
-    self.evaluator = Evaluator(
-      classifier, identity(), random_keys.stream(seed, 'accuracy'), parallel
-    )
+    key = random_keys.stream(seed, 'accuracy')
+    self.evaluator = Evaluator(classifier, identity(), key, parallel)
     self._layout = self.evaluator.layout(rows.num_examples)
     self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 
@@ -48,9 +47,8 @@ class AccuracyOnRows:
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
-    return (
-      self.evaluator.blocks_on_devices(self.rows, self._layout, numbers) if numbers else iter(())
-    )
+    blocks = self.evaluator.blocks_on_devices
+    return blocks(self.rows, self._layout, numbers) if numbers else iter(())
 
 
 class CachedBlocks:

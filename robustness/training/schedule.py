@@ -82,9 +82,8 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     first, share, last = settings.triangle
     rate, peak = settings.learning_rate, max(1, int(share * total))
     rise = optax.linear_schedule(first * rate, rate, peak)
-    return optax.join_schedules(
-      [rise, optax.linear_schedule(rate, last * rate, total - peak)], [peak]
-    )
+    fall = optax.linear_schedule(rate, last * rate, total - peak)
+    return optax.join_schedules([rise, fall], [peak])
   if settings.schedule != STEP:
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
   per_epoch = num_examples / settings.batch_size

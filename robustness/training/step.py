@@ -147,12 +147,10 @@ class TrainStep:
     """
     batch = self._attacked(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
-    updates_statistics = not self.training.settings.freeze_statistics
+    is_updated = not self.training.settings.freeze_statistics
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      outputs, new_stats = self._with_auxiliary(
-        params, batch_stats, batch['image'], updates_statistics
-      )
+      outputs, new_stats = self._with_auxiliary(params, batch_stats, batch['image'], is_updated)
       losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
@@ -247,9 +245,8 @@ class TrainStep:
     keys = row_keys(batch, seed, attack.name, state.step)
     if images.ndim == 5:
       keys = jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys).ravel()
-    labels = jnp.broadcast_to(
-      batch['label'].reshape(-1, *[1] * (images.ndim - 4)), images.shape[:-3]
-    )
+    shape = (-1, *[1] * (images.ndim - 4))
+    labels = jnp.broadcast_to(batch['label'].reshape(shape), images.shape[:-3])
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(flat: jax.Array) -> jax.Array:

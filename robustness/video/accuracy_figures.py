@@ -90,9 +90,8 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   rows = pd.concat([anchor, worst])
   rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
   rows = rows[rows['class'].isin(drawn)]
-  figure = forms.rows_of_points(
-    list(drawn), [(Notation(ACCURACY), rows)], list(names.values()), 'class'
-  )
+  points = [(Notation(ACCURACY), rows)]
+  figure = forms.rows_of_points(list(drawn), points, list(names.values()), 'class')
   overall = select(table, 'drop_pm_k', k=k).value.iloc[0]
   largest = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(drawn) else ''
   caption = (

@@ -31,11 +31,8 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   count = np.bincount(frame, minlength=len(sets.frames))
   slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
   shape = len(count), int(count.max())
-  columns = {
-    LABEL: sets.labels,
-    GROUP: np.full(shape, -1, np.int32),
-    OFFSET: np.zeros(shape, np.int32),
-  }
+  group, offset = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
+  columns = {LABEL: sets.labels, GROUP: group, OFFSET: offset}
   columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
   if sets.frame_types is not None:
     kinds = {name: index for index, name in enumerate(FRAME_TYPES)}

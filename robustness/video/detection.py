@@ -88,9 +88,8 @@ class ScoredInputs(NamedTuple):
           f'{len(names)} classes of the sets; {nearest(word, positions)}.'
         )
       members = boxes.category == category
-      np.maximum.at(
-        scores, (boxes.image[members], positions[word]), np.asarray(boxes.score)[members]
-      )
+      places = boxes.image[members], positions[word]
+      np.maximum.at(scores, places, np.asarray(boxes.score)[members])
     rows = zip(self.sets.frames, scores, strict=True)
     return {frame: row.tolist() if np.isfinite(row).any() else [] for frame, row in rows}
 

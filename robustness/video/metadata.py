@@ -311,17 +311,14 @@ def _facts(
     frame_facts = facts.get(frame, {})
     kind, rate = frame_facts.get('frame_type', ''), frame_facts.get('fps')
     if kind not in ('', *FRAME_TYPES):
-      raise InputError(
-        f'frame {frame!r} has frame_type {kind!r}; {nearest(str(kind), FRAME_TYPES)}.'
-      )
+      fix = nearest(str(kind), FRAME_TYPES)
+      raise InputError(f'frame {frame!r} has frame_type {kind!r}; {fix}.')
     if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < np.inf):
       raise InputError(f'frame {frame!r} has fps {rate!r}: give frames a second, above 0.')
     types.append(kind)
     rates.append(np.nan if rate is None else float(rate))
-  return (
-    np.array(types) if any(types) else None,
-    np.array(rates) if not np.isnan(rates).all() else None,
-  )
+  known_types = np.array(types) if any(types) else None
+  return known_types, None if np.isnan(rates).all() else np.array(rates)
 
 
 def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:

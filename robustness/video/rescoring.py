@@ -135,9 +135,8 @@ class Rescoring:
     rows = np.flatnonzero(~np.isneginf(scores).all(1))
     empty = len(scores) - len(rows)
     if empty:
-      logging.warning(
-        '%s: %d of %d frames have no scores and count as wrong', path, empty, len(scores)
-      )
+      message = '%s: %d of %d frames have no scores and count as wrong'
+      logging.warning(message, path, empty, len(scores))
     frames = [sets.frames[row] for row in rows]
     kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)

@@ -94,14 +94,14 @@ def test_sums_of_the_largest_values_do_not_overflow_and_rows_of_padding_do_not_c
   largest = np.float32(measurements.LARGEST - 2**-12)
   values = jnp.full((measurements.MAX_ROWS_PER_DEVICE, 2), largest)
   sums = jax.jit(measurements.split_sum)(values, jnp.ones(len(values), bool))
-  total, outside = measurements.join_sums(np.asarray(sums)[:, None])
+  total, outside = measurements.combine(np.asarray(sums)[:, None])
   np.testing.assert_array_equal(total, [[float(largest) * measurements.MAX_ROWS_PER_DEVICE] * 2])
   assert not outside.any()
   many = jnp.zeros(2**16), jnp.ones(2**16, bool)
   refused('65536 rows a device are more than 32768', measurements.split_sum, *many)
   values, mask = jnp.asarray([[1.0, -5.0], [2.0, np.nan]]), jnp.asarray([[True, False]] * 2)
   sums = jax.vmap(measurements.split_sum)(values, mask)[:, 0]
-  total, outside = measurements.join_sums(np.asarray(sums)[:, None])
+  total, outside = measurements.combine(np.asarray(sums)[:, None])
   assert sums.shape == (2, 3)
   assert total == 3 and not outside.any()
 
