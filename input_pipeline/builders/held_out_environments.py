@@ -208,9 +208,8 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for place in places(ids, group):
-        environment, level = (
-          np.broadcast_to(np.asarray(numbers, np.int32), ids.shape) for numbers in place
-        )
+        numbers = [np.asarray(number, np.int32) for number in place]
+        environment, level = (np.broadcast_to(number, ids.shape) for number in numbers)
         images = show(batch['image'], ids, environment, level)
         for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):
           source, number = int(ids[index]), int(environment[index])

@@ -448,9 +448,8 @@ def _check_cells(
     InputError: a cell has no images and `allow_missing` is False, or no class of a group has images
       in the environment of the group.
   """
-  missing = [
-    f'{environments[number]}/{groups.class_names[label]}' for number, label in np.argwhere(~present)
-  ]
+  names = groups.class_names
+  missing = [f'{environments[number]}/{names[label]}' for number, label in np.argwhere(~present)]
   if missing and not allow_missing:
     raise InputError(
       f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '

@@ -140,6 +140,5 @@ class Foolbox(Source):
     classes, labels = np.unique(numbers, return_inverse=True)
     names = [WNIDS[number] for number in classes]
     description = {'split': settings.split}
-    return image_files.file_images(
-      paths, labels.astype(np.int32), names, 'foolbox', description, channels=3
-    )
+    labels = labels.astype(np.int32)
+    return image_files.file_images(paths, labels, names, 'foolbox', description, channels=3)

@@ -251,15 +251,14 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
       require(not is_repeated, f'a folder of {root}', name, valid)
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
-  files = {
-    wnid: [*map(str, images_in(by_wnid[wnid], left_out=left_out))]
-    for wnid in WNIDS
-    if wnid in by_wnid
-  }
-  paths = [path for members in files.values() for path in members]
+  paths, labels = list[str](), list[int]()
+  for label, wnid in enumerate(WNIDS):
+    if wnid in by_wnid:
+      images = images_in(by_wnid[wnid], left_out=left_out)
+      paths += map(str, images)
+      labels += [label] * len(images)
   if not paths:
     raise InputError(f'{root} holds no images; expected {root}/<class>/<image>.')
-  labels = [WNIDS.index(wnid) for wnid, members in files.items() for _ in members]
   return paths, np.array(labels), {}
 
 

@@ -109,10 +109,8 @@ class ParquetStore(StreamedStore):
   @functools.cached_property
   def _places(self) -> list[tuple[int, int]]:
     """For every row group the number of its file, and its number in the file."""
-    places: list[tuple[int, int]] = []
-    for file, metadata in enumerate(self._metadata):
-      places += [(file, group) for group in range(metadata.num_row_groups)]
-    return places
+    groups = [range(metadata.num_row_groups) for metadata in self._metadata]
+    return [(file, group) for file, numbers in enumerate(groups) for group in numbers]
 
   @functools.cached_property
   def _first(self) -> np.ndarray:

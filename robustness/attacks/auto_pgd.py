@@ -115,9 +115,8 @@ class AutoPGD(Attack):
 
     start, rows = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
     size, rises = rows + 2 * epsilon, rows.astype(jnp.int32)
-    state = _State(
-      jnp.int32(0), start, start['x'], start, start, size, rows == 0, start['loss'], rows, rises
-    )
+    first = jnp.int32(0), start, start['x'], start, start, size
+    state = _State(*first, rows == 0, start['loss'], rows, rises)
     return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:

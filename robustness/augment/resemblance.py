@@ -39,9 +39,8 @@ def of_augmentation(
     key: Random key.
   """
   if augmentation.needs_partner or isinstance(augmentation, Environment):
-    raise InputError(
-      f'{augmentation.name!r} depends on more than the image: it has no feature of its own.'
-    )
+    problem = 'depends on more than the image: it has no feature of its own'
+    raise InputError(f'{augmentation.name!r} {problem}.')
 
   def augmented(key: jax.Array, image: jax.Array) -> jax.Array:
     example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}

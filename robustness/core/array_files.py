@@ -14,10 +14,8 @@ from robustness.core.bounded_files import open_regular
 from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_PER_ARRAY
 
-_HEADER_READERS = {
-  (1, 0): np.lib.format.read_array_header_1_0,
-  (2, 0): np.lib.format.read_array_header_2_0,
-}
+_READ_1, _READ_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+_HEADER_READERS = {(1, 0): _READ_1, (2, 0): _READ_2}
 
 
 def read_npz(

@@ -74,9 +74,8 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   """
   del key
   height, width = levels.shape[:2]
-  shifts, moves = zip(
-    *(glitches(level, height, width) for level in strength.constants['level']), strict=True
-  )
+  drawn = [glitches(level, height, width) for level in strength.constants['level']]
+  shifts, moves = zip(*drawn, strict=True)
   shift, moved = strength.select(np.array(shifts)), strength.select(np.array(moves))
   columns = (jnp.arange(width)[None] - shift[:, None]) % width
   shifted = jnp.take_along_axis(levels, columns[:, :, None], axis=1)

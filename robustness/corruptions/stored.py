@@ -180,9 +180,9 @@ class StoredOrMade(CorruptionViews):
     parts = parts_of(evaluations[0].records)
     study = self.of_stored(parts)
     views = study.facets(image_shape)[0 if CLEAN_PART in parts else 1 :].reset_index(drop=True)
-    by_image = [
-      dataclasses.replace(e, records=self.by_image(e.records, image_shape)[0]) for e in evaluations
-    ]
+    records = [self.by_image(e.records, image_shape)[0] for e in evaluations]
+    pairs = zip(evaluations, records, strict=True)
+    by_image = [dataclasses.replace(e, records=joined) for e, joined in pairs]
     return study, Recorded(by_image, views)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:

@@ -175,12 +175,8 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   """Returns the four pixels of a line around each position, mirrored, and their weights."""
   start = jnp.floor(position)
   t = position - start
-  weights = [
-    (1 - t) ** 3 / 6,
-    (3 * t**3 - 6 * t**2 + 4) / 6,
-    (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6,
-    t**3 / 6,
-  ]
+  inner = (3 * t**3 - 6 * t**2 + 4) / 6, (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6
+  weights = [(1 - t) ** 3 / 6, *inner, t**3 / 6]
   first = start.astype(jnp.int32)
   return [filters.border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
 
@@ -218,8 +214,6 @@ def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
   pixel = jnp.arange(side) + jnp.floor((size - side) / 2)
   position = pixel * (side - 1) / jnp.maximum(size - 1, 1)
   pixels, weights = spline_taps(position, side)
-  taps = [
-    weight[:, None] * jax.nn.one_hot(pixel, side)
-    for pixel, weight in zip(pixels, weights, strict=True)
-  ]
+  pairs = zip(pixels, weights, strict=True)
+  taps = [weight[:, None] * jax.nn.one_hot(pixel, side) for pixel, weight in pairs]
   return sum(taps, jnp.zeros((side, side)))

@@ -8,7 +8,6 @@ device. Records store the rows in the usual order.
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import jax
@@ -69,13 +68,13 @@ class AdaptingEvaluator(Evaluator):
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    wanted_shards = (
-      (block, chunk, shard)
-      for block, chunk, shard in super().shards(rows, layout)
-      if chunk in table.get(block, ())
-    )
-    num_wanted = sum(map(len, table.values()))
-    yield from itertools.islice(wanted_shards, num_wanted)
+    num_missing = sum(map(len, table.values()))
+    for block, chunk, shard in super().shards(rows, layout) if num_missing else ():
+      if chunk in table.get(block, ()):
+        yield block, chunk, shard
+        num_missing -= 1
+      if not num_missing:
+        break
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
@@ -92,9 +91,8 @@ class AdaptingEvaluator(Evaluator):
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
     """The step `(variables, state, batch, chunk of one view) -> (fields [rows, 1], state)`."""
-    return self.parallel.compile(
-      self._adapt, (REPLICATED, REPLICATED, BATCH, REPLICATED), (BATCH, REPLICATED)
-    )
+    kinds = REPLICATED, REPLICATED, BATCH, REPLICATED
+    return self.parallel.compile(self._adapt, kinds, (BATCH, REPLICATED))
 
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]

@@ -427,9 +427,8 @@ def _check_seal(
     raise ValueError('it has no seal: another program wrote it')
   facts = json_files.parse(sealed.tobytes(), 'its seal', SEAL_FORM)
   if (facts['block'], facts['chunk']) != (block, chunk):
-    raise ValueError(
-      f'it is a copy of the shard of row block {facts["block"]}, view chunk {facts["chunk"]}'
-    )
+    place = f'row block {facts["block"]}, view chunk {facts["chunk"]}'
+    raise ValueError(f'it is a copy of the shard of {place}')
   if facts['header_sha256'] != header_digest(header):
     raise ValueError('it belongs to other records: its header has another digest')
   if facts['arrays_sha256'] != digest_of(arrays):

@@ -653,10 +653,8 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
-      fix = (
-        f'resize the shorter side and crop: --{KEYS.data.resize}={height} '
-        f'--{KEYS.data.crop}={height}.'
-      )
+      keys = f'--{KEYS.data.resize}={height} --{KEYS.data.crop}={height}'
+      fix = f'resize the shorter side and crop: {keys}.'
     raise InputError(
       f'{classifier.name} takes images of {" × ".join(map(str, classifier.input_shape))} '
       f'(height × width × channels); the data have {" × ".join(map(str, shape))}: {fix}'

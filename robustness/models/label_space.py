@@ -80,12 +80,8 @@ def get(name: str) -> LabelSpace:
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
   """Returns the name, WordNet identifier and member ranges of every class of a coarse space."""
   text = pathlib.Path(__file__).with_name('coarse_classes.txt').read_text(encoding='utf-8')
-  entries = []
-  for line in text.splitlines():
-    line_space, name, wnid, ranges = map(str.strip, line.split('|'))
-    if line_space == space:
-      entries.append((name, wnid, ranges))
-  return entries
+  entries = [tuple(map(str.strip, line.split('|'))) for line in text.splitlines()]
+  return [(name, wnid, ranges) for of_space, name, wnid, ranges in entries if of_space == space]
 
 
 def spelt(name: str) -> str:

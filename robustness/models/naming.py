@@ -152,13 +152,11 @@ class Scheme:
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the arrays that variables need, by names without the prefix."""
-    patterns = (*self.ignored, *self.zeros)
-    renamed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
-    return {
-      name: array
-      for name, array in renamed.items()
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    }
+    needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
+    for pattern in (*self.ignored, *self.zeros):
+      for name in [name for name in needed if fnmatch.fnmatchcase(name, pattern)]:
+        del needed[name]
+    return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises InputError if arrays that must be zero are not."""

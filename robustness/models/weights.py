@@ -36,7 +36,7 @@ FORMAT = 'linen-variables'
 """Value of 'format' in the header of files that `save_variables` wrote."""
 DIGEST = 'sha256'
 """Key of the digest of the weights in that header."""
-_MAX_LISTED_NAMES = 5
+_MAX_LISTED = 5
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
 
@@ -97,8 +97,7 @@ def load_with_notes(
   notes: dict[str, str] = {}
   try:
     if _saved_header(file):
-      arrays, facts = _read_saved(file)
-      scheme = _SAVED_HERE
+      scheme, (arrays, facts) = _SAVED_HERE, _read_saved(file)
       saved = facts.get('architecture', architecture.name)
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
         raise InputError(  # two architectures may have equal shapes and differ in padding only
@@ -349,8 +348,7 @@ def restore(
 def first_names(names: Iterable[str]) -> str:
   """Returns the first few names, and '...' if there are more."""
   listed = list(names)
-  has_more = len(listed) > _MAX_LISTED_NAMES
-  return ', '.join(listed[:_MAX_LISTED_NAMES]) + (', ...' if has_more else '')
+  return ', '.join(listed[:_MAX_LISTED]) + (', ...' if len(listed) > _MAX_LISTED else '')
 
 
 def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | None:
@@ -365,9 +363,7 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
   inputs, outputs = 2, 3  # any two numbers, to find the axis of the outputs in the file's layout
   order = kernel.layout.stored((inputs, outputs))
   array = arrays.get(kernel.names[0])
-  if array is None or array.ndim != len(order):
-    return None
-  return array.shape[order.index(outputs)]
+  return None if array is None or array.ndim != len(order) else array.shape[order.index(outputs)]
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -110,9 +110,8 @@ def _resize_down(
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
       line = jnp.minimum(lines[0] + block_number * block, width - block)
-      source = jax.lax.dynamic_slice(
-        flat, (index, first, line * channels), (1, window, block * channels)
-      )[0]
+      start, shape = (index, first, line * channels), (1, window, block * channels)
+      source = jax.lax.dynamic_slice(flat, start, shape)[0]
       tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(output, transposed, (line, number * TILE, 0))

@@ -94,9 +94,8 @@ def read(
   ):
     name = truth.names.get(category, str(category))
     if name not in classes:
-      raise InputError(
-        f'{path}: {frames[image]} has an object of class {name!r}; {nearest(name, classes)}.'
-      )
+      problem = f'{path}: {frames[image]} has an object of class {name!r}'
+      raise InputError(f'{problem}; {nearest(name, classes)}.')
     boxes[frames[image]].append(Box(y0, x0, y1, x1, classes[name]))
   return boxes, truth.clipped
 
@@ -287,9 +286,8 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Raises:
     InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
   """
-  document = _document(
-    expanded(path), frames, label_space.words(class_names), TRUTH, 'Give COCO annotations.'
-  )
+  classes = label_space.words(class_names)
+  document = _document(expanded(path), frames, classes, TRUTH, 'Give COCO annotations.')
   annotated = {image['file_name'] for image in document['images']}
   missing = [frame for frame in frames if frame not in annotated]
   if missing:

@@ -255,9 +255,8 @@ def from_mappings(
     neighbors.append(np.array(indices, np.int32))
     offsets.append(np.array(distances, np.int32))
   types, fps = _facts(frames, facts) if facts else (None, None)
-  return NeighborSets(
-    frames, label_table, anchors, (*neighbors,), (*offsets,), tuple(class_names), types, fps
-  )
+  sets_of_frames = frames, label_table, anchors, (*neighbors,), (*offsets,)
+  return NeighborSets(*sets_of_frames, tuple(class_names), types, fps)
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:

@@ -161,9 +161,8 @@ class FramePredictions(NamedTuple):
 def read_sets(records: RecordsReader) -> NeighborSets:
   """Returns the neighbor sets that the columns of records describe."""
   names = records.read(0, 0).arrays
-  columns = {
-    name: records.column(name) for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names
-  }
+  present = [name for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names]
+  columns = {name: records.column(name) for name in present}
   paths = records.column(PATH).tolist() if PATH in names else ()
   return from_columns(columns, paths, records.identity.get('classes', ()))
 

@@ -184,8 +184,10 @@ def draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) 
 
   `x` and `y` are fractions: a value and the ends of its interval. `look` are options of `errorbar`.
   """
-  x_value, x_low, x_high = 100 * np.array(x)
-  y_value, y_low, y_high = 100 * np.array(y)
-  x_errors = [[x_value - x_low], [x_high - x_value]]
-  y_errors = [[y_value - y_low], [y_high - y_value]]
-  axes.errorbar(x_value, y_value, xerr=x_errors, yerr=y_errors, **look)
+
+  def errors(value: float, low: float, high: float) -> list[list[float]]:
+    return [[value - low], [high - value]]
+
+  x_percent, y_percent = 100 * np.array(x), 100 * np.array(y)
+  x_errors, y_errors = errors(*x_percent), errors(*y_percent)
+  axes.errorbar(x_percent[0], y_percent[0], xerr=x_errors, yerr=y_errors, **look)
