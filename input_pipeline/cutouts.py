@@ -112,9 +112,8 @@ def _refusals(path: Path) -> Iterator[None]:
   except OSError as error:
     raise InputError(f'cannot read the table {path}: {error.strerror}.') from error
   except (UnicodeDecodeError, csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-    raise InputError(
-      f'cannot read the table {path}: {error}. Unpack it if it is compressed.'
-    ) from error
+    problem = f'cannot read the table {path}: {error}'
+    raise InputError(f'{problem}. Unpack it if it is compressed.') from error
 
 
 def _read(

@@ -121,12 +121,10 @@ class TfRows:
       return self._arrays.batches(batch_size, blocks, stored=stored)
     return self._batches(batch_size, blocks, stored=stored)
 
-  def _batches(
-    self, batch_size: int, blocks: Sequence[int] | None, *, stored: bool
-  ) -> Iterator[Batch]:
+  def _batches(self, size: int, blocks: Sequence[int] | None, *, stored: bool) -> Iterator[Batch]:
     """Yields blocks of rows as `batches` does, without the cache of decoded images."""
-    block_numbers = chosen_blocks(self.num_examples, batch_size, blocks)
-    blocks_of_indices = [self.indices[b * batch_size : (b + 1) * batch_size] for b in block_numbers]
+    block_numbers = chosen_blocks(self.num_examples, size, blocks)
+    blocks_of_indices = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
     elements = self._images.store.elements
     if not block_numbers:
       return
@@ -135,12 +133,12 @@ class TfRows:
       batches = map(self._checked, self._file_batches(blocks_of_indices))
     else:
       examples = elements(np.concatenate(blocks_of_indices))
-      batches = self._read(examples, batch_size, lambda number: elements(blocks_of_indices[number]))
+      batches = self._read(examples, size, lambda number: elements(blocks_of_indices[number]))
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
       columns = self._columns(batch['example_id'])
-      yield {**pad_batch({**batch, **columns}, batch_size), 'block': block}
+      yield {**pad_batch({**batch, **columns}, size), 'block': block}
 
   def training_batches(
     self,

@@ -307,9 +307,8 @@ def labels_of(
     names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {label}')
     return numbers.astype(np.int32), names
   if not all(isinstance(value, str) for value in values):
-    raise InputError(
-      f'{title}: {label} is of {values.dtype}; labels are integers from 0 or names of classes.'
-    )
+    valid = 'labels are integers from 0 or names of classes'
+    raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
   words = [composed(value) for value in values]
   classes = in_class_order({*words})
   trimmed = Counter(name.strip() for name in classes)

@@ -171,9 +171,8 @@ def read_images(path: Path, count: int) -> np.ndarray:
       f'{", as in CIFAR-10-C. It looks like CIFAR-10-P" if images.ndim == 5 else ""}.'
     )
   if len(images) != count:
-    raise InputError(
-      f'{path} holds {len(images)} images; its labels say {count}. Fetch both files again.'
-    )
+    number = f'{path} holds {len(images)} images'
+    raise InputError(f'{number}; its labels say {count}. Fetch both files again.')
   return images
 
 

@@ -211,9 +211,8 @@ class NaturalShifts(Source):
       match = _VALIDATION.search(path.name)
       left_out['pictures without a number of ImageNet'] += match is None
       if match and numbered.setdefault(int(match[1]), str(path)) != str(path):
-        raise InputError(
-          f'{root} has {numbered[int(match[1])]} and {path} of one number: each counts once.'
-        )
+        pair = f'{numbered[int(match[1])]} and {path}'
+        raise InputError(f'{root} has {pair} of one number: each counts once.')
     if not numbered:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
     for number in (min(numbered), max(numbered)):

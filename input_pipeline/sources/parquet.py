@@ -68,9 +68,8 @@ class Parquet(shards.Shards):
     names = _class_names(schema, label, files[0])
     for file, shard in zip(files, opened, strict=True):
       if _class_names(shard.schema_arrow, label, file) != names:
-        raise InputError(
-          f'{file} has other names of classes than {files[0]}: give the folder of one config.'
-        )
+        problem = f'{file} has other names of classes than {files[0]}'
+        raise InputError(f'{problem}: give the folder of one config.')
     title = f'parquet {self.path!r}, split {settings.split!r}'
     names = self.names_of_space(names, title)
     parts = []

@@ -53,9 +53,8 @@ class _Member:
   def read(self, limit: int = MAX_BYTES_OF_TEXT) -> bytes:
     """Returns the content of the file, at most `limit` bytes."""
     if self.size > limit:
-      raise InputError(
-        f'{self.shard} has a member of {self.size:,} bytes; at most {limit:,} are read.'
-      )
+      limits = f'of {self.size:,} bytes; at most {limit:,} are read'
+      raise InputError(f'{self.shard} has a member {limits}.')
     with self.shard.open('rb') as file:
       file.seek(self.offset)
       data = file.read(self.size)

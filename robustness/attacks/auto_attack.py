@@ -94,9 +94,8 @@ class AutoAttack(Attack):
       stage_keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(keys)
       run = functools.partial(attack.run, logits=logits, scale=scale)
       was_right = right
-      adversarial, right = in_turn(
-        run, runs, logits, stage_keys, images, labels, adversarial, right
-      )
+      rows = stage_keys, images, labels, adversarial, right
+      adversarial, right = in_turn(run, runs, logits, *rows)
       stage = jnp.where(was_right & ~right, number, stage)
     start = balls.edge(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)

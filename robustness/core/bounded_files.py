@@ -15,9 +15,8 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     InputError: the path is a device, a pipe or a socket, which may never end.
     OSError: see `open`.
   """
-  descriptor = os.open(
-    path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)
-  )
+  flags = os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)
+  descriptor = os.open(path, flags)
   mode = os.fstat(descriptor).st_mode
   if stat.S_ISREG(mode):
     return os.fdopen(descriptor, 'rb')

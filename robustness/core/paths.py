@@ -30,9 +30,8 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
       f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8.'
     )
   if any(len(part.encode()) > MAX_NAME_BYTES for part in pathlib.PurePath(text).parts):
-    raise InputError(
-      f'{text[:40]!r}... is no path: a name of a file has at most {MAX_NAME_BYTES} bytes.'
-    )
+    limit = f'a name of a file has at most {MAX_NAME_BYTES} bytes'
+    raise InputError(f'{text[:40]!r}... is no path: {limit}.')
   if len(text.encode()) > MAX_PATH_BYTES:
     raise InputError(f'{text[:40]!r}... is no path: it has more than {MAX_PATH_BYTES} bytes.')
   try:

@@ -463,18 +463,16 @@ class ArrayRows:
     return np.arange(self.num_examples) if self.example_ids is None else self.example_ids
 
 
-def with_column(
-  rows: Rows, name: str, compute: Callable[[Batch], np.ndarray], facts: Facts
-) -> Rows:
+def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], facts: Facts) -> Rows:
   """Returns the rows with a further column.
 
   Args:
     rows: the rows.
     name: name of the column.
-    compute: function from a batch to the values of the column, [B, ...].
+    values: function from a batch to the values of the column, [B, ...].
     facts: facts about the column, which are added to the description of the rows.
   """
-  return _ChangedRows(rows, lambda batch: {**batch, name: compute(batch)}, rows.class_names, facts)
+  return _ChangedRows(rows, lambda batch: {**batch, name: values(batch)}, rows.class_names, facts)
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:

@@ -245,9 +245,8 @@ def _checked_and_corrupted(
   for name in set(names) - {'frost'}:
     pictures = options.get(name, {}).get('photographs', '')
     if not isinstance(pictures, (str, os.PathLike)):
-      raise InputError(
-        f'photographs of {name} must be a folder of pictures; got a {type(pictures).__name__}.'
-      )
+      kind = type(pictures).__name__
+      raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
   # photographs as arrays are traced; all other options are static arguments and must be hashable
   static_options = {name: dict(values) for name, values in options.items()}
   photographs = options.get('frost', {}).get('photographs')
@@ -477,15 +476,13 @@ def as_images(
       hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
     elif len(shape) == 4:
       hint = ' Take jax.vmap or corrupt_each for a batch.'
-    raise InputError(
-      f'images have the shape {shape}; {taker} take {forms} with 1 or 3 channels last.{hint}'
-    )
+    form = f'{taker} take {forms} with 1 or 3 channels last'
+    raise InputError(f'images have the shape {shape}; {form}.{hint}')
   if 0 in shape:
     raise InputError(f'images have the shape {shape}: there is nothing to change.')
   if not jnp.issubdtype(array.dtype, jnp.floating):
-    raise InputError(
-      f'images are {array.dtype}; {taker} take floats in [0, 1]. Divide 8-bit images by 255.'
-    )
+    fix = 'Divide 8-bit images by 255.'
+    raise InputError(f'images are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
   array = jnp.asarray(array)
   minimum, maximum = array.min(), array.max()
   # checked after `min`, because inside a traced branch results from constant arrays are traced too

@@ -33,10 +33,8 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   first = uniform(keys[0], -jnp.pi, jnp.pi)
   pair = jnp.stack([first, jnp.abs(first) * uniform(keys[1], -1, 1)])
   is_swapped = jax.random.bernoulli(keys[2])
-  return {
-    'frequency': jnp.where(is_swapped, pair[::-1], pair),
-    'phase': uniform(keys[3], 0, 2 * jnp.pi),
-  }
+  frequency, phase = jnp.where(is_swapped, pair[::-1], pair), uniform(keys[3], 0, 2 * jnp.pi)
+  return {'frequency': frequency, 'phase': phase}
 
 
 @c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)

@@ -18,7 +18,7 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.records import TOTAL, Layout, Shard
-from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.runner import Evaluator, View
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays
 from robustness.models.adaptation import Adaptation
@@ -95,7 +95,7 @@ class AdaptingEvaluator(Evaluator):
     return self.parallel.compile(self._adapt, kinds, (BATCH, REPLICATED))
 
   def _adapt(
-    self, variables: PyTree, state: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]
+    self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View
   ) -> tuple[dict[str, jax.Array], PyTree]:
     """Predicts a batch in the one view of a chunk, and adapts.
 

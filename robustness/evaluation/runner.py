@@ -35,6 +35,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
 T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
+View = tuple[jax.Array, Arrays]
+"""Id and parameters of a view, or ids and parameters of the views of a chunk, on the devices."""
 NOT_RECORDED = ('image', 'mask')
 """Columns of rows that records do not store."""
 ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
@@ -352,9 +354,7 @@ class Evaluator:
     """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
-  def step(
-    self, variables: PyTree, batch: Arrays, chunk: tuple[jax.Array, Arrays]
-  ) -> dict[str, jax.Array]:
+  def step(self, variables: PyTree, batch: Arrays, chunk: View) -> dict[str, jax.Array]:
     """Predicts a batch of rows in a chunk of views; pure, each row independent of the others.
 
     Args:
@@ -369,7 +369,7 @@ class Evaluator:
     batch = with_scaled_image(batch)
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
-    def one_view(view: tuple[jax.Array, Arrays]) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def one_view(view: View) -> tuple[jax.Array, dict[str, jax.Array]]:
       images, measured = self.show(variables, batch, view)
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
@@ -378,7 +378,7 @@ class Evaluator:
         measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return images, measured
 
-    def next_view(best: Best, view: tuple[jax.Array, Arrays]) -> tuple[Best, dict[str, jax.Array]]:
+    def next_view(best: Best, view: View) -> tuple[Best, dict[str, jax.Array]]:
       images, measured = one_view(view)
       return add_view(best, images, measured), measured
 
@@ -470,7 +470,7 @@ class Evaluator:
       ) from error
 
   def show(
-    self, variables: PyTree, batch: Arrays, view: tuple[jax.Array, Arrays]
+    self, variables: PyTree, batch: Arrays, view: View
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Shows every row of a batch in one view.
 
@@ -511,16 +511,14 @@ class Evaluator:
   def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
     return self._network.apply(variables, images, ())[0]
 
-  def _show_row(
-    self, logits_argument: tuple[Logits, ...], row: Arrays, view: tuple[jax.Array, Arrays]
-  ) -> jax.Array:
+  def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:
     """Returns one row in one view (id and parameters), [H, W, C]."""
     key = key_of(self.key, row, *view)
     image: jax.Array = self.views.show(key, row, view[1], *logits_argument)
     return image
 
   def _show_together(
-    self, rows: Arrays, variables: PyTree, view: tuple[jax.Array, Arrays]
+    self, rows: Arrays, variables: PyTree, view: View
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns images [B, H, W, C] of the rows of a device, and measures, by `Views.together`."""
     keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
@@ -604,10 +602,10 @@ class Evaluator:
       arrays |= mistakes.add(Shard(rows, views, arrays), *best)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
-  def _check_outputs(
-    self, fields: dict[str, np.ndarray], example_ids: np.ndarray, first_view: int
-  ) -> None:
+  def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:
     """Removes `FINITE`, `FINITE_IMAGE` and `DISTRIBUTION`, bool [rows, views], from the fields.
+
+    `ids` are the ids of the examples, [rows], and `first_view` is the number of the first view.
 
     Raises:
       InputError: logits or the gradients of an attack are not finite (the message names the example
@@ -617,7 +615,7 @@ class Evaluator:
     has_gradient = fields.pop(FINITE_IMAGE, np.ones_like(finite))
     if not (finite & has_gradient).all():
       row, view = np.argwhere(~(finite & has_gradient))[0]
-      place = f'example {example_ids[row]}, {self.views.describe(first_view + view)}'
+      place = f'example {ids[row]}, {self.views.describe(first_view + view)}'
       if has_gradient[row, view]:
         raise InputError(
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '

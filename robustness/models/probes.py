@@ -164,13 +164,14 @@ class Neighbors(Probe):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # k and the number of classes are stored as lengths of arrays, so that they are constants of the compiled step
+    # k and the number of classes are lengths of arrays, hence constants of the compiled step
     arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """See `Probe`; shares are raised to at least 1e-6 before the logarithm."""
-    cosines, neighbors = _nearest_rows(_unit_on_device(features), arrays['rows'], len(arrays['ranks']))
+    unit, k = _unit_on_device(features), len(arrays['ranks'])
+    cosines, neighbors = _nearest_rows(unit, arrays['rows'], k)
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
     else:
@@ -439,9 +440,10 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the k largest products of features [B, F] with rows [N, F], and their places, [B, k].
+  """Returns the k largest products of features [B, F] with rows [N, F], and their rows, [B, k].
 
-  Rows are searched in blocks, so that [B, N] is never held; of equal products the first row counts.
+  Rows are searched in blocks, so that no array [B, N] is in memory. Of equal products the first row
+  counts.
   """
   size = min(len(rows), _ROWS_AT_ONCE)
 

@@ -15,7 +15,7 @@ Source: Lavin and Gray (2016), Fast Algorithms for Convolutional Neural Networks
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -101,9 +101,7 @@ def _both_sides(matrix: np.ndarray, x: jax.Array) -> jax.Array:
   return _combined(matrix, _combined(matrix, x).swapaxes(0, 1)).swapaxes(0, 1)
 
 
-def _combined(
-  matrix: np.ndarray, arrays: Sequence[jax.Array] | jax.Array, axis: int = 0
-) -> jax.Array:
+def _combined(matrix: np.ndarray, arrays: Iterable[jax.Array], axis: int = 0) -> jax.Array:
   """Returns the sums Σ_j matrix[i, j] · arrays[j], stacked along an axis.
 
   The few terms are added one by one, which is faster than a matrix product of such small sides.

@@ -232,9 +232,8 @@ def _sample(
 
   def weights(d: jax.Array) -> jax.Array:
     square, cube = d * d, d * d * d
-    return jnp.stack(
-      [-d + 2 * square - cube, 1 - 2 * square + cube, d + square - cube, cube - square]
-    )
+    middle = 1 - 2 * square + cube, d + square - cube
+    return jnp.stack([-d + 2 * square - cube, *middle, cube - square])
 
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)

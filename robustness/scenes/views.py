@@ -89,9 +89,8 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
     def composed(min_area: float) -> jax.Array:
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
-      return composition.paste_cutout(
-        cutouts, index, size, pixels, background, factors, turning, bound
-      )[0]
+      scene = (cutouts, index, size, pixels, background, factors)
+      return composition.paste_cutout(*scene, turning, bound)[0]
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])

@@ -60,9 +60,8 @@ class Checkpoints:
     barrier('the checkpoints')  # Orbax's first exchange has a short timeout
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
-    options = ocp.CheckpointManagerOptions(
-      max_to_keep=2, cleanup_tmp_directories=True, create=False
-    )
+    limits = {'max_to_keep': 2, 'cleanup_tmp_directories': True}
+    options = ocp.CheckpointManagerOptions(create=False, **limits)
     handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
     self._manager = _Manager(folder, options=options, item_handlers=handlers)
     try:

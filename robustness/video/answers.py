@@ -188,9 +188,8 @@ class AnswerLog:
         os.close(self._file)
         raise
     except OSError as error:
-      raise InputError(
-        f'--answers={self.path} cannot be written ({error}): give another file.'
-      ) from error
+      problem = f'--answers={self.path} cannot be written ({error})'
+      raise InputError(f'{problem}: give another file.') from error
 
   def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
     """Locks the file, writes the header of a new one, and reads the plan and the answers."""

@@ -83,9 +83,8 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   order = np.lexsort((detections.category, detections.image))
   order = order[np.argsort(-detections.score[order], kind='stable')]
   order = order[is_scored[order] & np.isin(detections.category[order], categories)]
-  return Matches(
-    order, detections.image[order], detections.category[order], right[order], truths, categories
-  )
+  images, classes = detections.image[order], detections.category[order]
+  return Matches(order, images, classes, right[order], truths, categories)
 
 
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:

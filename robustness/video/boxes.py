@@ -150,9 +150,8 @@ def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Pa
     values = Counter(entry[key] for entry in document.get(kind, ()))
     value, count = values.most_common(1)[0] if values else ('', 0)
     if count > 1:
-      raise InputError(
-        f'{path} has {count} {kind} of {key} {value!r}: give each a different {key}.'
-      )
+      advice = f'give each a different {key}'
+      raise InputError(f'{path} has {count} {kind} of {key} {value!r}: {advice}.')
 
 
 def _text(node: ElementTree.Element, tag: str) -> str:

@@ -278,9 +278,8 @@ def frames(
 
 def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
   """Returns the error for a frame of a file that cannot be decoded for the reason `why`."""
-  return InputError(
-    f'frame {number} cannot be decoded: {file}: {why}. Replace the file, or leave it out.'
-  )
+  problem = f'frame {number} cannot be decoded: {file}: {why}'
+  return InputError(f'{problem}. Replace the file, or leave it out.')
 
 
 def require_complete(path: pathlib.Path) -> None:

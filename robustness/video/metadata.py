@@ -292,9 +292,8 @@ def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int
   limit = num_classes or _INT32_MAX
   is_list = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
   if not is_list or len(set(values)) != len(values):
-    raise InputError(
-      f'frame {frame!r} has labels {values!r}: give a list of distinct classes 0..{limit - 1}.'
-    )
+    valid = f'a list of distinct classes 0..{limit - 1}'
+    raise InputError(f'frame {frame!r} has labels {values!r}: give {valid}.')
   return values
 
 

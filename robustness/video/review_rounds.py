@@ -102,9 +102,8 @@ class ReviewRounds:
     """Adds an answer after `write` has returned."""
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
-      raise InputError(
-        f'anchor {answer.anchor} with neighbor {answer.neighbor} is not under review.'
-      )
+      pair = f'anchor {answer.anchor} with neighbor {answer.neighbor}'
+      raise InputError(f'{pair} is not under review.')
     with self._lock:
       if answer.round == JOINT and not self.ready_for_joint(item):
         raise InputError(

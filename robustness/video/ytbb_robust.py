@@ -140,9 +140,8 @@ def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     begins = ','.join(rows.fieldnames or ())
-    raise InputError(
-      f'{path} begins with {begins[:80]!r}; the header of the release is {",".join(HEADER)}.'
-    )
+    header = ','.join(HEADER)
+    raise InputError(f'{path} begins with {begins[:80]!r}; the header of the release is {header}.')
   classes = {}
   for row in rows:
     label = row['label'] or ''
