@@ -55,6 +55,7 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
+    """See `Attack`; only targeted runs are."""
     return self.targets > 0
 
   def __call__(

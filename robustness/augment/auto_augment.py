@@ -234,6 +234,7 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`."""
     return operations.resembled(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -318,6 +319,7 @@ class RandAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`."""
     return operations.resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

@@ -53,6 +53,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def references(self) -> tuple[str, ...]:
+    """See `Part`."""
     return self.names
 
   @property
@@ -62,6 +63,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`."""
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))
 
@@ -83,6 +85,7 @@ class RandomCorruption(Augmentation):
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
+    """Returns the image after the corruption and severity with the number of a branch."""
     names, side = self.names, self.constants or None
     index, position = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[position]

@@ -54,6 +54,7 @@ class Environment(Augmentation):
 
   @property
   def references(self) -> tuple[str, ...]:
+    """See `Part`."""
     return self.transforms
 
   def added_columns(self) -> dict[str, int]:

@@ -138,6 +138,7 @@ class AmplitudesOfOne(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
+    """See `Augmentation`."""
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

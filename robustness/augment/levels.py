@@ -84,6 +84,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _fixed(value: jax.Array) -> jax.Array:
+  """Returns a coordinate as a multiple of 1 / `FIXED` pixel, int32."""
   return jnp.floor(value * FIXED + 0.5).astype(jnp.int32)
 
 
@@ -94,6 +95,7 @@ def _packed(levels: jax.Array) -> jax.Array:
 
 
 def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
+  """Returns the channels [..., C] of pixels that `_packed` packed."""
   return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
 
 
@@ -141,6 +143,7 @@ def grey(levels: jax.Array) -> jax.Array:
 
 
 def _mean_grey(levels: jax.Array) -> jax.Array:
+  """Returns the rounded mean of the grey levels of an image."""
   pixels = levels.shape[0] * levels.shape[1]
   return (2 * grey(levels).sum() + pixels) // (2 * pixels)
 

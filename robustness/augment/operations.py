@@ -173,6 +173,7 @@ class Operations:
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+    """Applies the warp of `drawn`; for the arguments and the result see `Family`."""
     levels, mask = image
     data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
@@ -185,6 +186,7 @@ class Operations:
     return filled(warped[..., :-1], warped_mask, self.vacated), warped_mask
 
   def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+    """Covers a square (Cutout); for the arguments and the result see `Family`."""
     levels, mask = image
     is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)
     return filled(levels, is_free, self.square), mask & is_free if self.transparent else mask
@@ -207,6 +209,7 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  """Applies an operation that is a table of levels; see `Family`."""
   levels, mask = image
   return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), mask
 
@@ -214,6 +217,7 @@ def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
 def _blended(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
+  """Blends an image with its `degenerate` image (grey, or smoothed); see `Family`."""
   levels, mask = image
   return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask
 

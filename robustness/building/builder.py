@@ -289,10 +289,10 @@ class ClassifierBuilder:
     return {name: along_training.joined(folder / name, labels[name]) for name in labels}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows:
-    """Returns the evaluation of a training's weights.
+    """Returns the evaluation of the weights during a training.
 
-    It shows held-out training rows to the network with all its classes. Without such rows it shows
-    the rows of the study to the classifier of the run, which adapts to no batch here.
+    It is on held-out training rows and all classes of the network if there are held-out rows, else
+    on the rows of the study with the classes of the study's classifier, which does not adapt here.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)
@@ -370,11 +370,11 @@ class ClassifierBuilder:
     }
     plain = json.dumps(facts, sort_keys=True, default=str)
     folder = self.features or self.directory.parent / 'features'
-    place = folder / hashlib.sha256(plain.encode()).hexdigest()[:8]  # shared by a network's probes
-    records = Records(place, runner.layout(rows.num_examples), facts)
+    digest = hashlib.sha256(plain.encode()).hexdigest()[:8]  # equal for all probes of a network
+    records = Records(folder / digest, runner.layout(rows.num_examples), facts)
     runner.evaluate(rows, records, jax.process_index(), jax.process_count())
     barrier(f'the features of {label}')
-    features, labels = (records.column(name) for name in (f'output/{probes.FEATURES}', 'label'))
+    features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
     arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
     data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
     fit = {**fit, **data, 'sha256': weights.digest(arrays)}

@@ -191,8 +191,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
   @abc.abstractmethod
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier, which tables call `label`; weights that a training here will make are
-    shapes.
+    """Returns the classifier with a label for tables; untrained weights are shapes only.
 
     Raises:
       InputError: there are no such weights, or they do not fit the network or the images.
@@ -207,7 +206,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
   @property
   def needs_mean(self) -> bool:
-    """Whether nothing but the config, or an assumption, says how images are normalised."""
+    """Whether the normalisation of images comes from the config, or an assumption, only."""
     return False
 
   @property

@@ -35,7 +35,7 @@ class FromFile(ClassifierKind):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`; an architecture in a file is trained or given weights as those here."""
+    """See `ClassifierKind`; an architecture in a file is treated like an architecture here."""
     return registry.is_reference(section.name) and section.architecture is None
 
   @property
@@ -59,10 +59,10 @@ class FromFile(ClassifierKind):
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier that the file holds, which tables call `label`.
+    """Returns the classifier in the file, with a label for tables.
 
-    Its provenance also says file, name, the file's SHA-256 and its outputs for fixed images, so
-    that records of another version are not taken for this one's.
+    Its provenance has the file, name, the SHA-256 of the file, and the outputs for fixed images, so
+    that records of another version of the classifier are not mistaken for its records.
 
     Raises:
       InputError: no such file or name, an error while the file or the classifier runs, or something
@@ -120,7 +120,7 @@ def _made_by(
 
 
 def probe(classifier: Classifier, named: str = '') -> list[float] | str:
-  """Returns logits on four fixed images, each projected onto `PROJECTIONS` fixed directions.
+  """Returns numbers that identify a classifier: projections of its logits on four fixed images.
 
   The projections of an image's logits z on normal directions u are Σ u z / √classes, to six digits:
   16 numbers in all, or `RANDOM` for a function with other outputs in a second call.

@@ -53,10 +53,10 @@ class NetworkWeights:
   is_assumed: bool = False
 
   def for_classes(self, class_names: Sequence[str]) -> Variables:
-    """Returns what a network for these classes begins with.
+    """Returns the initial variables of a training for these classes.
 
-    The last layer is left out, and so drawn, unless the classes are the same in the same order, by
-    any word for them: a file of ImageNet says 'tench' where the data say 'n01440764'.
+    The last layer is omitted, and so initialised at random, unless the classes are the same in the
+    same order. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
     """
     indices = label_space.words(self.class_names)
     if [indices.get(name) for name in class_names] == [*range(len(self.class_names))]:
@@ -154,7 +154,7 @@ class StoredNetwork(Network):
 
 
 def _warn_of_borders(label: str, architecture: Architecture, shape: tuple[int, int, int]) -> None:
-  """Logs which pixels a vision transformer sees of images that are not whole patches."""
+  """Logs that a vision transformer ignores pixels at the border, if patches do not fill images."""
   network = architecture.network
   if isinstance(network, VisionTransformer) and any(side % network.patch for side in shape[:2]):
     height, width = (side - side % network.patch for side in shape[:2])

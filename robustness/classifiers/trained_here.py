@@ -109,10 +109,10 @@ class TrainedHere(Network):
 
 
 def facts_of_initial(initial: NetworkWeights) -> Facts:
-  """Returns what results say of weights that a training began with.
+  """Returns facts for results about the weights that a training began with.
 
-  Among it are the transforms of `robustness.environments` that the images of their training
-  resemble; None stands for what is unknown.
+  They include the augmentations of their training, and the transforms of `robustness.environments`
+  that these resemble; None for both if the augmentations are not known.
   """
   trained_with, resembles = initial.trained_with, None
   if trained_with is not None:

@@ -48,6 +48,7 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _signs(key: jax.Array, side: int) -> Draws:
+  """Returns a random sign, 1 or −1, for each cell of a grid, {'sign': [cells, cells]}."""
   cells = 3 if side < LARGE else 5
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 
@@ -121,6 +122,7 @@ def caustic(side: int, draws: Draws) -> jax.Array:
 
 
 def _to_thousandths(values: jax.Array) -> jax.Array:
+  """Returns values rounded to thousandths."""
   return jnp.round(values * 1000) / 1000
 
 

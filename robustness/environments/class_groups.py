@@ -68,8 +68,10 @@ class ClassGroups:
 
 
 def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
-  """Returns the groups of `config.data`, an `input_pipeline.DataSettings`; without groups, all
-  classes are left over."""
+  """Returns the class groups that `config.data` (an `input_pipeline.DataSettings`) defines.
+
+  By default there are no groups, and all classes are left over.
+  """
   if count := settings.random_class_groups:
     return balanced(count, class_names, settings.class_group_seed, settings.classes_per_group)
   return by_name(settings.class_groups, class_names, settings.hierarchy)
@@ -103,8 +105,14 @@ def by_name(
 
 
 def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
-  """Returns `count` random groups of `size` classes, or of the largest equal size for 0; remaining
-  classes are left over. Groups depend on the names of classes and not on their order."""
+  """Returns random class groups of equal size.
+
+  Args:
+    count: number of groups.
+    class_names: names of all classes; groups depend on the names and not on their order.
+    seed: seed of the choice.
+    size: number of classes in a group; 0 takes the largest possible. Other classes are left over.
+  """
   classes = len(class_names)
   size = size or classes // max(count, 1)
   is_possible = count >= 1 and size >= 1 and count * size <= classes
@@ -157,8 +165,10 @@ def _below(
 
 
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
-  """Returns single-label rows with the column `class_group`, int32: k for classes of C_k, 0 for
-  classes left over. Without groups, rows are unchanged."""
+  """Returns rows with a column `class_group`, int32: k for classes of C_k, 0 for classes left over.
+
+  Rows are unchanged if there are no groups. Labels must be single.
+  """
 
   def group(batch: Batch) -> np.ndarray:
     label = batch['label']

@@ -64,8 +64,10 @@ def _package() -> ModuleType:
 
 
 def hashes(images: np.ndarray) -> np.ndarray:
-  """Returns the perceptual hashes, uint64 [N], of images [N, H, W, C] with 1 or 3 channels, which
-  are uint8 or floating in [0, 1]."""
+  """Returns the perceptual hashes of images, uint64 [N].
+
+  `images` are [N, H, W, C] with 1 or 3 channels, uint8 or floating in [0, 1].
+  """
   from PIL import Image
 
   package = _package()
@@ -92,8 +94,11 @@ def hashed(rows: Rows) -> Hashed:
 
 
 def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
-  """Returns rows (i, j, number of differing bits) for the pairs of hashes that differ in at most
-  `max_bits` bits, sorted by bits, then i, then j."""
+  """Returns the pairs of similar hashes, int [pairs, 3]: i, j and the number of differing bits.
+
+  Hash i of `first` [N] and hash j of `second` [M] differ in at most `max_bits` bits. Pairs are
+  sorted by bits, then i, then j.
+  """
   step = max(1, _COMPARED // max(len(second), 1))
   tables = [np.zeros((0, 3), int)]
   for start in range(0, len(first), step):

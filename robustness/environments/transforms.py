@@ -50,8 +50,11 @@ class Transform:
 
   @property
   def view_base(self) -> int:
-    """The id of a view minus its level: 5 n for corruption n, as in studies of corruptions, or 1000
-    for a rotation. Clean images have the id 0."""
+    """The id of a view minus its level.
+
+    It is 5 n for the corruption with number n, as in studies of corruptions, and 1000 for a
+    rotation. Clean images have the id 0.
+    """
     return 5 * number_of(part_name(self.name))
 
   def check_shape(self, image_shape: Sequence[int]) -> None:

@@ -47,9 +47,10 @@ def findings(
 ) -> tuple[Findings, dict[str, np.ndarray]]:
   """Returns the most affected classes and the most damaged images of every classifier.
 
-  Estimates are the accuracies of all classes; tables are `AFFECTED_CLASSES`, in which stored
-  versions of one image are one image, and `DAMAGED_IMAGES`, with stored rows. The second value is
-  the row and view of each damaged image by classifier, int [F, 2].
+  Returns:
+    The findings: as estimates the accuracies of all classes, and the tables `AFFECTED_CLASSES`, in
+    which stored versions of an image count as one image, and `DAMAGED_IMAGES`, with a line for each
+    stored row; and {classifier: rows and views of the damaged images, int [F, 2]}.
   """
   classes: list[dict[str, object]] = []
   images: list[list[object]] = []
@@ -82,8 +83,12 @@ def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.Da
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns up to `MOST_IMAGES` rows that are wrong in some view, the largest share of wrong views
-  first, of equal ones the lowest mean probability of the class."""
+  """Returns the rows of the most damaged images, int [F], at most `MOST_IMAGES`.
+
+  They are wrong in some view, and right in the clean view if there is one. Rows are ordered by
+  their share of wrong views, the largest first, then by the mean probability of the true class, the
+  lowest first.
+  """
   candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
   views = np.maximum(tally.shown, 1)
   share, probability = tally.wrong / views, tally.probability / views
@@ -94,16 +99,22 @@ def most_damaged(tally: Tally) -> np.ndarray:
 def _listed(
   records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
-  """Returns the rows of images, int [F], in `IMAGE_COLUMNS`, without the classifier."""
+  """Returns the lines of the table of damaged images, with `IMAGE_COLUMNS` but the classifier.
+
+  Args:
+    records: the records of the classifier.
+    table: the views.
+    tally: the sums over the views.
+    images: rows of the images, int [F].
+    names: names of the classes.
+  """
   ids = records.column('example_id')[images]
   clean: list[list[object]] = [[None, None]] * len(images)
   if tally.clean is not None:
     prediction = records.column('prediction', table.clean or 0)[images]
     confidence = records.column(CONFIDENCE, table.clean or 0)[images]
-    clean = [
-      [class_name(int(taken), names), float(sure)]
-      for taken, sure in zip(prediction, confidence, strict=True)
-    ]
+    pairs = zip(prediction.tolist(), confidence.tolist(), strict=True)
+    clean = [[class_name(label, names), probability] for label, probability in pairs]
   return [
     [
       int(example),
@@ -149,8 +160,18 @@ def class_accuracies(
 def most_affected(
   label: str, tally: Tally, names: Sequence[str], views: Sequence[str]
 ) -> list[dict[str, object]]:
-  """Returns by column the `MOST_CLASSES` classes that lose most accuracy against the clean view;
-  where there is none, the least accurate ones. Only where several views count there is a worst."""
+  """Returns lines {column: value} of the table of the most affected classes.
+
+  These are the `MOST_CLASSES` classes that lose most accuracy relative to the clean view, or the
+  least accurate ones if there is no clean view. The view with the lowest accuracy of a class is
+  stated if several views count.
+
+  Args:
+    label: label of the classifier.
+    tally: the sums over the views.
+    names: names of the classes.
+    views: names of the views.
+  """
   rows, order = [], []
   for number, members in _members(tally):
     accuracy = float((1 - tally.wrong[members] / tally.shown[members]).mean())
@@ -163,19 +184,20 @@ def most_affected(
       row['accuracy when clean'] = clean = float(tally.clean[members].mean())
       row['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
       order.append(-lost)
-    row['views wrong'], row['of'] = (int(x[members].sum()) for x in (tally.wrong, tally.shown))
+    row['views wrong'] = int(tally.wrong[members].sum())
+    row['of'] = int(tally.shown[members].sum())
     if len(views) - (tally.clean is not None) > 1:
       counted = tally.class_shown[number]
       right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
       least = np.flatnonzero(right == right.min())
       row['least accurate in'] = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
-    taken, times = 'none', 0
-    made = tally.mistakes[tally.mistakes[:, 0] == number]
-    if len(made):
-      _, other, times = made[made[:, 2].argmax()].tolist()
-      taken = class_name(other, names)
-    rows.append({**row, 'most often taken for': taken, 'times': times})
-  return [rows[place] for place in np.argsort(order, kind='stable')[:MOST_CLASSES]]
+    taken_for, times = 'none', 0
+    mistakes = tally.mistakes[tally.mistakes[:, 0] == number]
+    if len(mistakes):
+      _, prediction, times = mistakes[mistakes[:, 2].argmax()].tolist()
+      taken_for = class_name(prediction, names)
+    rows.append({**row, 'most often taken for': taken_for, 'times': times})
+  return [rows[index] for index in np.argsort(order, kind='stable')[:MOST_CLASSES]]
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
@@ -196,13 +218,17 @@ class Tally:
   """Sums over views of N images, gathered shard by shard.
 
   Attributes:
-    labels: int [N, L], -1 where an image has fewer than L; it counts in each of its classes.
-    clean: bool [N], right in the view that shows images clean; None where there is none.
-    wrong, shown: int [N], views in which an image is wrong, and in which it counts.
-    probability: [N], of the true class, summed over these views.
-    view, prediction, confidence: [N], of the most confident mistake; view is -1 without one.
-    mistakes: int [P, 3]: label, wrong prediction, how often.
-    class_right, class_shown: int [C, V].
+    labels: int [N, L], padded with -1; an image counts in each of its classes.
+    clean: bool [N], whether an image is right in the clean view; None if there is no such view.
+    wrong: int [N], number of views in which an image is wrong.
+    shown: int [N], number of views in which an image counts.
+    probability: [N], sum of the probability of the true class over the views in which it counts.
+    view: int [N], view of the most confident mistake, -1 without a mistake.
+    prediction: int [N], prediction in this mistake.
+    confidence: [N], confidence of this mistake.
+    mistakes: int [P, 3]: label, wrong prediction, number of times.
+    class_right: int [C, V], number of images of a class that are right in a view.
+    class_shown: int [C, V], number of images of a class that count in a view.
   """
 
   labels: np.ndarray
@@ -241,6 +267,7 @@ class Tally:
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
+    """Adds a shard; `counted` is whether an image counts in a view, bool [n, v]."""
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
     self.wrong[rows] += wrong.sum(1)
@@ -251,18 +278,19 @@ class Tally:
     best = np.where(wrong, confidence, -1.0)
     view = best.argmax(1)
     better = np.flatnonzero(best[np.arange(len(view)), view] > self.confidence[rows])
-    at, view = rows.start + better, view[better]
-    self.confidence[at] = best[better, view]
-    self.view[at] = shard.views.start + view
-    self.prediction[at] = shard['prediction'][better, view]
+    better_rows, view = rows.start + better, view[better]
+    self.confidence[better_rows] = best[better, view]
+    self.view[better_rows] = shard.views.start + view
+    self.prediction[better_rows] = shard['prediction'][better, view]
     for labels in self.labels[rows].T:
       has_label = labels >= 0
       counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
         np.add.at(table[:, shard.views], label, values)
-      of_row = np.broadcast_to(label[:, None], missed.shape)[missed]
-      pairs = np.stack([of_row, shard['prediction'][has_label][missed], np.ones_like(of_row)], 1)
-      every = np.concatenate([self.mistakes, pairs])
-      distinct, place = np.unique(every[:, :2], axis=0, return_inverse=True)
-      counts = np.bincount(place.ravel(), every[:, 2], len(distinct)).astype(int)
+      true = np.broadcast_to(label[:, None], missed.shape)[missed]
+      predicted = shard['prediction'][has_label][missed]
+      added = np.stack([true, predicted, np.ones_like(true)], 1)
+      mistakes = np.concatenate([self.mistakes, added])
+      distinct, number = np.unique(mistakes[:, :2], axis=0, return_inverse=True)
+      counts = np.bincount(number.ravel(), mistakes[:, 2], len(distinct)).astype(int)
       self.mistakes = np.concatenate([distinct, counts[:, None]], 1)

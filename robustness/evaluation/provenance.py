@@ -25,7 +25,7 @@ WHOLE = {
   'imagenet2012': ('validation', 50_000),
   'mnist': ('test', 10_000),
 }
-"""Split and images that published numbers are of, by the name that TFDS has."""
+"""{TFDS name: split and number of images of published numbers}."""
 ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 """RobustBench's list of ImageNet's validation images, as `config.data.image_list` names it."""
 
@@ -33,7 +33,7 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns what is said of the images."""
+  """Returns the lines about the images in the table `which numbers these are`."""
   return {
     'images': _number(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'split')),
@@ -43,22 +43,28 @@ def data_lines(
 
 
 def set_differences(description: Facts, num_images: int, enough: int = 0) -> list[str]:
-  """Returns what the images differ in from a set that numbers are published for: the whole set, or
-  `enough` random images of it."""
+  """Returns the differences of the images from a set with published numbers, in words.
+
+  Args:
+    description: description of the rows.
+    num_images: number of images.
+    enough: number of random images of the set that is published too; 0 for the whole set only.
+  """
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
     return ['the data are not known to be a whole published set']
   published, size = WHOLE[name]
   split = str(description.get('split', ''))
-  stated = f'the split is {split or "not recorded"}, not {published}'
-  return [
-    *([] if split.startswith(published) else [stated]),
-    *([] if num_images in (size, enough) else [f'{num_images} of {size} images']),
-  ]
+  differences = []
+  if not split.startswith(published):
+    differences.append(f'the split is {split or "not recorded"}, not {published}')
+  if num_images not in (size, enough):
+    differences.append(f'{num_images} of {size} images')
+  return differences
 
 
 def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Says whether numbers compare: `otherwise` where nothing differs."""
+  """Returns in words whether numbers are comparable; `otherwise` if there are no differences."""
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
@@ -84,6 +90,7 @@ def _number(description: Facts, num_images: int) -> str:
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
+  """Returns in words how images were resized and cropped, and their size."""
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
   sides = 'both sides' if description.get('squash') else 'shorter side'

@@ -70,7 +70,7 @@ class RecordedStudy(Study):
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Raises InputError: only the file says what records are reduced to."""
+    """Raises InputError, because only the user's file defines how records are reduced."""
     raise InputError(f'{WHY_NOT}.')
 
 
@@ -106,8 +106,10 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
-  """Returns keys of a study that results hold, which an earlier version may have written; a section
-  that no version wrote as it is."""
+  """Returns the settings of a study, from a section that an earlier version may have written.
+
+  A section that no version wrote is returned unchanged.
+  """
   try:
     with registry.files_refused():
       return study.from_earlier(section)
@@ -142,5 +144,6 @@ def check_used(typed: str, candidates: Iterable[Study]) -> None:
 
 
 def _is_typed(reference: str, typed: str) -> bool:
+  """Returns whether two references FILE.py:NAME have the same NAME."""
   are_references = registry.is_reference(reference) and registry.is_reference(typed)
   return are_references and registry.part_name(reference) == registry.part_name(typed)

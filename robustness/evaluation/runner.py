@@ -437,6 +437,7 @@ class Evaluator:
 
   @functools.cached_property
   def _compiled_show(self) -> Compiled:
+    """The compiled function `show`."""
     return self.parallel.compile(self.show, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   @functools.cached_property
@@ -509,6 +510,7 @@ class Evaluator:
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
   def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
+    """Returns the logits [B, classes] of images."""
     return self._network.apply(variables, images, ())[0]
 
   def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:

@@ -128,20 +128,20 @@ class Study(Part):
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the named parts that the keys `study` choose, by their label and by the key of
-    `config.study` that has a section for each of them."""
+    """Returns the named parts that the settings `study` choose: {section: {label: part}}.
+
+    A section is a key of `config.study` with a subsection for each label, such as 'attack'.
+    """
     return {}
 
   @classmethod
   def sections_of_parts(cls, study: Facts) -> dict[str, dict[str, Facts]]:
-    """Returns the sections of `chosen_parts` with all settings, defaults included."""
-    return {
-      key: {
-        label: {**cls.settings_of(part), **study[key].get(label, {})}
-        for label, part in parts.items()
-      }
-      for key, parts in cls.chosen_parts(study).items()
-    }
+    """Returns {section: {label: settings}} of `chosen_parts`, with defaults."""
+    sections: dict[str, dict[str, Facts]] = {}
+    for key, parts in cls.chosen_parts(study).items():
+      labels = parts.items()
+      sections[key] = {x: {**cls.settings_of(p), **study[key].get(x, {})} for x, p in labels}
+    return sections
 
   @classmethod
   def settings_of(cls, part: type[Part]) -> Facts:
@@ -151,7 +151,7 @@ class Study(Part):
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns the keys of `config.study` for those that an earlier version of the software had."""
+    """Returns the settings of `config.study` of today, from those of an earlier version."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
@@ -214,17 +214,24 @@ class Study(Part):
     return rows
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows to be evaluated, and trainings (recipes of all classifiers, in order), with
-    which the study finds nothing, before anything is trained."""
+    """Checks, before anything is trained, that the study can have results.
+
+    Args:
+      rows: the rows to be evaluated.
+      recipes: facts about the trainings of all classifiers, in order.
+
+    Raises:
+      InputError: the study finds nothing with these rows or trainings.
+    """
     if not self.half_width:
       return
     if BASE in next(rows.batches(1, [0], stored=True)):
       bases = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(bases)) == len(bases), 'half_width', valid)
-    needed, least = '', fewest_trials(self.half_width, self.confidence)
-    if least > rows.num_examples:  # a design that takes more is not planned first, for hours
-      needed = f'at least {least:,}' if least < 1e9 else f'{least:.1e}'
+    needed, fewest = '', fewest_trials(self.half_width, self.confidence)
+    if fewest > rows.num_examples:  # checked first, because planning a large design takes hours
+      needed = f'at least {fewest:,}' if fewest < 1e9 else f'{fewest:.1e}'
     elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
       needed = f'up to {largest:,}'
     if needed:
@@ -379,8 +386,10 @@ class ScoresPredictions(Study):
 
   @abc.abstractmethod
   def score_predictions(self, settings: Any, folder: pathlib.Path) -> Scored:
-    """Returns the scores of the predictions that `prediction_settings` name; they are written in a
-    folder if they are not records yet."""
+    """Returns the scores of the predictions that settings of the class `prediction_settings` name.
+
+    Predictions that are no records yet are written as records in a folder.
+    """
 
 
 class Scored(NamedTuple):
@@ -413,8 +422,15 @@ def from_config(section: Facts) -> Study:
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
-  """Returns what scores the predictions that all of a config but its section `study` names; raises
-  InputError for a study that scores images only, and keys that are no `prediction_settings`."""
+  """Returns the function from a folder for records to the scores of predictions in files.
+
+  Args:
+    study: the study.
+    config: the config without its section `study`, which names the predictions.
+
+  Raises:
+    InputError: the study cannot score predictions, or a key is not in its `prediction_settings`.
+  """
   if isinstance(study, ScoresPredictions):
     parsed: object = settings.parse(study.prediction_settings, config, 'config')
     return functools.partial(study.score_predictions, parsed)

@@ -37,6 +37,7 @@ class GroupObjective(Objective):
 
   @property
   def columns(self) -> tuple[str, ...]:
+    """See `Objective`."""
     return (self.column,)
 
 
@@ -81,6 +82,7 @@ class Coral(GroupObjective):
 
   @property
   def columns(self) -> tuple[str, ...]:
+    """See `Objective`."""
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:

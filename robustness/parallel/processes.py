@@ -100,6 +100,7 @@ class Processes:
       deadline.cancel()
 
   def _check(self) -> None:
+    """Raises InputError for options of processes that do not fit each other."""
     if self.detect and (self.coordinator or self.count > 1 or self.index):
       raise InputError(
         '--distributed asks the cluster for coordinator and numbers: leave out --coordinator, '
@@ -119,6 +120,7 @@ class Processes:
       )
 
   def _give_up(self) -> None:
+    """Prints why the processes did not connect, and ends this one with exit code 2."""
     peer = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
     if self.detect or (self.index and not self._coordinator_answers()):
       reason = f'{peer} did not answer'
@@ -132,6 +134,7 @@ class Processes:
     os._exit(2)
 
   def _coordinator_answers(self) -> bool:
+    """Returns whether the coordinator's port accepts a connection."""
     host, _, port = self.coordinator.rpartition(':')
     try:
       socket.create_connection((host.strip('[]'), int(port)), timeout=2).close()
@@ -188,19 +191,24 @@ def exchange(name: str, value: str) -> list[str]:
 
 
 def barrier(name: str) -> None:
-  """Returns when all processes have called it; see `exchange`. It has no time-out; the time-out of
-  collectives of devices may be shorter than an evaluation."""
+  """Returns when all processes have called it with the same name; see `exchange`.
+
+  It has no time-out, unlike collective operations of devices.
+  """
   if jax.process_count() > 1:
     _wait(f'{name} {next(_numbers)}', FOREVER_SECONDS)
 
 
 def _wait(key: str, seconds: int) -> None:
+  """Waits until all processes have reached the barrier `key`, for at most so many seconds."""
   multihost.get_barrier_sync_fn()(key=key, timeout_ms=1000 * seconds)
 
 
 def check_config(config: Mapping[str, object]) -> None:
-  """Raises InputError, on every process, if the configs of processes differ; the error names the
-  first process that differs from process 0, and the keys."""
+  """Raises InputError, on every process, if the configs of processes differ.
+
+  The message names the first process that differs from process 0, and the keys.
+  """
   first, *peers = exchange('the config', json.dumps(config, default=repr))
   for index, peer in enumerate(peers, 1):
     lines = [] if peer == first else differing_keys(json.loads(first), json.loads(peer))
@@ -214,8 +222,10 @@ def check_config(config: Mapping[str, object]) -> None:
 
 
 def check_workdir(directory: pathlib.Path) -> None:
-  """Raises InputError, on every process, if one does not see a file that process 0 makes in the
-  workdir, which must be on a shared file system."""
+  """Raises InputError, on every process, if the workdir is not on a shared file system.
+
+  Process 0 creates a file in the workdir, and every process must see it.
+  """
   if jax.process_count() == 1:
     return
   file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''
@@ -242,14 +252,17 @@ def check_workdir(directory: pathlib.Path) -> None:
 
 
 def peer_is_lost(error: BaseException) -> bool:
-  """Returns whether an error, or one of its causes, results from the end of another process. A
-  library may wrap the cause, as Orbax does when a save waits for other processes."""
+  """Returns whether an error, or one of its causes, results from the end of another process.
+
+  A library may wrap the cause, as Orbax does when a save waits for other processes.
+  """
   return jax.distributed.is_initialized() and any(
     word in str(reason) for reason in causes(error) for word in _COLLECTIVES
   )
 
 
 def _print_failure(error: Exception) -> int:
+  """Prints an error; returns the exit code, `RESUMABLE` if another process was lost."""
   if not peer_is_lost(error):
     traceback.print_exception(error)
     return 1

@@ -78,10 +78,10 @@ class Design:
 def published(name: str) -> Design:
   """Returns the published design of one of `FACTORS`.
 
-  'size' has areas of 1 to 100 % in the centre of 512 pixels. 'rotation' has 1, 21, ..., 341 degrees
-  at 20, 50, 80 and 100 % in the centre of 512 pixels. 'location' has 20 % at 21 × 21 places of 500
-  pixels; its published number of scenes agrees with a minimum of .5 on the canvas, and not with the
-  text's 'no filter'.
+  'size' has areas of 1 to 100 % in the centre of a canvas of 512 pixels. 'rotation' has 1, 21, ...,
+  341 degrees at 20, 50, 80 and 100 % in the centre of 512 pixels. 'location' has an area of 20 % at
+  21 × 21 positions on 500 pixels; its published number of scenes agrees with a minimum share of .5
+  on the canvas, and not with 'no filter' in the text.
   """
   if name == 'size':
     return cross('size', areas=np.arange(1, 101) / 100)
@@ -94,8 +94,16 @@ def published(name: str) -> Design:
 
 
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
-  """Returns places at the centres (i + .5) / cells of cells × cells squares, as in the paper's
-  comparison of patches (56 × 56). See `cross` for `min_inside`."""
+  """Returns a design with an object at the centre of each of cells × cells squares of the canvas.
+
+  The paper compares patches on such a grid (56 × 56).
+
+  Args:
+    cells: number of squares along a side.
+    area: area of the object as a fraction of the canvas.
+    side: side of the canvas in pixels.
+    min_inside: smallest share of the object on the canvas, see `cross`.
+  """
   require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
   return cross(f'grid{cells}', areas=(area,), xs=steps, ys=steps, side=side, min_inside=min_inside)
@@ -110,9 +118,19 @@ def cross(
   side: int = 512,
   min_inside: float | None = None,
 ) -> Design:
-  """Returns the cross product of values, in the reference's order: x, y, area, angle (fastest).
+  """Returns the design with all combinations of values.
 
-  The default of `min_inside` is .95, or .5 if a place is not the centre, as in the published sets.
+  The levels are in the order of the released generator: x, y, area, angle (fastest).
+
+  Args:
+    name: name of the design.
+    areas: areas of the object as fractions of the canvas.
+    angles: angles in degrees counter-clockwise.
+    xs: horizontal positions of the centre as fractions of the side from the left.
+    ys: vertical positions of the centre as fractions of the side from the top.
+    side: side of the canvas in pixels.
+    min_inside: smallest share of the object on the canvas; None takes .95, or .5 if a position is
+      not the centre, as in the published sets.
   """
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
@@ -222,8 +240,16 @@ class SceneTable:
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Finds the pairs and levels of stored scenes. `min_inside` of the design is the smallest share
-  on the canvas that occurs; `side` is in pixels."""
+  """Returns the pairs (object and background) and the levels of stored scenes.
+
+  Args:
+    columns: columns of the scenes, see `robustness.scenes.designs.LOOP_ORDER` and `SceneTable`.
+    name: name of the design.
+    side: side of the canvas in pixels.
+
+  Raises:
+    InputError: a scene is stored twice.
+  """
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
   both = np.stack([columns['object'], columns['background']])

@@ -60,8 +60,7 @@ def resize_pixels(
   positions: Sequence[jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Returns pixels of a resized image, [len(positions[0]), len(positions[1]), C], in the type of
-  `images`.
+  """Returns pixels of a resized image, [rows, columns, C], in the type of `images`.
 
   Args:
     images: [N, H, W, C], float32 or uint8.
@@ -88,9 +87,18 @@ def _resize_down(
   lines: tuple[jax.Array, jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Resizes an image of [N, H, W, C] along H and transposes it to [W, L, C], L at least
-  len(positions). `lines` are the first and last + 1 nonzero line along W; lines far outside them
-  may remain 0."""
+  """Returns an image resized along H and transposed, [W, L, C] with L of at least len(positions).
+
+  Args:
+    images: [N, H, W, C].
+    index: number of the image.
+    size: height of the image from the first pixel.
+    resized: height after resizing.
+    positions: rows of the resized image.
+    lines: the first column that is needed, and the one after the last; columns far outside them may
+      be 0.
+    max_reduction: static upper bound of size / resized.
+  """
   height, width, channels = images.shape[1:]
   if (TILE + 2) * max(max_reduction, 1) + 3 >= height:
     weights = triangle_weights(positions, jnp.arange(height), size, resized)
@@ -126,6 +134,7 @@ def _resize_down(
 
 
 def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
+  """Returns whether positions are in a resized image of this size, bool."""
   return (positions >= 0) & (positions < resized)
 
 

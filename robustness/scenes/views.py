@@ -30,19 +30,25 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
-  """Returns the parameters of each level: `area`, `angle`, `x`, `y`, and the index `sheet` of the
-  area."""
+  """Returns the parameters of each level of a design, [L] each.
+
+  They are `area`, `angle`, `x`, `y`, and `sheet`, the number of the area among the distinct areas.
+  """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
   return {**factors, 'sheet': sheet}
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
-  """Returns the view functions of a design for a canvas of `side` pixels; `measure` is one of
-  `robustness.scenes.composition.MEASURES`.
+  """Returns the functions `show` and `prepare` of a design's views, see `Views`.
 
   If there are few sizes, `prepare` resizes the cutout once for each. Otherwise every scene resizes
   it, and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
+
+  Args:
+    design: the design.
+    side: side of the canvas in pixels.
+    measure: what an area measures, one of `robustness.scenes.composition.MEASURES`.
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
@@ -54,8 +60,14 @@ def shown(design: Design, side: int, measure: str) -> Shown:
 
 
 def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
-  """Returns the share of each object on the canvas at every level, float32 [P, L]. `size` has the
-  heights and widths of cutouts, int [P, 2], and `pixels` the pixels in an area, int [P]."""
+  """Returns the share of each object on the canvas at every level, float32 [P, L].
+
+  Args:
+    design: the design with L levels.
+    size: heights and widths of the cutouts, int [P, 2].
+    pixels: numbers of pixels of the objects that an area measures, int [P].
+    side: side of the canvas in pixels.
+  """
   levels = [parameters(design)[name] for name in LEVEL]
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -137,8 +149,11 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
 
 
 def _sheet_side(area: float, side: int, turning: bool) -> int:
-  """Returns the side of a sheet with all pixels of a cutout that a scene can show. Empty canvas
-  surrounds an upright cutout, so that a scene is a window of the sheet."""
+  """Returns the side of a sheet with all pixels of a cutout that a scene can show.
+
+  An upright cutout is surrounded by empty canvas, so that a scene is a window of the sheet. `area`
+  is that of the cutout as a fraction of the canvas, and `turning` whether scenes rotate it.
+  """
   if turning:
     return math.ceil(math.sqrt(2) * side) + 12
   return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side

@@ -120,6 +120,7 @@ class Checkpoints:
     return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
 
   def _check_or_write(self, facts: Facts) -> None:
+    """Checks the facts of the training against `classifier.json`, or writes this file."""
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
       _check_same(facts, _load_json(path), f'{self._directory} holds another training')
@@ -233,20 +234,24 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
 
 
 def _load_json(path: pathlib.Path) -> Facts:
+  """Returns the content of `classifier.json`."""
   return json_files.read(
     path, FACTS_FORM, 'The command of the training writes this file again once it is removed.'
   )
 
 
 def _flat(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
+  """Returns the leaves of a tree by their paths, joined by dots."""
   return traverse_util.flatten_dict(dict(tree), sep='.')
 
 
 def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
+  """Returns {path: type and shape} of the arrays of a tree."""
   return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
 
 
 def _check_same(new: Facts, stored: Facts, problem: str) -> None:
+  """Raises InputError, with the first differences, if two sets of facts differ."""
   if lines := differing_keys(stored, new):
     omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''
     raise InputError(

@@ -28,8 +28,12 @@ class AccuracyOnRows:
   ):
     """Prepares the measurement; the rows are read by the first call.
 
-    The classifier may hold shapes in place of weights. Rows of at most `resident_bytes` are read
-    once and stay on the devices.
+    Args:
+      classifier: the classifier, with weights or only their shapes.
+      rows: the rows.
+      seed: seed of the evaluation's random numbers.
+      parallel: layout of the devices.
+      resident_bytes: rows with at most so many bytes are read once and stay on the devices.
     """
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
@@ -46,6 +50,7 @@ class AccuracyOnRows:
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
+    """Yields the blocks of this process, on the devices."""
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
     blocks = self.evaluator.blocks_on_devices
     return blocks(self.rows, self._layout, numbers) if numbers else iter(())
@@ -81,8 +86,8 @@ class CachedBlocks:
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns the positions of rows to train on and of rows to validate on, see `held_out`.
 
-  The frames of a clip, the stored versions of an image, and other rows with one `group_id` stay on
-  one side.
+  The frames of a clip, the stored versions of an image, and other rows with the same `group_id` are
+  not separated. `share` is the fraction of rows to validate on.
   """
   are_versions = 'base_images' in rows.description  # splitting them one by one would leak
   columns = (rows.without_images() if are_versions else columns_of(rows)) if share else {}

@@ -66,6 +66,7 @@ class StopRequest:
     return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self.received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
+    """Handles SIGTERM: the training stops after the current step."""
     del number, frame
     logging.warning('SIGTERM: the training stops after this step and saves.')
     self.received = True

@@ -207,8 +207,12 @@ class Training:
     }
 
   def check_network(self, state: TrainState) -> None:
-    """Raises InputError if settings concern layers that the network lacks, or if an attack does not
-    fit the augmentations, statistics or normalisation layers."""
+    """Checks that the settings and the attack fit the network, from shapes.
+
+    Raises:
+      InputError: a setting concerns a layer that the network lacks, or an attack does not fit the
+        augmentations, the batch statistics or the normalisation layers.
+    """
     settings, attack = self.settings, self.pipeline.attack
     layers = {
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
@@ -316,6 +320,7 @@ class Training:
 
 
 def _trained(variables: Variables) -> Variables:
+  """Returns `params` and `batch_stats` of variables, {} for statistics that are missing."""
   return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
 
 
