@@ -61,10 +61,12 @@ class AutoAttack(Attack):
 
   @property
   def stages(self) -> tuple[str, ...]:
+    """See `Attack`."""
     return VERSIONS[self.version]
 
   @property
   def shortcoming(self) -> str:
+    """See `Attack`; '' for the published numbers of steps and queries."""
     queries = f' and {self.queries} queries' if SQUARE in self.stages else ''
     published = {'', f' and {QUERIES} queries'}
     is_published = self.iterations == STEPS and queries in published
@@ -72,6 +74,7 @@ class AutoAttack(Attack):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
+    """See `Attack`."""
     flags = {NO_GRADIENT: Flag('no_gradient', True)}
     if self.stages[-1] == SQUARE:
       flags[BY_SQUARE] = Flag('stage', len(self.stages), SQUARE_GAIN)
@@ -87,6 +90,7 @@ class AutoAttack(Attack):
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
+    """See `Attack`."""
     images, scores = jax.lax.stop_gradient(images), logits(images)
     adversarial, right = images, scores.argmax(-1) == labels
     stage = jnp.where(right, len(self.stages) + 1, 0)
@@ -106,8 +110,10 @@ class AutoAttack(Attack):
     }
 
   def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
-    """Returns each attack and how often it runs; a targeted one runs once for each of its targets,
-    of which there are at most `classes` − 1."""
+    """Returns the attacks with their numbers of runs.
+
+    A targeted attack runs once for each target class, at most `classes` − 1 times.
+    """
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)

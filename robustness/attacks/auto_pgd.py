@@ -84,8 +84,17 @@ class AutoPGD(Attack):
     targets: Array | None,
     can_stop: bool,
   ) -> Array:
-    """Returns the iterates of largest margin. With `can_stop`, the ascent of an image ends as soon
-    as it is wrong."""
+    """Returns the iterates of largest margin, [B, H, W, C].
+
+    Args:
+      keys: random keys [B].
+      logits: the logits function of the classifier.
+      images: clean images [B, H, W, C].
+      labels: int32 [B].
+      scale: factor of ε and the step size.
+      targets: target classes, int32 [B]; None maximises `loss`.
+      can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
+    """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     spans = jnp.asarray(checkpoints(self.steps))
 
@@ -147,8 +156,13 @@ class _State:
   rises: Array  # steps since the last checkpoint in which the loss rose
 
   def after(self, iterate: Iterate, span: Array, is_done: Array) -> _State:
-    """Returns the state after a step to `iterate`. `span` is the number of steps since the last
-    checkpoint if this step ends at one, else 0. `worst` is final for images that are done, [B]."""
+    """Returns the state after a step.
+
+    Args:
+      iterate: the points after the step.
+      span: number of steps since the last checkpoint if the step ends at a checkpoint, else 0.
+      is_done: whether `worst` of an image is final, bool [B].
+    """
     is_checkpoint = span > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
     best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
@@ -175,10 +189,10 @@ def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
 
 
 def checkpoints(steps: int) -> np.ndarray:
-  """Returns for each step that ends at a checkpoint the number of steps since the last one, and 0
-  for the other steps, int32 [n].
+  """Returns, for each of n steps, the number of steps since the last checkpoint, int32 [n].
 
-  Checkpoints are ⌈p_j n⌉ with p_1 = .22 and p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
+  It is 0 for steps that do not end at a checkpoint. Checkpoints are ⌈p_j n⌉ with
+  p_1 = .22 and p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
   """
   shares = [0.0, 0.22]
   while shares[-1] < 1:

@@ -19,8 +19,11 @@ EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 
 
 def check(section: str, norm: str, epsilon: float, key: str = 'epsilon') -> None:
-  """Raises InputError for an unknown norm, or a radius that is not in (0, 1] ('linf') or not finite
-  and positive ('l2')."""
+  """Raises InputError for an unknown norm or an invalid radius.
+
+  The radius must be in (0, 1] for 'linf', and finite and positive for 'l2'. `section` and `key`
+  name the settings in messages.
+  """
   choice(f'{section}.norm', norm, NORMS)
   is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
   fix = 'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)'
@@ -28,17 +31,19 @@ def check(section: str, norm: str, epsilon: float, key: str = 'epsilon') -> None
 
 
 def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
-  """Returns the change of a pixel value at the edge of a ball: ε for ℓ∞, and the root mean square
-  ε/√(HWC) for ℓ2."""
+  """Returns the change of a pixel value at the edge of a ball.
+
+  It is ε for ℓ∞, and the root mean square ε/√(HWC) for ℓ2.
+  """
   return epsilon if norm == 'linf' else epsilon / math.sqrt(math.prod(image_shape))
 
 
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns the steepest direction of one image, of length 1 in the norm: sign(∇) or ∇/‖∇‖₂, or 0
-  where the gradient ∇ is 0.
+  """Returns the direction of steepest ascent of one image, of length 1 in the norm.
 
-  The float32 gradient is first divided by a power of two, which is exact: for confident predictions
-  its squares would underflow.
+  It is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, and 0 where the gradient ∇ is 0. The float32 gradient
+  is first divided by a power of two, which is exact: for confident predictions its squares would
+  underflow.
   """
   if norm == 'linf':
     return jnp.sign(gradient)
@@ -49,8 +54,10 @@ def direction(gradient: jax.Array, norm: str) -> jax.Array:
 
 
 def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Moves images [B, H, W, C] to random points, uniform in the cube ('linf') or the ball ('l2')
-  around each, clipped to [0, 1]."""
+  """Returns random points in the balls around images [B, H, W, C], clipped to [0, 1].
+
+  They are uniform in the cube ('linf') or the ball ('l2') of radius ε; `keys` are [B].
+  """
   shape = images.shape[1:]
 
   def point(key: jax.Array) -> jax.Array:
@@ -62,8 +69,11 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
 
 
 def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
-  """Moves images [B, H, W, C] by ε in a random direction, clipped to [0, 1]: uniform noise with the
-  largest value ε ('linf'), or a direction uniform on the sphere ('l2')."""
+  """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1].
+
+  The change is uniform noise scaled to the largest value ε ('linf'), or has a direction that is
+  uniform on the sphere ('l2'); `keys` are [B].
+  """
 
   def draw(key: jax.Array) -> jax.Array:
     if norm == 'linf':

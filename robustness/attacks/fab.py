@@ -54,9 +54,11 @@ class FAB(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of run `number` (see `in_turn`), which ends when a wrong image in the ball
-    is known for every image. Untargeted runs after the first start at a random point at half the
-    radius."""
+    """Returns the images of the run with a number, see `in_turn`.
+
+    The run ends when a wrong image in the ball is found for every image. Untargeted runs after the
+    first one start at a random point at half the radius.
+    """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
       plane = _targeted(logits, labels, likeliest(logits(images), number))
@@ -69,7 +71,8 @@ class FAB(Attack):
       k, x, nearest, distance = state
       value, normal = plane(x)
       value = value - (normal * x).sum((1, 2, 3))  # the plane is normal · x + value = 0
-      from_x, from_image = (onto_plane(start, normal, value, self.norm) for start in (x, images))
+      from_x = onto_plane(x, normal, value, self.norm)
+      from_image = onto_plane(images, normal, value, self.norm)
       lengths = [jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)]
       bias = by_row(jnp.minimum(lengths[0] / (lengths[0] + lengths[1]), MAX_BIAS))
       x = (1 - bias) * (x + OVERSHOOT * from_x) + bias * (images + OVERSHOOT * from_image)

@@ -26,11 +26,11 @@ def in_turn(
   adversarial: Array,
   right: Array,
 ) -> tuple[Array, Array]:
-  """Returns `adversarial` and `right` after `count` runs. If a run finds an image that is predicted
-  wrongly, this image is stored and the row takes part in no later run.
+  """Returns the adversarial images, and whether they are predicted rightly, after `count` runs.
 
-  Before each run, the rows that are right are moved to the front and attacked in tiles of equal
-  size, so that only these rows cost time. The result of a row does not depend on other rows.
+  If a run finds an image that is predicted wrongly, this image is stored, and later runs skip the
+  row. Before each run, the rows that are right are moved to the front and attacked in tiles of
+  equal size, so that only these rows cost time. The result of a row does not depend on other rows.
 
   Args:
     run: Returns an image for each row of a tile; each run has other keys.
@@ -68,7 +68,9 @@ def in_turn(
 def attack_in_turn(
   run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
 ) -> Array:
-  """Returns the images after `count` runs of `in_turn`: clean where no run succeeds, and where the
-  clean image is predicted wrongly."""
+  """Returns the images after `count` runs of `in_turn`.
+
+  An image is unchanged if no run succeeds, or if the clean image is predicted wrongly already.
+  """
   right = logits(images).argmax(-1) == labels
   return in_turn(run, count, logits, keys, images, labels, jnp.asarray(images), right)[0]

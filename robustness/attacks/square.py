@@ -87,8 +87,10 @@ class Square(Attack):
 
 
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
-  """Returns the sides of windows after 0, 1, ... halvings, int32 [10]: at least `smallest`, and odd
-  if that is 3."""
+  """Returns the sides of windows after 0 to 9 halvings of their area, int32 [10].
+
+  Sides are at least `smallest`, and odd if `smallest` is 3. `shape` is that of the image.
+  """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
   return np.minimum(rounded | 1 if smallest == 3 else rounded, min(shape))
@@ -103,8 +105,8 @@ def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
 def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
   """Draws a window: its first row and column, int32 [2], and the mask of its pixels, [H, W, 1]."""
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
-  from_corner = [jnp.arange(shape[axis]) - corner[axis] for axis in (0, 1)]
-  rows, columns = ((x >= 0) & (x < side) for x in from_corner)
+  row, column = jnp.arange(shape[0]) - corner[0], jnp.arange(shape[1]) - corner[1]
+  rows, columns = (row >= 0) & (row < side), (column >= 0) & (column < side)
   return corner, (rows[:, None] & columns[None])[:, :, None]
 
 
@@ -120,8 +122,11 @@ def _windows(
 
 
 def halves(side: int) -> np.ndarray:
-  """Returns η of the paper, [side, side] of length 1: two halves of opposite sign, one above the
-  other, each a sum of nested rectangles of weight 1 / k²."""
+  """Returns the pattern η of the paper, [side, side] with the ℓ2 norm 1.
+
+  It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles; the
+  k-th one has the weight 1 / k².
+  """
 
   def nested(height: int) -> np.ndarray:
     distances = [np.abs(np.arange(size) - size // 2) for size in (height, side)]
@@ -135,8 +140,11 @@ def halves(side: int) -> np.ndarray:
 
 
 def _patterns(shape: Sequence[int]) -> Array:
-  """Returns η by the number of halvings, upright and transposed, in the middle of zeros from which
-  the change of an image is cut: [10, 2, 2M, 2M] with the longer side M of images."""
+  """Returns the patterns η for each number of halvings, upright and transposed, [10, 2, 2M, 2M].
+
+  M is the longer side of images. A pattern begins at (M, M) and is surrounded by zeros, so that its
+  shift to any position in an image is a slice.
+  """
   middle, all_sides = max(shape[:2]), sides(shape[:2], 3)
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
   for pattern, side in zip(table, all_sides, strict=True):
@@ -165,9 +173,19 @@ def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
 def _moved_mass(
   patterns: Array, key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
-  """Proposes the step of algorithm 3, which moves norm of the change from a window to another."""
+  """Returns the proposal of algorithm 3, which moves the norm of the change between two windows.
+
+  Args:
+    patterns: see `_patterns`.
+    key: random key.
+    image: the clean image [H, W, C].
+    x: the current image.
+    size: the number of halvings, and the side of windows.
+    epsilon: radius of the ball.
+  """
   keys = jax.random.split(key, 4)
-  (corner, target), (_, source) = (_window(k, image.shape, size[1]) for k in keys[:2])
+  corner, target = _window(keys[0], image.shape, size[1])
+  _, source = _window(keys[1], image.shape, size[1])
   is_turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
   signs = jax.random.rademacher(keys[3], (1, 1, image.shape[2]), image.dtype)
   start = patterns.shape[-1] // 2 - corner

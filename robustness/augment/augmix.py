@@ -81,8 +81,10 @@ class AugMix(Augmentation):
     return {**example, 'image': stacked(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
-    """Draws chains of operations for images of a shape (H, W), arrays [*count, steps, ...]; steps
-    beyond the depth of a chain are the identity."""
+    """Returns random chains of operations for images of a shape (H, W).
+
+    The arrays are [*count, steps, ...]; steps beyond the depth of a chain are the identity.
+    """
     names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
     depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
@@ -103,8 +105,17 @@ class AugMix(Augmentation):
 def mixture(
   key_weights: jax.Array, key_share: jax.Array, image: jax.Array, ends: jax.Array, alpha: float
 ) -> jax.Array:
-  """Returns V mixtures (1 − m)·x + m·Σ_i w_i·end_i, [V, H, W, C], of an image x [H, W, C] and the
-  ends of chains [V, chains, H, W, C], with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α)."""
+  """Returns V mixtures of an image with augmented images, [V, H, W, C].
+
+  They are (1 − m)·x + m·Σ_i w_i·end_i, with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
+
+  Args:
+    key_weights: random key of w.
+    key_share: random key of m.
+    image: x, [H, W, C].
+    ends: the images at the ends of the chains, [V, chains, H, W, C].
+    alpha: α.
+  """
   mixtures, width = ends.shape[:2]
   weights = jax.random.dirichlet(key_weights, jnp.full((width,), alpha), (mixtures,))
   share = jax.random.beta(key_share, alpha, alpha, (mixtures,))[:, None, None, None]
@@ -112,8 +123,10 @@ def mixture(
 
 
 def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
-  """Returns variants of an image, [V, H, W, C], after the image itself if `has_clean`; a single
-  result is [H, W, C]."""
+  """Returns the variants [V, H, W, C] of an image, preceded by the image itself if `has_clean`.
+
+  A single result is [H, W, C].
+  """
   images = jnp.concatenate([image[None], variants]) if has_clean else variants
   return images if len(images) > 1 else images[0]
 

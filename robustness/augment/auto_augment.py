@@ -48,12 +48,21 @@ CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
 def magnitude(
   implementation: str, name: str, level: float, height: int, width: int, rand: bool = False
 ) -> tuple[float, float]:
-  """Returns two values of an operation's magnitude in the unit of `operations.UNITS`, for images of
-  a size in pixels, each taken with probability ½. The second is −first for a random sign,
-  2 − first for torchvision's factors, and the first otherwise.
+  """Returns the two magnitudes of an operation, each of which is used with probability ½.
 
-  Raises InputError for an operation that the implementation lacks, and for a level outside
-  0..`FULL_RANGE`, or outside 0..`RAND_MAX_LEVEL` in RandAugment (`rand`).
+  They are in the unit of `operations.UNITS`. The second is −first for a random sign, 2 − first for
+  torchvision's factors, and equal to the first otherwise.
+
+  Args:
+    implementation: a key of `FULL_RANGE`.
+    name: name of the operation.
+    level: level in 0..`FULL_RANGE`, or in 0..`RAND_MAX_LEVEL` for RandAugment.
+    height: height of images in pixels.
+    width: width of images in pixels.
+    rand: whether the level is RandAugment's.
+
+  Raises:
+    InputError: the implementation has no such operation or level.
   """
   choice('magnitudes', implementation, FULL_RANGE)
   choice('operation', name, operations.NAMES)
@@ -81,8 +90,15 @@ def _values(
   width: int,
   constants: tuple[int, int] = CONSTANTS,
 ) -> dict[str, float]:
-  """Returns {operation: value} of an implementation at a level; `scaled(end)` is the value of the
-  level on a range from 0 to `end`."""
+  """Returns {operation: magnitude} of an implementation at a level.
+
+  Args:
+    implementation: a key of `FULL_RANGE`.
+    scaled: function from the end of a range that begins at 0 to the value of the level in it.
+    height: height of images in pixels.
+    width: width of images in pixels.
+    constants: see `CONSTANTS`.
+  """
   shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':
     return shears | {

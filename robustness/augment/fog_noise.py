@@ -88,8 +88,11 @@ SECTION = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1] in the order of
-  `rfft2`, for images of a shape (H, W) and the `mean` magnitude [H, W] from `magnitude`.
+  """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1] in `rfft2`'s order.
+
+  Args:
+    mean: the mean magnitude of the change by fog, [H, W], from `magnitude`.
+    shape: height and width of the images.
 
   Raises:
     InputError: The mean was measured on images of another size.
@@ -110,8 +113,13 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 @functools.lru_cache
 def magnitude(source: str, severity: int) -> np.ndarray:
-  """Returns the mean |F| of the change by fog, orthonormal, [H, W], zero frequency in the centre,
-  from a workdir or file. Raises InputError if it has no such spectrum."""
+  """Returns the mean |F| of the change by fog, [H, W], with frequency zero in the centre.
+
+  F is the orthonormal Fourier transform. `source` is a workdir or file with the spectrum.
+
+  Raises:
+    InputError: the source has no spectrum of fog at the severity.
+  """
   arrays = _stored(source)
   if severity not in arrays['severity']:
     raise InputError(

@@ -61,8 +61,14 @@ class FourierBasis(Augmentation):
 def with_waves(
   image: jax.Array, frequency: jax.Array, direction: jax.Array, strength: jax.Array
 ) -> jax.Array:
-  """Returns an image [H, W, C] in [0, 1] with the waves of `FourierBasis`, [V, H, W, C]. Each of
-  the frequencies, directions and strengths is [V, C]; a direction of 0 radians varies by row."""
+  """Returns an image with the waves of `FourierBasis` added, [V, H, W, C].
+
+  Args:
+    image: [H, W, C] in [0, 1].
+    frequency: numbers of waves across the image, [V, C].
+    direction: directions in radians, [V, C]; 0 varies from row to row.
+    strength: σ of the waves, [V, C].
+  """
   height, width = image.shape[:2]
   y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
   x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
@@ -159,8 +165,10 @@ class AmplitudesOfOne(Augmentation):
 
 
 def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
-  """Returns the image with the amplitudes of one image's spectrum and the phases of another's, all
-  float32 [..., H, W, C]."""
+  """Returns the image with the Fourier amplitudes of one image and the phases of another one.
+
+  All images are float32 [..., H, W, C].
+  """
   spectrum = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
   turned = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))
   return jnp.fft.ifftn(spectrum * turned, axes=AXES).real.astype(phases.dtype)

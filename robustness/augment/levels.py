@@ -40,8 +40,15 @@ def matrix(
 
 
 def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns levels, uint8 [H, W, C ≤ 4], warped by the matrix `data`, float32 [6], to the nearest
-  pixel, and whether each pixel shows the input, bool [H, W]."""
+  """Warps an image with nearest-neighbour interpolation.
+
+  Args:
+    levels: uint8 [H, W, C] with C ≤ 4.
+    data: the matrix, float32 [6].
+
+  Returns:
+    The warped levels, and whether each pixel shows a pixel of the input, bool [H, W].
+  """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
@@ -102,8 +109,14 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
 def table(
   name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the table, uint8 [256, C], of the operation `names[name]`; operations outside `names`
-  are not compiled. AutoContrast, Equalize and Contrast depend on the levels [H, W, C]."""
+  """Returns the table of an operation on levels, uint8 [256, C].
+
+  Args:
+    name: index of the operation in `names`.
+    names: the operations that can occur; only these are compiled.
+    levels: the image [H, W, C], which AutoContrast, Equalize and Contrast depend on.
+    magnitude: magnitude in the operation's unit.
+  """
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
   tables: dict[str, Callable[[], jax.Array]] = {
     'Invert': lambda: 255 - level,

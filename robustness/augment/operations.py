@@ -138,24 +138,34 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Applies one operation. If `transparent`, the mask excludes vacated and covered pixels;
-    otherwise it is unchanged."""
-    families = [tuple(n for n in self.names if n in family) for family in FAMILIES]
-    blends = (functools.partial(_blended, degenerate) for degenerate in (grey, smoothed))
-    functions: tuple[Family, ...] = (self._warped, _tabulated, *blends, self._covered)
-    present = [(names, f) for names, f in zip(families, functions, strict=True) if names]
-    family = [next(i for i, (names, _) in enumerate(present) if n in names) for n in self.names]
-    position = [present[i][0].index(n) for i, n in zip(family, self.names, strict=True)]
+    """Applies one operation to an image.
+
+    If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
+    """
+    color, sharpness = functools.partial(_blended, grey), functools.partial(_blended, smoothed)
+    functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
-    branches += [functools.partial(f, names) for names, f in present]
-    branch = jnp.where(drawn.name < 0, 0, 1 + jnp.array(family)[drawn.name])
-    in_family = dataclasses.replace(drawn, name=jnp.array(position)[drawn.name])
+    branch_of: dict[str, int] = {}
+    position: dict[str, int] = {}  # index of an operation among those of its branch
+    for family, function in zip(FAMILIES, functions, strict=True):
+      if names := tuple(name for name in self.names if name in family):
+        branch_of |= dict.fromkeys(names, len(branches))
+        position |= {name: names.index(name) for name in names}
+        branches.append(functools.partial(function, names))
+    branch_numbers = jnp.array([branch_of[name] for name in self.names])
+    branch = jnp.where(drawn.name < 0, 0, branch_numbers[drawn.name])
+    positions = jnp.array([position[name] for name in self.names])
+    in_family = dataclasses.replace(drawn, name=positions[drawn.name])
     return jax.lax.switch(branch, branches, in_family, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
-    """Returns an image, float32 [H, W, C] in [0, 1], after the operations `drawn`, arrays
-    [steps, ...], in order. If all are the identity, the image is not rounded to 8-bit levels. If
-    `transparent`, pixels outside the final mask take the levels `fill`.
+    """Returns an image, float32 [H, W, C] in [0, 1], after several operations.
+
+    Args:
+      image: float32 [H, W, C] in [0, 1]; it is not rounded to 8-bit levels if all operations are
+        the identity.
+      drawn: the operations in order, arrays [steps, ...].
+      fill: levels of pixels outside the final mask, if `transparent`.
 
     Raises:
       InputError: The image has neither one channel nor three.
@@ -199,13 +209,15 @@ def below(uniform: jax.Array, count: ArrayLike) -> jax.Array:
 
 
 def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
-  """Returns a mask [H, W] of the pixels in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes; c is `centre`,
-  int32 [2], and s is `side`, rounded down."""
+  """Returns a mask [H, W] of the pixels of a square.
+
+  They are in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes; c is `centre`, int32 [2], and s is `side`,
+  rounded down.
+  """
   size = jnp.asarray(side).astype(jnp.int32)
-  axes = (jnp.arange(shape[0]), jnp.arange(shape[1]))
-  starts = centre - size // 2
-  rows, columns = ((x >= first) & (x < first + size) for x, first in zip(axes, starts, strict=True))
-  return rows[:, None] & columns[None, :]
+  y, x = jnp.arange(shape[0]), jnp.arange(shape[1])
+  top, left = centre - size // 2
+  return ((y >= top) & (y < top + size))[:, None] & ((x >= left) & (x < left + size))[None, :]
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
@@ -223,8 +235,11 @@ def _blended(
 
 
 def smoothed(levels: jax.Array) -> jax.Array:
-  """Returns levels after Pillow's filter SMOOTH, int32 [H, W, C]: 5/13 of a pixel and 1/13 of each
-  of its eight neighbours, rounded; border pixels are unchanged."""
+  """Returns levels after Pillow's filter SMOOTH, int32 [H, W, C].
+
+  A pixel becomes 5/13 of itself and 1/13 of each of its eight neighbours, rounded. Border pixels
+  are unchanged.
+  """
   height, width, channels = levels.shape
   flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are faster
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
@@ -252,8 +267,10 @@ def filled(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Arr
 
 
 def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
-  """Returns the levels of a colour, int32 [1, 1, C], from one level or red, green and blue; one
-  channel takes their mean."""
+  """Returns the levels of a colour, int32 [1, 1, C], from one level or red, green and blue.
+
+  For one channel it is the mean of the levels.
+  """
   if channels == 1:
     fill = (round(sum(fill) / len(fill)),)
   return jnp.broadcast_to(jnp.array(fill, jnp.int32), (1, 1, channels))

@@ -123,7 +123,7 @@ def _scheme(version: str) -> Scheme:
   return Scheme('torchvision', table)
 
 
-def _architecture(version: str, digest: str, parameters: int) -> Architecture:
+def _network(version: str, digest: str, parameters: int) -> Architecture:
   """Returns a version with torchvision's weights."""
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(
@@ -138,7 +138,4 @@ def _architecture(version: str, digest: str, parameters: int) -> Architecture:
   )
 
 
-ARCHITECTURES = (
-  _architecture('1.0', 'b66bff10', 1_248_424),
-  _architecture('1.1', 'b8a52dc0', 1_235_496),
-)
+ARCHITECTURES = (_network('1.0', 'b66bff10', 1_248_424), _network('1.1', 'b8a52dc0', 1_235_496))

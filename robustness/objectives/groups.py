@@ -44,8 +44,17 @@ class GroupObjective(Objective):
 def group_rows(
   column: jax.Array, groups: int, total: Total
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the membership of rows in groups, float32 [B, groups] of 0 and 1, the numbers of rows
-  in groups [groups], and weights [B] with equal sums over each group that has rows."""
+  """Returns the membership of rows in groups, and weights that make groups equally important.
+
+  Args:
+    column: number of the group of each row, [B].
+    groups: number of groups.
+    total: sums over devices.
+
+  Returns:
+    The membership, float32 [B, groups] of 0 and 1; the number of rows in each group, [groups]; and
+    weights [B] with equal sums over each group that has rows.
+  """
   member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
   num_present = (count > 0).sum()
