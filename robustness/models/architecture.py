@@ -118,7 +118,16 @@ def timm(
   interpolation: str = 'bicubic',
   **fields: Any,
 ) -> Weights:
-  """Returns timm's weights `name` on the Hugging Face hub, with other fields of `Weights`."""
+  """Returns the description of weights that timm publishes on the Hugging Face hub.
+
+  Args:
+    architecture: our name of the architecture.
+    name: timm's name of the weights, such as 'resnet50.a1_in1k'.
+    side: pixels on a side of the images that they take.
+    crop: share of the resized side that the central crop keeps.
+    interpolation: filter that resizes images.
+    **fields: other fields of `Weights`.
+  """
   return Weights(
     *(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', 'model.safetensors'),
     input_size=side,
@@ -138,9 +147,16 @@ def torchvision(
   side: int = 224,
   interpolation: str = 'bilinear',
 ) -> Weights:
-  """Returns a version of torchvision's weights; the name of their file has its digest.
+  """Returns the description of weights that torchvision publishes.
 
-  `theirs` is torchvision's name of the architecture if it differs.
+  Args:
+    architecture: our name of the architecture.
+    digest: first eight digits of the SHA-256 of the file, which are part of its name.
+    version: n of torchvision's name IMAGENET1K_Vn.
+    resize: pixels of the shorter side before the central crop.
+    theirs: torchvision's name of the architecture if it differs.
+    side: pixels on a side of the crop.
+    interpolation: filter that resizes images.
   """
   theirs, url = theirs or architecture, 'https://download.pytorch.org/models/'
   name = f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}'

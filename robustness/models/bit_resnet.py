@@ -131,9 +131,16 @@ _SCHEMES = (
 
 
 def _architecture(depth: int, width: int, parameters: int) -> Architecture:
-  """Returns a size with the weights of the authors, also at timm."""
-  name, theirs = f'bit_r{depth}x{width}', f'resnetv2_{depth}x{width}_bit'
-  published = f'{theirs}.goog_in21k_ft_in1k'
+  """Describes a Big Transfer ResNet with the weights of the authors, also at timm.
+
+  Args:
+    depth: number of layers, as in the name.
+    width: factor of all numbers of features.
+    parameters: number of parameters with 1000 classes.
+  """
+  name = f'bit_r{depth}x{width}'
+  timm_name = f'resnetv2_{depth}x{width}_bit'
+  published = f'{timm_name}.goog_in21k_ft_in1k'
   weights = timm(name, published, side=448, crop=1.0, interpolation='bilinear', **HALF)
   return Architecture(
     name,
@@ -145,7 +152,7 @@ def _architecture(depth: int, width: int, parameters: int) -> Architecture:
     schemes=_SCHEMES,
     weights=(weights,),
     parameters=parameters,
-    timm=theirs,
+    timm=timm_name,
   )
 
 

@@ -145,7 +145,15 @@ _SOURCES = {'': 'Liu et al., A ConvNet for the 2020s, 2022', 'v2': 'Woo et al., 
 def _architecture(
   size: str, width: int, depths: tuple[int, ...], parameters: int, version: str = ''
 ) -> Architecture:
-  """Returns a size of ConvNeXt, or of V2."""
+  """Describes a size of ConvNeXt with its published weights.
+
+  Args:
+    size: name of the size: 'tiny', 'small', 'base' or 'large'.
+    width: features of the first stage; each later stage has twice as many.
+    depths: numbers of blocks of the four stages.
+    parameters: number of parameters with 1000 classes.
+    version: '' for ConvNeXt, 'v2' for ConvNeXt V2.
+  """
   name = f'convnext{version}_{size}'
   recipes = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k') if version else ('fb_in1k', 'fb_in22k_ft_in1k')
   licence = 'CC-BY-NC-4.0' if version else 'Apache-2.0'

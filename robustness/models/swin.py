@@ -196,10 +196,19 @@ _SCHEMES = tuple(
 
 
 def _swin(size: str, network: Swin, parameters: int, digest: str, resize: int) -> Architecture:
-  """Returns a size with the weights of timm and torchvision."""
-  name, theirs = f'swin_{size}', f'swin_{size}_patch4_window7_224'
+  """Describes a size of the Swin Transformer with the weights of timm and torchvision.
+
+  Args:
+    size: name of the size: 'tiny', 'small' or 'base'.
+    network: the network of this size.
+    parameters: number of parameters with 1000 classes.
+    digest: first eight digits of the SHA-256 of torchvision's file.
+    resize: pixels of the shorter side before the crop for torchvision's weights.
+  """
+  name = f'swin_{size}'
+  timm_name = f'{name}_patch4_window7_224'
   recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
-  published = [timm(name, f'{theirs}.{r}', crop=0.9, licence='MIT') for r in recipes]
+  published = [timm(name, f'{timm_name}.{r}', crop=0.9, licence='MIT') for r in recipes]
   short = f'swin_{size[0]}'
   published.append(torchvision(name, digest, resize=resize, theirs=short, interpolation='bicubic'))
   return Architecture(
@@ -211,7 +220,7 @@ def _swin(size: str, network: Swin, parameters: int, digest: str, resize: int) -
     schemes=_SCHEMES,
     weights=tuple(published),
     parameters=parameters,
-    timm=theirs,
+    timm=timm_name,
   )
 
 

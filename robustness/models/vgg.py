@@ -121,10 +121,16 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
 
 
 def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
-  """Returns a depth with the weights of torchvision, also at timm."""
+  """Describes a VGG network with the weights of torchvision, also at timm.
+
+  Args:
+    depth: number of layers with weights, 16 or 19.
+    with_norm: whether a batch norm follows each convolution.
+    parameters: number of parameters with 1000 classes.
+  """
   name = f'vgg{depth}' + ('_bn' if with_norm else '')
-  licence, published = 'BSD-3-Clause', f'{name}.tv_in1k'
-  weights = timm(name, published, crop=0.875, interpolation='bilinear', licence=licence)
+  published = f'{name}.tv_in1k'
+  weights = timm(name, published, crop=0.875, interpolation='bilinear', licence='BSD-3-Clause')
   return Architecture(
     name,
     VGG(depth=depth, with_norm=with_norm),

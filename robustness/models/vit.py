@@ -152,7 +152,10 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Returns the names in the official `.npz` files, which separate heads and the parts of `qkv`."""
+  """Returns the names of arrays in the official `.npz` files.
+
+  These hold queries, keys and values as arrays of their own, with an axis for the attention heads.
+  """
   heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
   heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
   block = r'Transformer/encoderblock_\1'
@@ -193,10 +196,18 @@ def stages(depth: int) -> tuple[str, ...]:
 
 
 def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architecture:
-  """Returns a size with the weights for images of `side` pixels."""
-  name, theirs = f'vit_{size[0]}{patch}', f'vit_{size}_patch{patch}'
+  """Describes a Vision Transformer with timm's copy of the authors' weights.
+
+  Args:
+    size: a key of `SIZES`.
+    patch: pixels on a side of a patch.
+    parameters: number of parameters with 1000 classes.
+    side: pixels on a side of the images that the weights take; 224 pixels have weights trained
+      with augmentation and regularisation ('augreg'), others those of the first release ('orig').
+  """
+  name = f'vit_{size[0]}{patch}'
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)
-  published = f'{theirs}_{side}.{recipe}_in21k_ft_in1k'
+  published = f'vit_{size}_patch{patch}_{side}.{recipe}_in21k_ft_in1k'
   return Architecture(
     name,
     VisionTransformer(patch=patch, **SIZES[size]),
@@ -212,9 +223,13 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
 
 
 def _deit3(size: str, parameters: int) -> Architecture:
-  """Returns a size of DeiT III."""
-  name, theirs = f'deit3_{size[0]}16', f'deit3_{size}_patch16_224'
-  recipes = (('fb_in1k', 0.9), ('fb_in22k_ft_in1k', 1.0))
+  """Describes a size of DeiT III, a key of `SIZES`, with the authors' weights.
+
+  `parameters` is the number of parameters with 1000 classes.
+  """
+  name = f'deit3_{size[0]}16'
+  timm_name = f'deit3_{size}_patch16_224'
+  crops = {'fb_in1k': 0.9, 'fb_in22k_ft_in1k': 1.0}
   return Architecture(
     name,
     VisionTransformer(**SIZES[size], layer_scale=True, positions='patches'),
@@ -222,7 +237,7 @@ def _deit3(size: str, parameters: int) -> Architecture:
     source='Touvron et al., DeiT III: Revenge of the ViT, 2022',
     licence='weights of facebookresearch/deit: Apache-2.0',
     schemes=(_TIMM, _DEIT),
-    weights=tuple(timm(name, f'{theirs}.{recipe}', crop=crop) for recipe, crop in recipes),
+    weights=tuple(timm(name, f'{timm_name}.{recipe}', crop=c) for recipe, c in crops.items()),
     parameters=parameters,
     timm=rf'deit3_{size}_patch16_\d+',
   )
