@@ -368,7 +368,9 @@ class ArrayRows:
       return
     low, high = float(self.images.min()), float(self.images.max())
     if not (low >= 0 and high <= 1):
-      raise InputError(f'image values are {low:g} to {high:g}; they must be in [0, 1], or uint8.')
+      raise InputError(
+        f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1], or be uint8.'
+      )
 
   @property
   def description(self) -> Facts:

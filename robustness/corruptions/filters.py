@@ -38,9 +38,7 @@ def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
   return image[y][:, x]
 
 
-def gaussian_weights(
-  sigma: jax.Array | float, max_sigma: float, truncate: float = 4.0
-) -> jax.Array:
+def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float = 4) -> jax.Array:
   """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), normalised to sum 1.
 
   `sigma` in pixels may be traced, and 0 for a single tap; its static bound `max_sigma` fixes r.

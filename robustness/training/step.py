@@ -145,7 +145,7 @@ class TrainStep:
       (gradient, mean weight, metrics), which are means over the rows; the new batch statistics; and
       the new state of the objective.
     """
-    batch = self._attacked(state, batch_stats, batch, seed)
+    batch = self._attack(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
     is_updated = not self.training.settings.freeze_statistics
 
@@ -235,9 +235,7 @@ class TrainStep:
     outputs = {name: x.reshape(*images.shape[:-3], -1) for name, x in outputs.items()}
     return outputs, updated.get('batch_stats', batch_stats)
 
-  def _attacked(
-    self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array
-  ) -> Batch:
+  def _attack(self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array) -> Batch:
     """Returns the batch with adversarial examples in place of its images, if there is an attack."""
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:

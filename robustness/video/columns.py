@@ -31,9 +31,10 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   count = np.bincount(frame, minlength=len(sets.frames))
   slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
   shape = len(count), int(count.max())
-  group, offset = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
-  columns = {LABEL: sets.labels, GROUP: group, OFFSET: offset}
-  columns[GROUP][frame, slot], columns[OFFSET][frame, slot] = group, offset
+  group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
+  group_ids[frame, slot] = group
+  offsets[frame, slot] = offset
+  columns = {LABEL: sets.labels, GROUP: group_ids, OFFSET: offsets}
   if sets.frame_types is not None:
     kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
     columns[FRAME_TYPE] = np.array([kinds.get(t, -1) for t in sets.frame_types], np.int32)

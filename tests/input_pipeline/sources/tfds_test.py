@@ -73,7 +73,7 @@ def test_training_epochs_resume_and_processes(tiny_tfds, storage):
 
 def test_streamed_rows_in_an_order_of_their_own_are_refused(tiny_tfds, monkeypatch):
   monkeypatch.setattr(tfds_source, 'MAX_EXAMPLES_IN_MEMORY', 0)
-  monkeypatch.setattr(pipeline_rows, '_MOST_READ', 29)
+  monkeypatch.setattr(pipeline_rows, '_MAX_READ_FOR_LABELS', 29)
   rows = open_tfds(tiny_tfds)
   assert rows.at(np.array([3, 28])).without_images()['label'].tolist() == [1, 0]
   message = r"too large for memory.*training\.balanced=''.*config\.data\.source='folder'"
@@ -279,7 +279,7 @@ def test_parts_of_other_images_or_settings_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_labels_of_many_parts_are_known_without_reading_them(folder, monkeypatch):
-  monkeypatch.setattr(pipeline_rows, '_MOST_READ', 0)
+  monkeypatch.setattr(pipeline_rows, '_MAX_READ_FOR_LABELS', 0)
   rows = open_corrupted(folder)
   assert rows.without_images()['label'].tolist() == [0, 1, 0] * 3 == whole(rows)['label'].tolist()
   base, (trained, held) = rows.without_images()['base_id'], split_validation(rows, 0.3)
