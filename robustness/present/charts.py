@@ -1,16 +1,18 @@
-"""The default pictures of a table of results, chosen by the facets of its rows.
+"""The default figures of a table of results, chosen by the facets of its rows.
 
-Estimates of a quantity that have the same facets are one picture:
+A facet is a column that estimates are grouped by, such as `corruption` or `severity`. An axis is a
+facet with ordered numbers (`Facet.ordered`); a name is any other facet. A facet with a single value
+counts as neither and is stated in the caption. All estimates of one quantity with values of the
+same facets make one figure:
 
-  a name            points with intervals, and a column of differences
-  an axis           a curve per classifier, and a panel of differences
-  a name, an axis   a panel of curves per name; a grid of differences
-  two axes          a map per classifier and difference
+  a name            points with intervals, and a column of paired differences
+  an axis           a curve per classifier, and a plot of paired differences
+  a name, an axis   a plot of curves per name; a grid of differences
+  two axes          a map per classifier and per difference
   two names         a grid per classifier
   a name, two axes  a map per classifier and name
 
-An axis is a facet of ordered numbers, a name any other facet (`Facet.ordered`). A facet with a
-single value is neither; the caption states it.
+Each map and grid is a heatmap: a cell is one estimate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,17 +42,21 @@ from robustness.present.notation import (
 from robustness.results import SEED, Results
 
 MAX_POINTS, MAX_PANELS, MIN_MAP_SIDE = 40, 24, 3
-"""Most names with points, most panels of a picture, fewest values on a side of a map."""
+"""Limits of a figure: most names in a column of points, most plots side by side, and fewest values
+on each side of a map. Beyond the first two, text no longer fits on a page.
+"""
 Picture = tuple[Figure, str]
+"""A figure and its caption."""
 Column = tuple[Notation, pd.DataFrame]
-"""The notation and the rows of values, or of differences."""
+"""The notation and rows of a column of a figure: all values, or all paired differences."""
 
 
 def draw(results: Results) -> dict[str, Picture]:
-  """Returns {file name: (figure, caption)} of the quantities that are drawn.
+  """Returns the figures of the quantities that are drawn, {file name: (figure, caption)}.
 
-  A file name consists of the quantity and its facets: `error_corruption`. If no quantity has
-  facets, the pictures of `levels` are returned.
+  A file name is the quantity followed by its facets: `error_corruption`. Figures by three facets
+  are made only if a quantity has no estimates by one or two facets. If no quantity has facets, the
+  figures of `levels` are returned.
   """
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
@@ -70,10 +76,17 @@ def draw(results: Results) -> dict[str, Picture]:
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
-  """Returns the picture of one share against another, `<up>_against_<across>`, if both exist.
+  """Returns a scatter plot of one share against another, {'<up>_against_<across>': (figure,
+  caption)}.
 
-  Each value of the facet `by` has a panel; '' draws one panel. If `across` has no values by this
-  facet, its values over all are used.
+  A point is a classifier. The dictionary is empty if the table lacks either quantity.
+
+  Args:
+    results: the results with both quantities.
+    across: quantity of the horizontal axis. If it has no values by the facet `by`, its values over
+      all conditions are used.
+    up: quantity of the vertical axis.
+    by: facet whose values each get a plot; '' draws a single plot.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   x, y = (
@@ -85,7 +98,10 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     return {}
 
   def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
-    """Returns the rows at a value of the facet `by`, or all if they have no such facet."""
+    """Returns the rows at a value of the facet `by`, indexed by classifier.
+
+    All rows are returned if they have no value of this facet.
+    """
     rows = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
     return rows.set_index('classifier')
 
@@ -100,8 +116,16 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
 
 
 def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
-  """Draws a line at a level of the vertical axes into the picture of a name, if it is in `figures`,
-  and explains it in the caption by `words`."""
+  """Adds a broken grey line to a figure and its explanation to the caption, in place.
+
+  Does nothing if the figure was not drawn.
+
+  Args:
+    figures: figures and captions by name.
+    name: the figure to change.
+    level: position of the line on the vertical axis of each plot, in the unit of the axis.
+    words: what the line shows, for the caption.
+  """
   if name in figures:
     figure, caption = figures[name]
     for axes in figure.axes:
@@ -110,8 +134,12 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 
 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
-  """Returns the pictures of shares over everything, or at the only value of each facet: `levels`,
-  and `levels_without_differences` if some shares have differences and others do not."""
+  """Returns the figures of shares that have a single value per classifier.
+
+  These are the shares over all conditions, and those with facets that have only one value each. All
+  shares are in the figure `levels`. If only some shares have paired differences, the two sets have
+  different columns, and the second is the figure `levels_without_differences`.
+  """
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
@@ -139,11 +167,22 @@ def of_rows(
   rate: float = RATE,
   reference: tuple[Quantity, pd.DataFrame] | None = None,
 ) -> dict[str, Picture]:
-  """Returns the pictures of estimates that have the same facets, by the end of their names.
+  """Returns the figures of a quantity's estimates by one set of facets, {suffix: (figure,
+  caption)}.
 
-  Returns {} if the facets have no form, or more values than a picture holds. Each of `labels` has
-  one colour in all pictures. `reference` is a quantity with the table of results: points and curves
-  get lines at its values, over all or, for points, by the same facets if it has such values.
+  The suffix, such as '_difference' or '', completes the file name. The result is empty if the
+  module has no figure for this combination of facets, or if there are too many values for one
+  figure.
+
+  Args:
+    rows: the estimates, values and paired differences.
+    quantity: their quantity.
+    facets: the facets that all rows have values of.
+    labels: all classifiers, in the order that decides their colours.
+    rate: false-discovery rate of the differences that are marked as significant.
+    reference: a quantity to compare with and the table of results. Points and curves get lines at
+      its values: for points, at those by the same facets if there are any, else at those over all
+      conditions.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(quantity, rows, name)]
@@ -154,7 +193,7 @@ def of_rows(
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
-    """Returns the caption of a picture of some columns."""
+    """Returns the caption of a figure of these columns."""
     return _caption(columns, facets, varying, rate)
 
   lines = _reference(reference, '' if axes else names[0], facets) if reference and varying else {}
@@ -192,7 +231,16 @@ def of_rows(
 def _reference(
   reference: tuple[Quantity, pd.DataFrame], name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
-  """Returns values by classifier and value of the facet `name`, or by classifier and ''."""
+  """Returns the values of a reference quantity, by (classifier, value of the facet `name`).
+
+  If `name` is '' or the reference has no values by `facets`, they are its values over all
+  conditions, by (classifier, '').
+
+  Args:
+    reference: the quantity and the table of results.
+    name: the facet that varies; '' for none.
+    facets: all facets of the rows that are drawn.
+  """
   quantity, table = reference
   by: dict[str, Any] = dict.fromkeys(facets, ...)
   rows = select(table, quantity.name, '', **by) if name else table[:0]
@@ -206,11 +254,15 @@ def _reference(
 def _grids(
   columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
 ) -> dict[str, Picture]:
-  """Returns the pictures of grids, a grid per classifier: of values, and of differences.
+  """Returns heatmaps over two facets: one figure of values and one of differences, by suffix.
 
-  Columns with more values of a facet than a picture holds are left out. `caption` returns the
-  caption
-  of a picture of some columns.
+  A figure has a grid per classifier. It is left out if a facet has more values than fit.
+
+  Args:
+    columns: the values, and the differences if there are any.
+    down: facet of the lines of a grid, at most 2 · `MAX_POINTS` values.
+    across: facet of the columns of a grid, at most `MAX_PANELS` values.
+    caption: returns the caption of a figure of some columns.
   """
   return {
     '_difference' if column[0].difference else '': (
@@ -223,8 +275,11 @@ def _grids(
 
 
 def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
-  """Returns the values and the differences, if any, with a column `marked`: a difference that is
-  significant."""
+  """Returns the column of values and the column of paired differences, without empty ones.
+
+  The boolean `marked` is added to the rows: true for differences that are significant at the
+  false-discovery rate `rate`.
+  """
   values, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
   differences = differences.assign(marked=significant(differences, quantity, rate))
   baselines = list(differences.versus.unique())
@@ -234,7 +289,7 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
 
 
 def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
-  """Returns a panel for each classifier and each difference of the columns."""
+  """Returns a plot for each classifier and for each pair with differences."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
     for notation, rows in columns
@@ -245,9 +300,10 @@ def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
-  """Returns a picture for each classifier, with a map over two axes for each value of `name`.
+  """Returns a figure for each classifier, {'_<label>': (figure, caption)}.
 
-  All maps are on one scale. Pictures are returned by '_LABEL', the end of their names.
+  A figure has a map over the two `axes` for each value of the facet `name`, at most `MAX_PANELS`.
+  All maps of all figures share one colour scale.
   """
   pictures, scaled = {}, _by_classifier([column])  # on one scale
   facet = column[0].quantity.facet(name)
@@ -270,9 +326,10 @@ def _points_by_name(
   name: str,
   reference: Mapping[tuple[str, str], float],
 ) -> Figure:
-  """Draws points by the values of the facet `name`, of which at most `MAX_POINTS` are drawn.
+  """Draws a row of points for each value of the facet `name`.
 
-  These are the values with the worst results. For `reference` see `_reference`.
+  With more than `MAX_POINTS` values only those with the worst results of any classifier are drawn.
+  `reference` has the values of `_reference`, where the lines or bars are drawn.
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
@@ -284,7 +341,9 @@ def _points_by_name(
 
 
 def _title(facet: Facet, value: Any) -> str:
-  """Returns the title of a panel for a value of a facet: 'fog', or 'severity 3'."""
+  """Returns the title of the plot for a value of a facet: 'fog' for text, 'severity 3' for a
+  number.
+  """
   text = value_text(facet, value)
   return text if isinstance(value, str) else f'{facet.words} {text}'
 
@@ -292,10 +351,10 @@ def _title(facet: Facet, value: Any) -> str:
 def _caption(
   columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
-  """Returns the caption of a picture of some columns.
+  """Returns the caption of a figure of these columns.
 
-  `facets` are the facets of its rows, and `varying` those with several values; the caption states
-  the only value of the others.
+  It states the quantity, the facets in `varying`, the only value of every other facet in `facets`,
+  the number of images, and what symbols in the figure mean.
   """
   notation, rows = columns[0]
   quantity = notation.quantity
@@ -322,7 +381,7 @@ def _caption(
 
 
 def _difference_words(column: Column, rate: float) -> str:
-  """Returns what a caption says of differences; '' if the column has values."""
+  """Returns the sentence of a caption about paired differences; '' for a column of values."""
   notation, rows = column
   if not notation.difference:
     return ''
@@ -334,7 +393,7 @@ def _difference_words(column: Column, rate: float) -> str:
 
 
 def sample(rows: pd.DataFrame) -> str:
-  """Returns the end of a caption: the number of images, and the confidence of intervals."""
+  """Returns the end of a caption, such as ', n = 10,000; 95 % intervals'."""
   n = sorted({int(n) for n in rows.n.dropna()})
   images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
   confidence = rows.confidence[rows.low.notna()]

@@ -1,14 +1,15 @@
 """Selects the rows of a table of results that people read first.
 
-A `Choice` is a set of rows that one statement reports. It is one of three kinds:
+A `Choice` is a set of rows that is reported in one sentence or one column of a table. A condition
+is one value of each facet, such as fog at severity 3. A choice is one of three kinds:
 
 * an overall value: a quantity over all conditions, or in one of few conditions, with the paired
   differences between classifiers;
 * an extreme: each classifier's highest or lowest value among many conditions;
-* differences: each classifier's many differences, each marked as significant or not.
+* differences: paired differences of each classifier in many conditions, each marked as significant
+  or not.
 
-Other modules put choices into words: in sentences, the table of headlines, the terminal and the
-paragraph of methods.
+Other modules put choices into words: `sentences`, `tables` and `methods` of this package.
 """
 
 from __future__ import annotations
@@ -40,15 +41,21 @@ from robustness.present.notation import (
 from robustness.results import Results
 
 MAX_OVERALL_VALUES = 7
-"""Most values of one facet that are all reported, if a quantity has no value over everything."""
+"""Most values of one facet that are all reported for a quantity without a value over all
+conditions. With more values only the extreme is reported.
+"""
 CLASS = 'class'
+"""Name of the facet for the true class of the images."""
 _ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
+"""Matches the names of quantities that can be compared between tasks as errors."""
 _ATTACK = re.compile(
   r'.* under (?:(?P<ball>ℓ\S+) (?P<attack>\S+)|the worst (?P<worst>ℓ\S+) attack .*)'
 )
 """Matches words such as 'top-1 error under ℓ∞ PGD' or '… under the worst ℓ2 attack of 3'."""
 _START_OF_QUALIFIER = re.compile(r',| (?:under|over|on|of|by|in|at) ')
-"""Matches where the words of a quantity begin to state its condition, as in 'error under fog'."""
+"""Matches where the name of a quantity begins to state its condition, as ' under' in 'error under
+fog'.
+"""
 SHORT_WORDS = {
   'clean_accuracy': 'clean accuracy',
   'clean_error': 'clean error',
@@ -58,9 +65,9 @@ SHORT_WORDS = {
   'AutoAttack': 'AA',
   'Auto-PGD': 'APGD',
 }
-"""The short names of quantities and attacks in the heads of papers' tables."""
+"""Short names of quantities and attacks for the column heads of tables, as papers write them."""
 _ESTIMATE = ('classifier', 'versus', 'value', 'low', 'high')
-"""Columns that identify an estimate whatever its quantity and facets are called."""
+"""Columns that two rows with the same estimate have in common, whatever the quantity and facets."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,19 +96,26 @@ class Choice:
 
   @property
   def summary_rows(self) -> pd.DataFrame:
-    """The rows that a table shows: all rows of an overall value, else one extreme a classifier."""
+    """The rows for a table: all rows of an overall value, else one row with the extreme per
+    classifier.
+    """
     return self.rows if self.extremes is None else self.extremes.drop_duplicates('classifier')
 
   @property
   def place(self) -> str:
-    """The condition of an overall value, such as 'under fog'; '' over all or for an extreme."""
+    """The condition of an overall value, such as 'under fog'; '' if it is over all conditions.
+
+    It is '' for extremes too, because each classifier has its extreme in another condition.
+    """
     if self.extremes is not None or self.rows.empty:
       return ''
     return place_of(self.quantity, self.rows.iloc[0], self.facets)
 
   @property
   def words(self) -> str:
-    """The statement: 'top-1 error under fog', or 'highest top-1 error of 8 corruptions'."""
+    """The reported value in words: 'top-1 error under fog', or 'highest top-1 error of 8
+    corruptions'.
+    """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
     if not self.quantity.end:  # the reference in the conditions of another quantity's extremes
@@ -114,7 +128,7 @@ class Choice:
   def attack_words(self) -> str:
     """The attack, its norm unless ℓ∞, and the radius, as in 'AA 8/255'; '' if there is no attack.
 
-    Papers head the columns of their tables so. Only an overall value by ε has these words.
+    Papers use these words as column heads. Only an overall value with the facet ε has them.
     """
     attack = _ATTACK.fullmatch(self.quantity.words)
     if not attack or self.extremes is not None or 'epsilon' not in self.facets:
@@ -126,7 +140,10 @@ class Choice:
 
   @property
   def as_accuracy(self) -> Choice:
-    """The accuracies of the classifiers, 1 − error, which papers print under attacks."""
+    """The same rows as accuracies, 1 − error, without paired differences.
+
+    Papers report accuracies under attacks; this software measures errors.
+    """
     errors = self.rows[self.rows.versus == '']
     rows = errors.assign(value=1 - errors['value'], low=1 - errors.high, high=1 - errors.low)
     words = self.quantity.words.replace('error', 'accuracy')
@@ -135,7 +152,7 @@ class Choice:
 
   @property
   def short_words(self) -> str:
-    """The words for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
+    """The words as the head of a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
     if self.attack_words:
       return f'{self.attack_words} error'
     unqualified = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')
@@ -145,40 +162,48 @@ class Choice:
 
   @property
   def name(self) -> str:
-    """The words, after the name of the task in a battery: 'fog: top-1 error'."""
+    """The words, preceded by the task if the run is a battery: 'fog: top-1 error'."""
     return _after_task(self.task, self.words)
 
   @property
   def count_words(self) -> str:
-    """The number of a classifier's conditions, of which the extreme is one: '8 corruptions'."""
+    """The number of conditions that the extreme is selected from: '8 corruptions'.
+
+    It is the largest number that any classifier, or pair of classifiers, was measured in.
+    """
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
     return f'{count} {plural(self.quantity, self.varying)}'
 
   @property
   def coverage(self) -> str:
-    """The family of an extreme's interval: 'simultaneous over 8 corruptions and 2 networks'."""
+    """The estimates that an extreme's interval holds for together, in words.
+
+    An example is 'simultaneous over 8 corruptions and 2 networks'.
+    """
     num_networks = self.rows.classifier.nunique()
     networks = f' and {num_networks} networks' if num_networks > 1 else ''
     return f'simultaneous over {self.count_words}{networks}'
 
   @property
   def varying(self) -> list[str]:
-    """The facets with more than one value; all facets if none has."""
+    """The facets with more than one value; all facets if none has more than one."""
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
   def places(self, row: pd.Series) -> str:
     """Returns the conditions of a classifier's extreme in words, such as 'under fog and snow'.
 
-    All conditions of a tie are named; they are 'everywhere' if that is all conditions. An overall
-    value has ''.
+    All conditions that tie for the extreme are named. If all conditions tie, the result is
+    'everywhere'. It is '' for an overall value.
 
     Args:
-      row: names the `classifier`, and the one that it is compared with (`versus`).
+      row: row or record with the columns `classifier` and `versus`, the classifier that is
+        subtracted ('' for none), which identify the extreme.
     """
     if self.extremes is None:
       return ''
 
     def same_pair(rows: pd.DataFrame) -> pd.DataFrame:
+      """Returns the rows with the classifiers of `row`."""
       return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
 
     tied = same_pair(self.extremes)
@@ -193,10 +218,11 @@ def _after_task(task: str, words: str) -> str:
 
 
 def choices(results: Results) -> list[Choice]:
-  """Returns the choices of the headline quantities, or of all quantities if none is a headline.
+  """Returns the choices of the headline quantities, or of all quantities if there is no headline.
 
-  Overall values come first, then differences, then extremes, fewer facets first, and classes last.
-  Choices with equal values are reported once.
+  Overall values come first, then differences, then extremes. Within each kind the choices follow
+  the order of the quantities and have ascending numbers of facets; choices by class come last of
+  all. Choices with equal values are reported once. Trainings with several seeds are averaged.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
@@ -213,10 +239,10 @@ def choices(results: Results) -> list[Choice]:
 
 
 def _key_of_values(choice: Choice) -> tuple[object, ...]:
-  """Returns a key that is equal for choices that say the same.
+  """Returns a key that is equal for two choices that report the same numbers.
 
-  These have the same values, to 9 digits, for the same classifiers and facets. An accuracy has the
-  key of its error, 1 − accuracy.
+  Equal choices have the same values, to 9 digits, for the same classifiers and facets. An accuracy
+  has the same key as its error, 1 − accuracy.
   """
   rows, quantity = choice.rows, choice.quantity
   values = rows['value']
@@ -231,9 +257,10 @@ def _key_of_values(choice: Choice) -> tuple[object, ...]:
 def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
   """Returns the rows of a quantity that a report states first, values and differences.
 
-  These are the rows by the facets in `Quantity.by`, or over everything if it names none that the
-  table has. If there are no such rows, they are the rows by the one facet with the fewest values,
-  at most `MAX_OVERALL_VALUES` names or 2 points of an axis; there may be none.
+  These are the rows by the facets in `Quantity.by`, or over all conditions if the table has none of
+  these facets. If there are no such rows, one facet with few values is used instead: at most
+  `MAX_OVERALL_VALUES` names, or at most 2 numbers of an ordered facet. Among several such facets
+  the one with the fewest rows is taken; without any, the result is empty.
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
@@ -250,15 +277,18 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
 
 
 def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-  """Returns rows sorted by the facets `by`, the values of each in order of first occurrence."""
+  """Returns rows sorted by the facets `by`, with the values of each in order of first
+  occurrence.
+  """
   ranks = [pd.factorize(rows[name])[0] for name in by]
   return rows.iloc[np.lexsort(ranks[::-1])] if by else rows  # lexsort takes the main key last
 
 
 def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Choice]:
-  """Returns the overall values of a quantity, one choice for each value of the facets.
+  """Returns the overall values of a quantity, one choice for each condition of `overall_rows`.
 
-  A value over everything includes the classifiers for which it is undefined with a note.
+  A value over all conditions keeps classifiers with an undefined value (NaN) if a note says why.
+  `task` is the name of the task of a battery; '' for a single study.
   """
   choices = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
@@ -271,9 +301,10 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
 
 
 def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
-  """Yields the differences of a quantity for each set of facets, with each classifier's largest.
+  """Yields the paired differences of a quantity, one choice for each set of facets.
 
-  Significant differences are marked, at the false-discovery rate `rate`.
+  Every row has the boolean `marked`, true if it is significant at the false-discovery rate `rate`.
+  The extremes are the largest absolute difference of each pair of classifiers.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
@@ -283,12 +314,19 @@ def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> 
 def extreme_choices(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> Iterator[Choice]:
-  """Yields the values of a quantity for each set of facets, with each classifier's extreme.
+  """Yields the values of a quantity with each classifier's extreme, one choice for each set of
+  facets.
 
-  The extreme is the highest or lowest value, as `Quantity.end` says; a quantity without an end has
-  no extremes. If the quantity has `Quantity.extreme` and its reference, one of `quantities`, has
-  values by the same facets, the extremes are the values farthest beyond the reference, which is
-  included. The interval of an extreme then holds for both quantities in all conditions.
+  `Quantity.end` says whether the extreme is the highest or the lowest value; a quantity without an
+  end yields nothing. If the quantity declares `Quantity.extreme` and its reference has values by
+  the same facets, the extreme is the value that exceeds the reference most, and the choice has the
+  reference. The intervals then hold for both quantities in all conditions together.
+
+  Args:
+    table: estimates of one task.
+    quantity: the quantity whose values are searched.
+    quantities: all quantities of the table, the reference among them.
+    task: name of the task of a battery; '' for a single study.
   """
   if not quantity.end:
     return
@@ -314,12 +352,18 @@ def extreme_choices(
 def _groups(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields each set of facets with a quantity's values, or its differences, by these facets.
+  """Yields (facets, rows) of a quantity for each set of facets, fewest facets first, classes last.
 
-  The overall rows are left out, as they are reported first. A group is left out if one of its
-  extremes is the overall value in every classifier and would repeat it (pm-k equals the accuracy
-  at the largest distance), and if it has a single condition. Sets of more than two facets are left
-  out unless none has fewer, and rows without an interval if others have one.
+  The rows are values of classifiers, or paired differences if `is_difference`. Several rows and
+  sets are left out:
+
+  * the overall rows, because they are reported separately;
+  * rows without a value;
+  * rows without an interval, if others in the set have one;
+  * sets with a single condition;
+  * sets in which every classifier's highest or lowest value equals its overall value, as pm-k
+    equals the accuracy within the largest distance;
+  * sets of three or more facets, if any set has one or two.
   """
   overall = overall_rows(table, quantity)
   rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
@@ -338,10 +382,11 @@ def _groups(
 
 
 def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int) -> pd.DataFrame:
-  """Returns the rows at which `size` is largest, for each classifier and classifier compared with.
+  """Returns the rows with the largest `size` for each pair of classifier and classifier compared
+  with.
 
-  Their intervals hold for `family` estimates together. Rows of equal size are all returned, with
-  the widest interval among them.
+  Their intervals are widened to hold for `family` estimates together. If rows tie, all with the
+  sign of the first are returned, each with the widest interval among them.
   """
   largest = []
   for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
@@ -354,7 +399,7 @@ def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: in
 
 
 def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Returns an estimate with the interval that holds for `family` estimates together.
+  """Returns an estimate with the interval that holds for `family` estimates together (`for_all`).
 
   The ends are NaN if the interval cannot be widened.
   """
@@ -363,12 +408,15 @@ def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
 
 
 def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
-  """Returns the headlines of `Results.by_task`, task after task.
+  """Returns the headlines of all tasks, task after task, with single classes last.
 
-  The quantities of a task that are declared as headlines come first, then their references
-  (`Quantity.reference`); all quantities do if no headline was estimated. A quantity without an
-  overall value has its extreme by the fewest facets. A choice with the words and estimates of an
-  earlier task, such as the error on clean images, is left out. Single classes come last.
+  Within a task, quantities that are declared as headlines come first, then their references
+  (`Quantity.reference`). If no headline was estimated, all quantities are used. A quantity without
+  an overall value is reported by its extreme, for the fewest facets. A choice that repeats the
+  words and estimates of an earlier task, such as the error on clean images, is left out.
+
+  Args:
+    tasks: results by the name of the task; see `Results.by_task`.
   """
   distinct: dict[tuple[str, str], Choice] = {}
   for task, results in tasks.items():
@@ -385,10 +433,10 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
 
 
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table without the classifier and quantity pairs of which an estimate says little.
+  """Returns the table without the classifiers and quantities that say little, in any condition.
 
-  The note of their estimate over everything contains `SAYS_LITTLE`, as for ρ of networks at chance,
-  or says that it is degenerate.
+  A pair of classifier and quantity says little if the note of its estimate over all conditions
+  contains `SAYS_LITTLE`, as ρ of a network at chance, or begins with 'degenerate'.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)
@@ -399,7 +447,10 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
 def headlines_of_quantity(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> list[Choice]:
-  """Returns the overall values of a quantity, or else its first extreme and the reference there.
+  """Returns the overall values of a quantity; if it has none, its first extreme and the reference
+  there.
+
+  The result is empty if the quantity has neither.
 
   Args:
     table: estimates of one task.
@@ -416,10 +467,10 @@ def headlines_of_quantity(
 
 
 def short_names(choices: Sequence[Choice]) -> list[str]:
-  """Returns the task and the short words of each choice.
+  """Returns a name for each choice: the task and the short words, such as 'fog: mCE'.
 
-  Names that are equal within a task are replaced by the short words with the condition, and by the
-  full words if these are equal too.
+  If two choices of a task have equal names, the condition is added; if they are still equal, the
+  full words are used.
   """
   names = [choice.short_words for choice in choices]
   with_place = [f'{choice.short_words} {choice.place}'.rstrip() for choice in choices]
@@ -433,10 +484,10 @@ def short_names(choices: Sequence[Choice]) -> list[str]:
 
 
 def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
-  """Returns at most `limit` headlines in their order, about as many of each task.
+  """Returns at most `limit` headlines, spread evenly over the tasks, in their original order.
 
-  The first of each task are taken, then the second of each, and so on. Single classes, and ratios
-  of classifiers to themselves, are left out.
+  The first headline of each task is taken, then the second of each, and so on. Headlines of single
+  classes are left out, and ratios of a classifier to itself, which are always 1.
   """
   candidates = [
     choice
@@ -453,18 +504,25 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
 
 
 def labels_of(tasks: Mapping[str, Results]) -> list[str]:
-  """Returns the classifiers of all tasks in the order of the config; a task may lack some."""
+  """Returns the labels of all measured classifiers, in the order of the config.
+
+  A classifier is included if at least one task measured it.
+  """
   measured = dict.fromkeys(label for task in tasks.values() for label in task.table.classifier)
   listed = (entry.get('label') for task in tasks.values() for entry in task.classifiers)
   return list(dict.fromkeys([*(label for label in listed if label in measured), *measured]))
 
 
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:
-  """Returns each task's largest error of the classifier `label`, with its row, the worst first.
+  """Returns the largest error of a classifier in each task, with its row, largest error first.
 
-  The errors compared are the classifier's overall errors, or 1 − accuracies, that have intervals;
-  the intervals returned hold for all of them together. Returns [] if fewer than two tasks have an
-  error.
+  Only overall values of errors or accuracies (counted as 1 − accuracy) with an interval are
+  compared. The intervals of the rows returned hold for all compared errors together. The result is
+  empty if fewer than two tasks have an error.
+
+  Args:
+    choices: choices of all tasks.
+    label: label of the classifier.
   """
   num_errors = 0
   worst_by_task: dict[str, tuple[float, Choice, pd.Series]] = {}

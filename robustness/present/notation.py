@@ -16,8 +16,11 @@ from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
+"""The minus sign and the space that text in figures and reports uses."""
 FREQUENCIES = ('frequency_y', 'frequency_x')
-"""The facets of a Fourier map: a frequency and its mirror through 0 are one row and two cells."""
+"""The facets of a Fourier heatmap. A frequency and its mirror image through 0 are the same plane
+wave: the table has one row for both, and the heatmap two cells.
+"""
 PAPER_NAMES: dict[str, dict[str, str]] = {
   'attack': {
     'auto_attack': 'AutoAttack',
@@ -38,19 +41,19 @@ PAPER_NAMES: dict[str, dict[str, str]] = {
     'laion_c': 'LAION-C',
   },
 }
-"""{facet: {value: its name in papers}}."""
+"""Names of facet values as papers write them, {facet: {value: name}}."""
 MAX_NAMED = 3
-"""Most places that are named one by one."""
+"""Most conditions that a sentence lists one by one; the others are counted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Notation:
-  """The notation of a quantity, or of differences in it between classifiers.
+  """How values of a quantity are written, or differences between classifiers in it.
 
   Attributes:
-    quantity: the quantity that is written.
+    quantity: the quantity.
     difference: whether the values are differences.
-    versus: the classifier that is subtracted; '' if there is more than one.
+    versus: label of the classifier that is subtracted; '' if there is more than one.
   """
 
   quantity: Quantity
@@ -59,12 +62,18 @@ class Notation:
 
   @property
   def scale(self) -> float:
-    """The factor of the values: 100 for shares, which are written in percent."""
+    """The factor that values are multiplied by: 100 for shares, which are written in percent, else
+    1.
+    """
     return self.quantity.scale
 
   @property
   def signed(self) -> bool:
-    """Whether values have signs, and shares are in points, as differences do."""
+    """Whether positive values have a plus sign; true for differences and shares that may be
+    negative.
+
+    Such shares have the unit 'points' in place of '%'.
+    """
     return self.difference or (self.quantity.kind == SHARE and self.quantity.range[0] < 0)
 
   @property
@@ -76,13 +85,17 @@ class Notation:
 
   @property
   def head(self) -> str:
-    """The name of an axis or column, with the unit: 'top-1 error (%)'."""
+    """The head of an axis or column, with the unit: 'top-1 error (%)'."""
     words = f'difference in {self.quantity.words}' if self.difference else self.quantity.words
     words = f'{self.quantity.words} minus that of {self.versus}' if self.versus else words
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the number of significant decimals for an interval of a width; 0 for a count."""
+    """Returns the number of decimals for values with an interval of this width; 0 for a count.
+
+    The last decimal is at most a fifth of the width, so that the interval's ends are told apart.
+    Without a width, shares have 1 decimal and other quantities 2.
+    """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
@@ -91,10 +104,14 @@ class Notation:
     return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
 
   def plain_digits(self, largest: float) -> int:
-    """Returns the number of decimals of values without intervals.
+    """Returns the number of decimals for values without intervals.
 
-    Shares have at least one decimal and show two digits of the largest value. Other quantities show
-    three digits of it, ratios at least three decimals.
+    Shares show two digits of the largest value and at least one decimal; signed shares have one
+    decimal, and counts none. Other quantities show three digits of the largest value, and ratios at
+    least three decimals.
+
+    Args:
+      largest: the largest absolute value that is written, unscaled.
     """
     largest = self.scale * largest
     if self.quantity.kind == COUNT and not self.difference:
@@ -105,7 +122,10 @@ class Notation:
     return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
 
   def number(self, value: float, digits: int) -> str:
-    """Returns a value without its unit; a difference has a sign unless it rounds to zero."""
+    """Returns a value without its unit; 'unknown' for NaN.
+
+    Differences have a sign unless they round to zero.
+    """
     if math.isnan(value):
       return 'unknown'
     text = f'{abs(self.scale * value):.{digits}f}'
@@ -115,9 +135,12 @@ class Notation:
   def bare(self, row: Any) -> str:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
 
-    If too few clusters are the reason for a missing interval, the note says so. The interval of a
-    difference that excludes 0 has enough decimals to show this. The ratio of a classifier to itself
-    is 1 without an interval.
+    If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
+    an interval is a single number, followed by the reason if there are too few clusters. The ratio
+    of a classifier to itself is 1.
+
+    Args:
+      row: row of the table of results, with value, low, high and note.
     """
     if ITSELF in row.note:
       return f'{row.value:g}'
@@ -134,30 +157,39 @@ class Notation:
     return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 
   def full(self, row: Any) -> str:
-    """Returns an estimate with its unit: '31.2 % (30.1 to 32.4)'."""
+    """Returns an estimate with its unit: '31.2 % (30.1 to 32.4)'; see `bare`."""
     value, space, interval = self.bare(row).partition(' ')
     unit = f'{NO_BREAK}{self.unit}' if self.unit else ''
     return f'{value}{unit}{space}{interval}'
 
 
 def says_nothing(rows: pd.DataFrame) -> np.ndarray:
-  """Returns a mask of the estimates that are noted as degenerate, as ρ without any learning."""
+  """Returns which estimates are degenerate according to their notes, bool [n].
+
+  An example is ρ of a classifier that gained no robustness from its training.
+  """
   return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 
 
 def is_axis(quantity: Quantity, rows: pd.DataFrame, name: str) -> bool:
-  """Returns whether the values of a facet are numbers on an axis, and not names."""
+  """Returns whether a facet has ordered numbers, which a figure shows on an axis, and not names."""
   return not pd.api.types.is_string_dtype(rows[name].dtype) and quantity.facet(name).ordered
 
 
 def number(value: Any) -> str:
-  """Returns the value of a facet as text, with a typographic minus; an integer has all digits."""
+  """Returns a number as text, with a typographic minus: '3' for 3.0, '−0.5' for −0.5.
+
+  Integers have all their digits, other numbers six significant ones.
+  """
   return (str(int(value)) if float(value).is_integer() else f'{value:g}').replace('-', MINUS)
 
 
 def rounded(facet: Facet, value: float) -> str:
-  """Returns the value of a facet as papers print it: with the fewest digits, at least two, within
-  1 % of the value; a multiple of the facet's steps as a fraction, '8/255'."""
+  """Returns a number of a facet as papers print it, such as '0.031' or '8/255'.
+
+  It has at least two digits and as few as keep it within 1 % of the value. A multiple of
+  1/`Facet.steps` is written as a fraction unless two decimals state it exactly.
+  """
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
     return f'{round(steps)}/{facet.steps}'
@@ -172,26 +204,30 @@ def rounded(facet: Facet, value: float) -> str:
 
 
 def value_text(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet as authors write it: 'AutoAttack', '8/255', 'gaussian noise'."""
+  """Returns the value of a facet as papers write it: 'AutoAttack', '8/255', 'gaussian noise'."""
   if not isinstance(value, str):
     return rounded(facet, value)
   return PAPER_NAMES.get(facet.name, {}).get(value, value.replace('_', ' '))
 
 
 def _place_form(facet: Facet, value: Any) -> str:
-  """Returns the words for a value of a facet in a sentence, with '{}' in place of the value."""
+  """Returns the phrase for a value of a facet, with '{}' in place of the value: 'under {}'."""
   preposition = 'in' if isinstance(value, str) else 'at'
   return facet.place or f'{preposition} {facet.words} {{}}'
 
 
 def value_words(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet in words: 'under fog', 'at severity 3', 'in class 7'."""
+  """Returns the value of a facet as a phrase: 'under fog', 'at severity 3', 'in class 7'."""
   form = facet.places.get(value) or _place_form(facet, value)
   return form.replace('{}', value_text(facet, value))
 
 
 def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]) -> str:
-  """Returns the values of facets in words: 'under fog at severity 3', 'at frequency ±(3, −1)'."""
+  """Returns the values of several facets as a phrase, such as 'under fog at severity 3'.
+
+  Fourier frequencies are one vector: 'at frequency ±(3, −1)'. `values` are in the order of
+  `facets`.
+  """
   by_name = dict(zip(facets, values, strict=True))
   if not {*FREQUENCIES} <= by_name.keys():
     return _phrase([value_words(quantity.facet(name), value) for name, value in by_name.items()])
@@ -204,7 +240,10 @@ def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]
 
 
 def _phrase(conditions: Sequence[str]) -> str:
-  """Returns conditions in a row without a repeated 'at', such as 'at area 0.1 and angle 30'."""
+  """Returns conditions joined to one phrase, with 'and' in place of a repeated 'at'.
+
+  ['at area 0.1', 'at angle 30'] becomes 'at area 0.1 and angle 30'.
+  """
   parts = [*conditions[:1]]
   for before, condition in itertools.pairwise(conditions):
     is_repeated = before.startswith('at ') and condition.startswith('at ')
@@ -213,17 +252,17 @@ def _phrase(conditions: Sequence[str]) -> str:
 
 
 def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
-  """Returns the values of the facets that a row has, in words."""
+  """Returns the condition of a row as a phrase; facets that it has no value of are left out."""
   names = [name for name in facets if not pd.isna(row[name])]
   return place_words(quantity, names, [row[name] for name in names])
 
 
 def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the conditions of rows in words, such as 'under fog, snow and frost'.
+  """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 
-  Beyond `MAX_NAMED` conditions, the number of others follows: 'under fog, snow, frost and 4
-  others'. If a single one of `facets` varies, the other facets are stated once: 'at severities 1
-  and 2 under fog'.
+  At most `MAX_NAMED` conditions are listed, or one more if that is all: 'under fog, snow, frost and
+  4 others'. If only one of `facets` varies, the values of the other facets are stated once: 'at
+  severities 1 and 2 under fog'.
   """
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
@@ -249,7 +288,10 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the preposition of places by these facets: 'under', 'at', 'in'."""
+  """Returns the preposition for conditions of these facets: 'under', 'at' or 'in'.
+
+  It is 'in' for several facets, except for Fourier frequencies, which have 'at'.
+  """
   if {*facets} == {*FREQUENCIES}:
     return 'at'
   first = rows.iloc[0]
@@ -259,7 +301,7 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
 
 
 def plural(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the plural of facets: 'corruptions', 'pairs of attacks and radii'."""
+  """Returns the plural of a combination of facets: 'corruptions', 'pairs of attacks and radii'."""
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)
@@ -269,20 +311,20 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
 
 
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
-  """Returns the words for facets: 'corruption and severity'."""
+  """Returns the names of facets in words: 'corruption and severity'."""
   return ' and '.join(quantity.facet(name).words for name in facets)
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:
-  """Returns the name of the picture and the table of estimates with these facets."""
+  """Returns the file name without suffix for the figure and table of a quantity by these facets."""
   return '_'.join((quantity, *facets))
 
 
 def column_name(label: str, versus: str) -> str:
-  """Returns the head of a column: a classifier, or its difference from another."""
+  """Returns the head of a column: 'classifier', or 'classifier − versus' for a difference."""
   return f'{label} − {versus}' if versus else label
 
 
 def sentence(text: str) -> str:
-  """Returns a text with a capital letter and a full stop."""
+  """Returns a text as a sentence: with a capital first letter and a full stop."""
   return f'{text[0].upper()}{text[1:]}.'
