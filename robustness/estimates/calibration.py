@@ -1,24 +1,27 @@
-r"""Confidence against accuracy: calibration error, Brier score, selective risk.
+"""Measures of confidence against accuracy: calibration error, Brier score, selective risk.
 
-p is the probability of the predicted class and y whether the prediction is right. In bins of
-confidence b, each with the share w_b of the examples,
+p is the probability of the predicted class and y is 1 if the prediction is right, else 0. Examples
+are grouped into bins b of similar confidence. With the share w_b of the examples in a bin, their
+accuracy ȳ_b and mean confidence p̄_b, the expected calibration error is
 
-  ECE = Σ_b w_b |ȳ_b - p̄_b|                          (Naeini et al. 2015; Guo et al. 2017),
+  ECE = Σ_b w_b |ȳ_b - p̄_b|                          (Naeini et al. 2015; Guo et al. 2017).
 
-over bins of equal width or of equal mass (the same number of examples in each, but equal
-confidences in one bin, so that the order of examples changes nothing). It is biased upwards: chance
-alone moves ȳ_b from p̄_b. The debiased estimator subtracts the expected bias (Kumar et al. 2019,
-section 5 and appendix), with ȳ_b taken as normal around the observed mean:
+Bins have equal width, or equal mass: the same number of examples each, except that equal
+confidences share a bin, so that the result does not depend on the order of the examples.
 
-  ECE - (Σ_b w_b E|N(ȳ_b - p̄_b, ȳ_b(1 - ȳ_b)/n_b)| - ECE),
+ECE is biased upwards, because ȳ_b differs from p̄_b by chance too. The debiased estimator subtracts
+the expected bias (Kumar et al. 2019, section 5 and appendix), where ȳ_b is taken as normal around
+the observed accuracy of the n_b examples in a bin:
 
-an expectation with a closed form (the folded normal distribution). A negative estimate is set to
-0. The squared error has an unbiased estimator (Bröcker 2012; Ferro and Fricker 2012; Kumar et
-al. 2019, definition 4.1):
+  ECE - (Σ_b w_b E|N(ȳ_b - p̄_b, ȳ_b(1 - ȳ_b)/n_b)| - ECE).
+
+The expectation has a closed form (the folded normal distribution). A negative estimate is set to 0.
+The squared error has an unbiased estimator (Bröcker 2012; Ferro and Fricker 2012; Kumar et al.
+2019, definition 4.1):
 
   Σ_b w_b ((ȳ_b - p̄_b)² - ȳ_b(1 - ȳ_b)/(n_b - 1)).
 
-How much the number and the kind of bins matter: Roelofs et al. 2022, who recommend equal mass.
+Roelofs et al. (2022) compare numbers and kinds of bins, and recommend equal mass.
 """
 
 from __future__ import annotations
@@ -39,15 +42,21 @@ from robustness.estimates.means import Estimate
 BINS = 15
 """The number of bins of Guo et al. (2017)."""
 QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc', 'excess_aurc')
-"""Names of the values of `Scores`, in the order of tables."""
+"""The measures in `Scores` that tables show, in their order."""
 OVERCONFIDENCE = 'overconfidence'
-"""The mean confidence minus accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
+"""The mean confidence minus the accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
 _ROUNDING = 1e-12  # error of a mean over views
 _MAX_WEIGHTS_PER_BATCH = 2**22  # weights of images in the bootstrap samples of a batch
 
 
 class Bins(NamedTuple):
-  """The predictions in M bins of confidence, [..., M]: their number and the means of p and y."""
+  """Predictions in M bins of confidence.
+
+  Attributes:
+    size: number, or total weight, of the predictions in each bin, [..., M].
+    confidence: their mean confidence, [..., M]; 0 in an empty bin.
+    accuracy: the share of them that is right, [..., M]; 0 in an empty bin.
+  """
 
   size: np.ndarray
   confidence: np.ndarray
@@ -59,9 +68,9 @@ class Predictions:
   """Confidences of N predictions, in descending order, and which of them are right.
 
   Attributes:
-    order: [N] places among the examples as they were given.
-    confidence: [N] in [0, 1], descending.
-    correct: booleans [N], or of several draws of outcomes [..., N].
+    order: int [N], the index of each prediction in the arrays that `sort` was given.
+    confidence: [N], the probability of the predicted class, in [0, 1], descending.
+    correct: bool [N], or [..., N] for several simulated sets of outcomes.
   """
 
   order: np.ndarray
@@ -70,10 +79,14 @@ class Predictions:
 
   @classmethod
   def sort(cls, confidence: ArrayLike, correct: ArrayLike) -> Predictions:
-    """Sorts predictions.
+    """Returns predictions sorted by confidence; equal confidences keep their order.
+
+    Args:
+      confidence: [N], in [0, 1].
+      correct: bool [N], whether each prediction is right.
 
     Raises:
-      InputError: shapes differ, there is none, or a confidence outside [0, 1].
+      InputError: the shapes differ, there is no prediction, or a confidence is outside [0, 1].
     """
     p, y = np.asarray(confidence, float), np.asarray(correct, bool)
     if p.shape != y.shape or p.ndim != 1 or not p.size:
@@ -86,18 +99,36 @@ class Predictions:
     return cls(order, np.minimum(p[order], 1), y[order])
 
   def equal_width(self, bins: int) -> np.ndarray:
-    """Returns where bins ((m - 1)/M, m/M] begin, [M + 1]: last bin first, then N."""
+    """Returns the boundaries of M bins of equal width, int [M + 1], as indices of sorted
+    predictions.
+
+    Bin m holds confidences in ((m - 1)/M, m/M]. The bin of the highest confidences is first; the
+    last entry is N.
+
+    Args:
+      bins: the number M of bins.
+    """
     index = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
     return np.searchsorted(-index, np.arange(-bins, 1))
 
   def equal_mass(self, bins: int) -> np.ndarray:
-    """Returns where M bins of about N/M predictions each begin, [M + 1]: where confidences change,
-    so that equal ones share a bin; some may be empty."""
+    """Returns the boundaries of M bins of about N/M predictions each, int [M + 1], as `equal_width`
+    does.
+
+    Boundaries are only where the confidence changes, so that equal confidences share a bin. Some
+    bins may therefore be empty.
+    """
     starts = (np.arange(bins + 1) * len(self.order)) // bins
     return self._ties[np.searchsorted(self._ties, starts)]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
-    """Returns what falls into bins from starts; predictions count once, or by weights [..., N]."""
+    """Returns the predictions in bins.
+
+    Args:
+      starts: [M + 1], boundaries from `equal_width` or `equal_mass`.
+      weights: [..., N], the weight of each prediction, such as its count in a bootstrap sample;
+        None counts each once.
+    """
     w = np.ones(len(self.order)) if weights is None else weights
     total, p, y = (_sums(w * values, starts) for values in (1, self.confidence, self.correct))
     size = np.maximum(total, 1)
@@ -105,16 +136,21 @@ class Predictions:
 
   @functools.cached_property
   def _ties(self) -> np.ndarray:
-    """The start of each run of equal confidences, and N."""
+    """The index at which each run of equal confidences begins, followed by N."""
     return np.flatnonzero(np.diff(self.confidence, prepend=np.inf, append=-np.inf))
 
   def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
-    """Returns AURC = 1/N Σ_k (wrong among the k most confident)/k (Geifman and El-Yaniv 2017).
+    """Returns AURC = 1/N Σ_k (errors among the k most confident)/k (Geifman and El-Yaniv 2017),
+    [...].
 
-    Equal confidences count with the mean over all their orders. With K predictions and E wrong ones
-    before a run of m equal confidences, among them e wrong ones, the run adds
+    It is the mean error over all shares of the predictions that a classifier could be asked to
+    answer. Predictions of equal confidence contribute the mean over all their orders. With K
+    predictions and E errors before a run of m equal confidences, among them e errors, the run adds
 
       Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
+
+    Args:
+      weights: int [..., N], how often each prediction counts; None counts each once.
     """
     w = np.ones(len(self.order), int) if weights is None else weights
     size, wrong = (_sums(w * values, self._ties) for values in (1, ~self.correct))
@@ -125,9 +161,13 @@ class Predictions:
     return np.asarray((wrong + (wrong_before - before * share) * spread).sum(-1) / size.sum(-1))
 
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
-    """Returns the error among the most confident share of the predictions, for shares in (0, 1].
+    """Returns the error among the most confident predictions, [C].
 
-    A prediction cut by a share counts in part; equal confidences count with the mean of all orders.
+    A coverage that cuts a prediction counts part of it; equal confidences contribute the mean over
+    all their orders.
+
+    Args:
+      coverages: [C], the shares of the predictions that are answered, in (0, 1].
     """
     wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
     answered = coverages * len(self.order)
@@ -135,19 +175,21 @@ class Predictions:
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-  """Returns sums of values [..., N] from each start to the next, [..., M]."""
+  """Returns the sums of values [..., N] from each start to the next, [..., M], for starts [M
+  + 1].
+  """
   zero = np.zeros((*values.shape[:-1], 1), values.dtype)
   sums = np.concatenate([zero, np.cumsum(values, -1)], -1)
   return np.diff(sums[..., starts], axis=-1)
 
 
 def calibration_error(bins: Bins) -> np.ndarray:
-  """Returns ECE with the bias of chance in it, [...]."""
+  """Returns ECE, [...], without subtracting the bias that chance adds."""
   return np.asarray((_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
 
 
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
-  """Returns ECE without what chance adds, at least 0, [...]; see the module."""
+  """Returns ECE minus its expected bias, at least 0, [...]; the module has the formula."""
   gap = np.abs(bins.accuracy - bins.confidence)
   deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))
   ratio = np.divide(gap, deviation, out=np.full(gap.shape, np.inf), where=deviation > 0)
@@ -157,9 +199,10 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
 
 
 def squared_calibration_error(bins: Bins) -> np.ndarray:
-  """Returns the unbiased estimate of the mean squared gap, [...], which may be negative.
+  """Returns the unbiased estimate of the mean squared calibration error, [...].
 
-  Bins of one example show no variance and are left out, as in the released code of Kumar et al.
+  It may be negative. Bins of one example show no variance and are left out, as in the released code
+  of Kumar et al.
   """
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance
@@ -167,35 +210,42 @@ def squared_calibration_error(bins: Bins) -> np.ndarray:
 
 
 def _share(bins: Bins) -> np.ndarray:
-  """Returns the share of the predictions that is in each bin, [..., M]."""
+  """Returns the share of the predictions in each bin, [..., M]."""
   return np.asarray(bins.size / bins.size.sum(-1, keepdims=True))
 
 
 def least_area(error: ArrayLike) -> np.ndarray:
-  """Returns the AURC of the best order at an error r: r + (1 - r) ln(1 - r), [...].
+  """Returns the smallest possible AURC of a classifier, with all errors least confident, [...].
 
-  The excess is the AURC minus this area (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty
-  estimation for deep neural classifiers, ICLR 2019, equation 5).
+  With the error r it is r + (1 - r) ln(1 - r) for many predictions. The excess AURC is the AURC
+  minus this area (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural
+  classifiers, ICLR 2019, equation 5).
   """
   risk = np.asarray(error, float)
   return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
 
 
 BIASED = {name: f'{name}_biased' for name in ('ece', 'ece_equal_mass', 'rms_calibration_error')}
-"""Names of debiased calibration errors, and of the same errors before the bias is subtracted."""
+"""Names of debiased calibration errors, with the names of the errors before the bias is
+subtracted.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-  """The quantities of one view, of bootstrap samples of its images, and of calibrated outcomes.
+  """The calibration measures of one view, with bootstrap samples and simulated calibrated outcomes.
+
+  A view is one way of showing all images, such as fog at severity 3.
 
   Attributes:
-    values: values by name: those of `QUANTITIES`, in which calibration errors are debiased,
-      `OVERCONFIDENCE`, 'accuracy', 'mean_confidence', and the values of `BIASED`, which papers
-      publish.
-    drawn: values in B bootstrap samples, [B], by `QUANTITIES` and `OVERCONFIDENCE`, not debiased.
-    calibrated: values of outcomes that are drawn with the probability that the confidence states,
-      [B], by the keys of `BIASED` and `OVERCONFIDENCE`: chance alone (Bröcker and Smith 2007).
+    values: measures by name: `QUANTITIES`, in which calibration errors are debiased,
+      `OVERCONFIDENCE`, 'accuracy', 'mean_confidence', and the calibration errors before debiasing
+      by the values of `BIASED`, which are comparable with papers.
+    drawn: measures in B bootstrap samples of the images, [B], for `QUANTITIES` and
+      `OVERCONFIDENCE`. Calibration errors are not debiased.
+    calibrated: measures of B simulated outcomes, [B], by the keys of `BIASED` and `OVERCONFIDENCE`.
+      A prediction of confidence p is right with probability p, so that these are values that chance
+      alone produces (Bröcker and Smith 2007).
     n: number of images.
   """
 
@@ -206,25 +256,30 @@ class Scores:
 
   @classmethod
   def mean(cls, views: Sequence[Scores]) -> Scores:
-    """Returns the means over views of the same images."""
+    """Returns the means over views of the same images, also of each sample."""
     if len(views) == 1:
       return views[0]
 
     def over(field: str) -> dict[str, Any]:
-      """Returns the means over the views of a field of `Scores`, by name."""
+      """Returns the means over the views for one attribute of `Scores`, by measure."""
       parts = [vars(view)[field] for view in views]
       return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
 
     return cls(over('values'), over('drawn'), over('calibrated'), views[0].n)
 
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE` as `minus`.
+    """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE`.
 
-    Brier scores and areas have the ends l and h of `percentile_interval`. A bootstrap sample adds
-    the same bias to a calibration error that chance added to it before; with the biased ECE and the
-    mean m of the samples, the interval is [2 ECE - h, ECE + h - m]: no bias is subtracted at the
-    upper end, where most of the error is real. It begins at 0 where a calibrated classifier would
-    reach this ECE by chance. docs/calibration.md has the coverage in simulations.
+    For Brier scores and areas the ends l and h are percentiles of the bootstrap samples. For
+    calibration errors the interval is [2 ECE - h, ECE + h - m], where ECE is not debiased and m is
+    the mean of the samples: a bootstrap sample adds the same bias once more. At the upper end no
+    bias is subtracted, because most of a large error is real. The interval begins at 0 if a
+    calibrated classifier would reach this ECE by chance. docs/calibration.md has the coverage in
+    simulations.
+
+    Args:
+      name: the measure.
+      confidence: confidence of the interval, in (0, 1).
     """
     value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
@@ -239,12 +294,17 @@ class Scores:
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns a quantity minus the same of another classifier on the same images.
+    """Returns a measure minus the same of another classifier on the same images.
 
-    The interval has the percentiles of the bootstrap samples, moved so that their mean is the
-    value, because the samples are biased and the value is not. Debiasing leaves a part of the bias,
-    which is larger where confidences are lower; the interval therefore includes 0 where calibrated
-    classifiers would reach the biased difference by chance.
+    The interval has percentiles of the differences in bootstrap samples, shifted so that their mean
+    is the value: the samples are biased and the value is not. Debiasing is incomplete, above all
+    where confidences are low; therefore the interval includes 0 if two calibrated classifiers would
+    reach the biased difference by chance.
+
+    Args:
+      first: the scores that are subtracted, from the same `Draws`.
+      name: the measure.
+      confidence: confidence of the interval, in (0, 1).
     """
     by_chance = None
     if name in self.calibrated:
@@ -255,7 +315,7 @@ class Scores:
     return _around(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
-    """Returns a value that is not debiased."""
+    """Returns a measure without debiasing."""
     return self.values[BIASED.get(name, name)]
 
 
@@ -270,13 +330,13 @@ def _around(
   """Returns a difference with the percentiles of bootstrap samples around it; see `Scores.minus`.
 
   Args:
-    value: the difference.
+    value: the difference of the debiased measures.
     drawn: [B], the differences in bootstrap samples, not debiased.
     n: number of images.
     confidence: confidence of the interval, in (0, 1).
-    biased: the difference, not debiased.
-    calibrated: [B], the differences of calibrated outcomes, not debiased; None if chance adds no
-      bias. The interval includes 0 if `biased` is within their quantiles.
+    biased: the difference of the measures before debiasing.
+    calibrated: [B], the differences of simulated calibrated outcomes, not debiased; None if chance
+      adds no bias. The interval includes 0 if `biased` is within their quantiles.
   """
   below, above = percentile_interval(drawn - drawn.mean(), n, confidence)
   low, high = value + float(below), value + float(above)
@@ -288,11 +348,13 @@ def _around(
 
 
 class Draws(NamedTuple):
-  """Random numbers of N images in B bootstrap samples, equal for all views and classifiers.
+  """Random numbers for N images in B bootstrap samples, shared by all views and classifiers.
+
+  Sharing them makes differences between classifiers paired.
 
   Attributes:
-    counts: how often each image is in each sample, int32 [B, N].
-    uniform: uniform numbers, float32 [B, N] in [0, 1).
+    counts: int32 [B, N], how often each image is in each sample.
+    uniform: float32 [B, N] in [0, 1); an outcome is right if this is below the confidence.
   """
 
   counts: np.ndarray
@@ -300,7 +362,13 @@ class Draws(NamedTuple):
 
   @classmethod
   def generate(cls, num_images: int, resamples: int, seed: int) -> Draws:
-    """Returns the draws for N images and B samples."""
+    """Returns the draws for N images and B samples.
+
+    Args:
+      num_images: the number N of images.
+      resamples: the number B of samples.
+      seed: seed of NumPy's generator.
+    """
     generator = np.random.default_rng(seed)
     chances = np.full(num_images, 1 / num_images)
     counts = generator.multinomial(num_images, chances, size=resamples).astype(np.int32)
@@ -308,7 +376,7 @@ class Draws(NamedTuple):
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all quantities of a view.
+  """Returns all measures of a view, with their bootstrap samples.
 
   Args:
     predictions: confidences and outcomes of N images.
@@ -337,6 +405,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     calibrated.append(_with_chance(chance.binned(width_bins), chance.binned(mass_bins)))
 
   def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the samples of all batches, by measure."""
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
   floats = {name: float(value) for name, value in values.items()}
@@ -344,7 +413,11 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
 
 
 def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
-  """Returns `OVERCONFIDENCE` and calibration errors, not debiased, by `BIASED`'s keys."""
+  """Returns `OVERCONFIDENCE` and the calibration errors before debiasing, by measure, [...].
+
+  These are the measures that `Scores.calibrated` has. `width` and `mass` are the predictions in
+  bins of equal width and of equal mass.
+  """
   squared = (_share(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
   return {
     'ece': calibration_error(width),
@@ -355,7 +428,12 @@ def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
 
 
 def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
-  """Returns Brier score, AURC and excess AURC at weights [..., N] of images; None is 1."""
+  """Returns Brier score, AURC and excess AURC, by measure, [...].
+
+  Args:
+    predictions: N predictions.
+    weights: int [..., N], how often each counts; None counts each once.
+  """
   p, y = predictions.confidence, predictions.correct
   w = np.ones(len(p), int) if weights is None else weights
   total = w.sum(-1)

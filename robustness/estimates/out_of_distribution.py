@@ -1,6 +1,7 @@
-r"""Scores that separate images of known classes from other images, and measures of separation.
+"""Scores that separate images of known classes from other images, and measures of separation.
 
-A score is large for images in distribution (ID). With features f, logits z = Wf + b and softmax p:
+A score is large for images in distribution (ID) and small for images out of distribution (OOD).
+With features f before the last layer, logits z = Wf + b and probabilities p = softmax(z):
 
   'msp'        max p                                               (Hendrycks & Gimpel 2017)
   'max_logit'  max z                                               (Hendrycks et al. 2022)
@@ -17,13 +18,15 @@ A score is large for images in distribution (ID). With features f, logits z = Wf
                                                                    (Djurisic et al. 2023, ASH-B)
   'klm'        −min_c KL(p ‖ mean p of images predicted as c)      (Hendrycks et al. 2022)
 
-AUROC is the probability that an ID image scores higher than one out of distribution (OOD), ties
-counting ½. AUPR and FPR95 depend on which are the positives. AUPR is the average precision: the sum
-over thresholds of the gain in recall times the precision, at the shares of either kind among the
-images. FPR95: with OOD images as positives it is the share
-of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5); with
-ID images as positives the share of OOD images that are accepted where 95 % of ID images are (most
-papers before).
+Three measures say how well a score separates the two:
+
+* AUROC is the probability that an ID image scores higher than an OOD image; ties count ½.
+* AUPR is the average precision: the sum over thresholds of the gain in recall times the precision,
+  with as many ID and OOD images as there are. It depends on which of them are the positives.
+* FPR95 is the false-positive rate at a recall of 95 %. With OOD images as positives it is the share
+  of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5).
+  With ID images as positives it is the share of OOD images that are accepted at the threshold that
+  accepts 95 % of the ID images (most papers before).
 """
 
 from __future__ import annotations
@@ -40,17 +43,26 @@ from robustness.estimates.jackknife import FEWEST, effective_units, too_few
 from robustness.estimates.means import Estimate
 
 MSP, MAX_LOGIT, ENERGY, GEN, KNN = 'msp', 'max_logit', 'energy', 'gen', 'knn'
+"""Names of scores that need only the logits; 'knn' needs features too."""
 MDS, RMDS, VIM, REACT, ASH, KLM = 'mds', 'rmds', 'vim', 'react', 'ash', 'klm'
 FITTED = (KNN, MDS, RMDS, VIM, REACT, ASH, KLM)
+"""Scores with parameters that are fitted to training images."""
 SCORES = (MSP, MAX_LOGIT, ENERGY, GEN, *FITTED)
+"""All scores."""
 POSITIVES = ('ood', 'id')
+"""The images that are positives in AUPR and FPR95: out of or in distribution."""
 RECALL = 0.95
+"""The recall at which FPR95 is taken."""
 _MAX_DISTANCES_PER_BATCH = 2**24
+"""Most pairwise distances in memory at once, 128 MiB."""
 _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
+"""Bootstrap samples of an interval, and those computed at once."""
 
 
 def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
-  """Returns 'msp', 'max_logit' or 'energy' of logits [N, K], [N]."""
+  """Returns the scores 'msp', 'max_logit' or 'energy' of N images, [N], from their logits [N,
+  K].
+  """
   choice('score', name, (MSP, MAX_LOGIT, ENERGY))
   z = np.asarray(logits, float)
   if name == MAX_LOGIT:
@@ -60,18 +72,30 @@ def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
 
 
 def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np.ndarray:
-  """Returns 'gen' of logits [N, K], [N], with γ, over the M largest probabilities."""
+  """Returns the score 'gen' of N images, [N].
+
+  Args:
+    logits: [N, K].
+    exponent: γ in the formula of the module.
+    largest: the number M of largest probabilities that are summed over.
+  """
   p = np.sort(special.softmax(np.asarray(logits, float), 1), 1)[:, -largest:]
   return np.asarray(-((p * (1 - p)) ** exponent).sum(1))
 
 
 def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) -> np.ndarray:
-  """Returns minus the distance of features [N, D] to the K-th nearest of a bank [M, D], [N].
+  """Returns the score 'knn' of N images, [N]: minus the distance to the K-th nearest training
+  image.
 
-  All are scaled to length 1 first.
+  All features are scaled to length 1 first.
+
+  Args:
+    features: [N, D], features of the images.
+    bank: [M, D], features of training images.
+    neighbours: K, 1 for the nearest.
 
   Raises:
-    InputError: K is not in 1..M, or lengths differ.
+    InputError: K is not in 1..M, or the lengths D differ.
   """
   if not 1 <= neighbours <= len(bank) or features.shape[1:] != bank.shape[1:]:
     raise InputError(
@@ -92,13 +116,21 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
 
 
 class Separation:
-  """Measures of how well a score separates ID images from OOD images, at weights of the images."""
+  """AUROC, AUPR and FPR95 of one score, as a function of weights of the images.
+
+  The images are sorted once, so that the measures in many bootstrap samples are cheap.
+  """
 
   def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):
-    """Sorts scores of ID images [N] and of OOD images [M].
+    """Sorts the scores of N ID images and M OOD images.
+
+    Args:
+      of_id: [N], scores of the ID images.
+      of_ood: [M], scores of the OOD images.
+      positives: 'ood' or 'id', the positives of AUPR and FPR95.
 
     Raises:
-      InputError: there are none of either, a score is NaN, or another word for the positives.
+      InputError: there are no ID or no OOD images, a score is NaN, or `positives` is another word.
     """
     choice('positives', positives, POSITIVES)
     values = np.concatenate([of_id, of_ood])
@@ -116,8 +148,12 @@ class Separation:
     self._is_id = self._order < len(of_id)
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
-    """Returns AUROC, AUPR and FPR95, [B, 3], at weights [B, N + M] of the ID images and then the
-    OOD images."""
+    """Returns AUROC, AUPR and FPR95, [B, 3], at B sets of weights.
+
+    Args:
+      weights: [B, N + M], the weights of the ID images followed by the OOD images. They are scaled
+        within each kind of image, so that AUPR keeps the shares of both kinds.
+    """
     w = weights[:, self._order]
     # The shares of the ID and of the OOD images at each distinct score, ascending.
     id_weight = np.add.reduceat(w * self._is_id, self._starts, 1)
@@ -148,20 +184,22 @@ def separations(
   confidence: float = 0.95,
   seed: int = 0,
 ) -> dict[str, tuple[Estimate, ...]]:
-  """Returns AUROC, AUPR and FPR95 of ID images against each OOD set, and means over `groups`.
+  """Returns AUROC, AUPR and FPR95 of the ID images against each OOD set, and their means over
+  groups.
 
-  Intervals are percentiles of the Bayesian bootstrap of all sets; each OOD set is separated from
-  the same resampled ID images. In each set two further units, of weight ¼, have the lowest and the
-  highest score, so that the interval has a width where the sets are completely separated. Fewer
-  than `FEWEST` effective units of several images have no interval. docs/studies/ood_scores.md has
-  the coverage.
+  The result has three estimates by the name of a set or group. Intervals are percentiles of the
+  Bayesian bootstrap; all OOD sets are compared with the same resampled ID images. Two units of
+  weight ¼ are added to the ID images and to each OOD set, one with the lowest and one with the
+  highest score: without them, completely separated sets would have an interval of no width. If
+  units hold several images, fewer than `FEWEST` effective units give no interval, and a note says
+  so. docs/studies/ood_scores.md has the coverage.
 
   Args:
-    of_id: scores [N] of ID images.
+    of_id: scores [N] of the ID images.
     units: [N]; ID images with equal entries are resampled together, such as versions of one image.
-    sets: scores and units of the images of each OOD set by its name.
-    groups: names of sets by the name of the mean over them.
-    positives: see `Separation`.
+    sets: scores and units of the images of each OOD set, by its name.
+    groups: names of the OOD sets that are averaged over, by the name of their mean.
+    positives: 'ood' or 'id', the positives of AUPR and FPR95.
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
@@ -190,10 +228,16 @@ def separations(
 
 
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
-  """Yields weights [b, N + 2] of N images in Bayesian bootstrap samples, up to a factor.
+  """Yields batches of weights [b, N + 2] of N images in Bayesian bootstrap samples.
 
-  Those of units have a Dirichlet distribution with parameters 1, and ¼ for two added units of the
-  mean size, which keep events possible that never happened.
+  The last two columns are the two added units of `separations`. Before scaling to the sum 1, which
+  `Separation` does, the weight of a unit has a gamma distribution of shape 1, and of an added unit
+  of shape ¼. An added unit counts as a unit of average size.
+
+  Args:
+    units: [N]; images with equal entries get equal weights.
+    seed: seed of resampling.
+    stream: number of the image set; different sets get independent weights.
   """
   _, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
   count, generator = len(sizes), np.random.default_rng((seed, stream))

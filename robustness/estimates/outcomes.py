@@ -1,4 +1,7 @@
-"""Outcomes: a statistic of every row and view for several classifiers, with facets to group by."""
+"""Outcomes: a statistic, such as right or wrong, of every row and view for several classifiers.
+
+A row is a stored image. A view is one way of showing all rows, such as fog at severity 3.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +17,17 @@ from robustness.estimates.quantity import Quantity, Statistic
 from robustness.estimates.table import RESERVED
 
 _MAX_VALUES_PER_SUM = 2**22  # limits the memory that copies of values take
+"""Most values that are copied at once when sums are taken, which limits memory."""
 
 
 class Group(NamedTuple):
-  """Views that are averaged over: the facets that they share, their indices [v] and weights [v]."""
+  """Views that are averaged over.
+
+  Attributes:
+    facets: the facets that the views share, {facet: value}.
+    views: int [v], the indices of the views.
+    weight: float [v], the weight of each view in the mean.
+  """
 
   facets: dict[str, object]
   views: np.ndarray
@@ -25,22 +35,28 @@ class Group(NamedTuple):
 
   @property
   def trials(self) -> float:
-    """The number of trials of equal weight that vary as much: (Σw)² / Σw² (Kish 1965, 11.2)."""
+    """The number of views of equal weight that would vary as much: (Σw)² / Σw² (Kish 1965,
+    11.2).
+    """
     return float(effective_units(self.weight))
 
 
 def joined_views(groups: Sequence[Group]) -> np.ndarray:
-  """Returns the indices of the views of all groups."""
+  """Returns the indices of the views of all groups, int [number of views]."""
   return np.concatenate([group.views for group in groups])
 
 
 class Sums(NamedTuple):
   """Weighted sums of a statistic in K independent clusters.
 
+  A cluster is a set of rows that are resampled together, such as the frames of a video; by default
+  each row is one. x is a value of the statistic and w the weight of its view.
+
   Attributes:
-    total, weight: [K], Σ w x and Σ w over what counts.
-    n: observations that count: rows, or rows × views where clusters hold several rows.
-    trials: Kish's number of trials of all clusters together.
+    total: [K], Σ w x over the counted values of a cluster.
+    weight: [K], Σ w over these values, above 0.
+    n: number of counted rows, or of counted values if clusters hold several rows.
+    trials: number of values of equal weight that would vary as much as all counted values.
   """
 
   total: np.ndarray
@@ -50,12 +66,14 @@ class Sums(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """The number of clusters of equal size that vary as much: (Σm)² / Σm² (Kish 1965, 11.2)."""
+    """The number of clusters of equal size m that would vary as much: (Σm)² / Σm² (Kish 1965,
+    11.2).
+    """
     return float(effective_units(self.weight))
 
 
 def statistic_of(quantity: Quantity) -> Statistic:
-  """Returns the statistic of a quantity; raises InputError for one without."""
+  """Returns the statistic of a quantity; raises InputError if it declares none."""
   if quantity.statistic is None:
     raise InputError(
       f'the quantity {quantity.name} has no statistic: declare it with statistic=FUNCTION, the '
@@ -66,18 +84,20 @@ def statistic_of(quantity: Quantity) -> Statistic:
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
-  """A statistic of N rows in V views, for classifiers that were shown the same.
+  """A statistic of N rows in V views, for several classifiers that were shown the same images.
 
   Attributes:
-    values: by classifier, [N, V]: booleans of a share, floats of an amount; the baseline is first.
-    views: facets of the views, one row per view; it has no column if there is one view.
-    counted: by classifier, bool [N, V], which values count; None counts all. NaN never counts.
-    clusters: int [N], the independent unit of each row, such as an object; None takes each row as
-      one.
+    values: by label of the classifier, [N, V]: booleans for a share, floats for an amount. The
+      first classifier is the baseline, with which the others are compared.
+    views: table with a row per view and a column per facet; a single view has no columns.
+    counted: by label, bool [N, V], the values that count; None counts all. NaN never counts.
+    clusters: int [N], the independent unit that each row belongs to, such as a video; None makes
+      each row a unit.
     weight: [V], the weight of each view in a mean over views; None weighs all equally.
-    design: the sequential design, if views were shown different numbers of rows.
-    statistic: the statistic that the values are; quantities with another one are refused, unless it
-      is None.
+    design: the sequential design, in which views are shown different numbers of rows; None if all
+      rows are shown in all views.
+    statistic: the function that computed the values; `require` refuses quantities with another one.
+      None accepts all quantities.
   """
 
   values: Mapping[str, np.ndarray]
@@ -92,12 +112,13 @@ class Outcomes:
   def from_fields(
     cls, quantity: Quantity, fields: Mapping[str, Any], views: pd.DataFrame, **attributes: Any
   ) -> Self:
-    """Returns the outcomes of a quantity: its statistic, applied to the fields of each classifier.
+    """Returns the outcomes of a quantity: its statistic applied to the records of each classifier.
 
     Args:
       quantity: a quantity with a statistic.
-      fields: the argument of the statistic, or a tuple of arguments, by classifier.
-      views: see `Outcomes`; the values of the statistic, [N, ...], are reshaped to these.
+      fields: by label, the argument of the statistic, or a tuple of its arguments.
+      views: see `Outcomes`. The statistic returns [N, ...] with V values per row, which are
+        reshaped to [N, V].
       **attributes: other attributes of `Outcomes`.
     """
     statistic = statistic_of(quantity)
@@ -108,7 +129,7 @@ class Outcomes:
     return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
-    """Raises InputError unless the quantity is of the statistic that the values are."""
+    """Raises InputError unless the values were computed by the quantity's statistic."""
     if self.statistic is not None and self.statistic != quantity.statistic:
       raise InputError(
         f'{quantity.name} is of the statistic {quantity.statistic}, and these outcomes are of '
@@ -116,6 +137,9 @@ class Outcomes:
       )
 
   def __post_init__(self) -> None:
+    """Raises InputError unless all arrays have the same shape [N, V], with V the length of
+    `views`.
+    """
     expected = next(iter(self.values.values())).shape
     for label, values in (*self.values.items(), *(self.counted or {}).items()):
       if values.shape != expected or len(expected) != 2 or expected[1] != len(self.views):
@@ -126,17 +150,23 @@ class Outcomes:
 
   @property
   def labels(self) -> list[str]:
-    """The classifiers, the baseline first."""
+    """The labels of the classifiers, the baseline first."""
     return list(self.values)
 
   @property
   def is_share(self) -> bool:
-    """Whether the statistic is a boolean, whose mean is a share."""
+    """Whether the statistic is boolean, so that its mean is a share."""
     return next(iter(self.values.values())).dtype.kind == 'b'
 
   def combined(self, by: Sequence[str], combine: Callable[[np.ndarray], Any]) -> Self:
-    """Returns one view for each value of the facets `by`, which combines the values [N, v] of the
-    views with that value to [N], such as `np.any` along the last axis for the worst of them."""
+    """Returns outcomes in which the views with equal values of the facets `by` are combined into
+    one.
+
+    Args:
+      by: the facets of the new views.
+      combine: maps the values [N, v] of the v views of a group to [N]; for errors, `any` along the
+        last axis is the worst case.
+    """
     groups = list(self.groups(by))
     values = {
       label: np.stack([combine(of_views[:, group.views]) for group in groups], 1)
@@ -147,7 +177,7 @@ class Outcomes:
     )
 
   def of_rows(self, rows: np.ndarray) -> Self:
-    """Returns the outcomes of some rows, given as bool [N] or as indices."""
+    """Returns the outcomes of selected rows, given as bool [N] or as indices."""
     return dataclasses.replace(
       self,
       values={label: values[rows] for label, values in self.values.items()},
@@ -156,26 +186,41 @@ class Outcomes:
     )
 
   def counting_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows that count in any of some views [v] with any classifier,
-    all where none does."""
+    """Returns the outcomes of the rows that count in at least one of these views for any
+    classifier.
+
+    If no row counts, the outcomes are returned unchanged.
+
+    Args:
+      views: int [v], indices of views.
+    """
     counts = np.any([self._counts(label, views).any(1) for label in self.values], 0)
     return self.of_rows(counts) if counts.any() else self
 
   @property
   def common(self) -> Self:
-    """The rows that a sequential design showed to all classifiers in all views; else all rows."""
+    """The outcomes of the rows that a sequential design showed to all classifiers in all views.
+
+    Without a sequential design these are all rows.
+    """
     if self.design is None or self.counted is None:
       return self
     return dataclasses.replace(self.of_rows(self._in_all_views()), counted=None, design=None)
 
   def pair(self, first: str, second: str) -> Self:
-    """Returns what two classifiers are compared on, under the names `'gained'` and `'lost'`.
+    """Returns the outcomes that a paired comparison of two classifiers is computed from.
 
-    For a share these are the trials that succeed with the second only, and with the first only; for
-    an amount `'gained'` is the second value minus the first. Only `common` rows are compared.
+    They have the names 'gained' and 'lost' in place of labels. For a share, 'gained' marks the
+    values that are true only for the second classifier, and 'lost' those that are true only for the
+    first. For an amount, 'gained' is the second value minus the first, and there is no 'lost'. Only
+    the rows of `common` are compared.
+
+    Args:
+      first: label of the classifier that is subtracted.
+      second: label of the other classifier.
 
     Raises:
-      InputError: the classifiers were shown different rows.
+      InputError: different values count for the two classifiers.
     """
     common = self.common
     a, b = common.values[first], common.values[second]
@@ -188,14 +233,17 @@ class Outcomes:
     return dataclasses.replace(common, values=values, counted=counted)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
-    """Yields the groups of views that share the facets `by`, in the order of their first views.
+    """Yields a group of views for each combination of values of the facets `by`.
+
+    Groups are in the order of their first views. A group of one view has the weight 1.
 
     Args:
-      by: columns of `views`; views that lack one of them are in no group. () is one group.
-      where: bool [V], which views to group; None: all.
+      by: columns of `views`; () yields one group of all views. Views that lack one of the facets
+        are in no group.
+      where: bool [V], the views to group; None takes all.
 
     Raises:
-      InputError: there is no such facet, or the table of results reserves the name.
+      InputError: there is no such facet, or the name is reserved in the table of results.
     """
     for name in by:
       if name in RESERVED:
@@ -218,7 +266,9 @@ class Outcomes:
       yield Group(dict(zip(by, key, strict=True)), np.array(places), counted)
 
   def sums(self, label: str, group: Group) -> Sums:
-    """Returns the sums of a classifier's statistic over a group of views, unit by unit."""
+    """Returns the sums of a classifier's statistic over a group of views, for each cluster that
+    counts.
+    """
     counts = self._counts(label, group.views)
     total, weight = self.columns(label, group, counts)
     is_counted = weight > 0
@@ -229,7 +279,15 @@ class Outcomes:
   def columns(
     self, label: str, group: Group, counts: np.ndarray | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns Σ w x and Σ w of a group over the values that count, for every unit, [K] each."""
+    """Returns Σ w x and Σ w of a group's counted values for each cluster, [K] each.
+
+    Unlike in `sums`, clusters without counted values are included, with zeros.
+
+    Args:
+      label: label of the classifier.
+      group: v views and their weights.
+      counts: bool [N, v], the values that count; None computes it.
+    """
     if counts is None:
       counts = self._counts(label, group.views)
     values = self.values[label]
@@ -245,14 +303,18 @@ class Outcomes:
     return np.bincount(place, total, len(units)), np.bincount(place, weight, len(units))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the number of rows that count in views [v]; of values if units hold several rows."""
+    """Returns the number of rows that count in at least one of the views [v].
+
+    If clusters hold several rows, it is the number of counted values instead.
+    """
     counts = self._counts(label, views)
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns the values that count in views, bool [N, v].
+    """Returns which values of a classifier count in the views [v], bool [N, v].
 
-    In a sequential design with more than one view, only rows count that were shown in all views.
+    In a sequential design with more than one view, only rows that were shown in all views count.
+    NaN never counts.
     """
     values = self.values[label]
     if self.counted is None:
@@ -264,6 +326,6 @@ class Outcomes:
     return counts & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else counts
 
   def _in_all_views(self) -> np.ndarray:
-    """Returns the rows that were shown to all classifiers in all views, bool [N]."""
+    """Returns which rows were shown to all classifiers in all views, bool [N]."""
     assert self.counted is not None
     return np.asarray(np.all([counts.all(1) for counts in self.counted.values()], 0))

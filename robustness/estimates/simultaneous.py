@@ -1,8 +1,9 @@
-"""Many estimates together: intervals that hold for all, and which differences are significant.
+"""Intervals that hold for many estimates together, and which differences are significant.
 
-An interval that holds for all of several estimates holds for the one that is chosen as the largest.
-A difference is significant in one sense everywhere: at a false-discovery rate over all differences
-that are shown together, of every classifier.
+If one of many estimates is reported because it is the largest, its interval must hold for all of
+them. All tests of differences control the false-discovery rate: the expected share of chance
+findings among the differences that are called significant. The tests of one figure are one family,
+whichever classifiers they compare.
 """
 
 from collections.abc import Sequence
@@ -31,30 +32,43 @@ _AROUND_THE_VALUE = (
   intervals.NEWCOMBE,
   'joint draws',
 )
-"""Methods of intervals with ends at a multiple of a quantile from the value."""
+"""Beginnings of the methods whose interval ends are the value plus or minus a quantile times a
+standard error. Such an interval is widened by the ratio of two quantiles.
+"""
 _MAX_TRIALS = 1e12
-"""Largest effective number of trials of an interval."""
+"""Upper limit of the search in `_effective_trials`; no test set has as many images."""
 
 
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
   """Returns one of `family` estimates with the interval that holds for all of them together.
 
-  The worst of many views looks worse than it is. Its interval at confidence 1 − α/family
-  (Bonferroni; Dunn 1961) holds whichever is chosen. The method of the estimate decides how the
-  interval is widened: Clopper–Pearson is computed from the counts, of a sequential design at
-  1 − α/(family · looks); Korn–Graubard at the effective number of trials that follows from the ends
-  of the interval; Bonett–Price, Student and strata, which are symmetric around the estimate, are
-  multiplied by the ratio of the quantiles, and a log-ratio likewise on its scale; a bootstrap, a
-  jackknife, joint draws and independent shares on either side of the value. Quantiles are
-  Student's, because few clusters decide the spread: they grow faster with the confidence than
-  normal ones.
+  The largest of many estimates is too large by chance. Its interval at confidence 1 − α/family
+  (Bonferroni; Dunn 1961) holds whichever estimate is selected. How the interval is widened depends
+  on its method:
+
+  * Clopper–Pearson is computed again from the counts; in a sequential design with several looks at
+    the data, at confidence 1 − α/(family · looks).
+  * Korn–Graubard is computed again from the effective number of trials that its ends imply.
+  * Bonett–Price is symmetric: its half-width is multiplied by the ratio of the quantiles. The
+    interval of a log-ratio is widened likewise on the scale of logarithms.
+  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, are widened on each side of the value by
+    the same ratio.
+
+  Quantiles are those of Student's distribution, which grow faster with the confidence than normal
+  ones: with few clusters the spread itself is uncertain.
+
+  Args:
+    row: row of the table of results.
+    family: number of estimates that the interval holds for, at least 1.
+    quantity: quantity of the estimate, whose range limits the interval.
 
   Returns:
-    The row with another interval, within the quantity's range, and family; None where the interval
-    is of a kind that cannot be widened, or of a share times a factor.
+    The row with new `low`, `high` and `family`. None if the interval cannot be widened: its method
+      is
+    another one, or it is made from counts and the quantity is not a share.
 
   Raises:
-    InputError: a family of less than one.
+    InputError: `family` is less than 1.
   """
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
@@ -71,9 +85,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends of the interval of an estimate at the confidence `joint`; see `for_all`.
+  """Returns the ends of an estimate's interval at the confidence `joint`, in (0, 1); see `for_all`.
 
-  They are NaN if the estimate has no interval; None is returned if its interval cannot be widened.
+  The ends are NaN if the estimate has no interval. The result is None if its interval cannot be
+  widened.
   """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
@@ -104,9 +119,15 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
 def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> np.ndarray:
   """Returns which differences of one figure are significant, bool [n].
 
-  The p-values of all of them, whichever classifier they are of, are one family of Benjamini and
-  Hochberg's procedure. A difference without an interval is not tested; nor is, over seeds alone,
-  one of a quantity to which chance on the same images adds (`Quantity.biased`).
+  Benjamini and Hochberg's procedure is applied to the p-values of all rows together. Differences
+  without an interval are not tested and count as not significant. The same holds for means over
+  seeds of a quantity with `Quantity.biased`, because chance on the shared images adds the same bias
+  to every seed.
+
+  Args:
+    differences: rows of the table of results that are paired differences.
+    quantity: their quantity.
+    rate: the false-discovery rate, in (0, 1).
   """
   p = p_values(differences)
   is_tested = ~np.isnan(p)
@@ -119,12 +140,14 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
-  """Returns the p-value of each difference, [n]: by its test where it has one, else the level
-  1 − confidence at which its interval begins to reach 0; NaN without an interval.
+  """Returns the p-value of each difference, [n]; NaN if it has no interval.
 
-  With z the quantile of the interval's confidence, a value d and the distance h to the end nearer
-  to 0, that level is 2·(1 − F(z·|d| / h)), F being Student's distribution of the clusters. d is the
-  middle of Bonett and Price's interval, and of a log-ratio's on its scale.
+  It is the column `p` if the difference was tested. Otherwise it follows from the interval: the
+  significance level 1 − confidence at which the interval would just reach 0. With the value d, the
+  distance h from d to the end of the interval nearer to 0, and the quantile z at the interval's
+  confidence, this level is 2·(1 − F(z·|d| / h)), where F is Student's distribution with clusters −
+  1 degrees of freedom. d is the middle of the interval for Bonett and Price's method, and for
+  log-ratios, on the scale of logarithms.
   """
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
@@ -143,14 +166,17 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
 
 
 def _quantile(n: int, confidence: float) -> float:
-  """Returns Student's quantile of n ≥ 2 clusters, else the normal one."""
+  """Returns the two-sided quantile of Student's distribution for n clusters, of the normal for n <
+  2.
+  """
   return intervals.z_value(confidence) if n < 2 else float(intervals.t_value(n, confidence))
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the number of trials at which a Korn–Graubard interval has the ends `low` and `high`.
+  """Returns the number of independent trials whose binomial interval has the ends `low` and `high`.
 
-  It is the number n of clusters if no number of trials has these ends.
+  It inverts the Korn–Graubard interval of a share `value`. The result is the number `n` of clusters
+  if no number of trials has these ends.
   """
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:

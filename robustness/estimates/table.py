@@ -1,4 +1,8 @@
-"""The table of results: one row an estimate, a column for each facet of the study."""
+"""The table of results: a row per estimate, with a column for each facet of the study.
+
+A facet is a column that estimates are grouped by, such as `corruption`. In the row of the error
+under fog, `corruption` is 'fog'; in the row of the mean over all corruptions it is missing.
+"""
 
 import io
 import pathlib
@@ -13,31 +17,39 @@ from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_COUNT, MAX_LABEL_LE
 
 FILE_NAME = 'results.csv'
 SUBJECT = ('classifier', 'versus', 'quantity')
-"""The first columns. `versus` is the classifier that the estimate is a paired difference from, the
-classifier's own value minus that one's; '' where it is no difference."""
+"""The first columns, which say what is estimated. `versus` is '' for a value of a classifier; for a
+paired difference it is the classifier that is subtracted.
+"""
 ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'family', 'p', 'note')
-"""The last columns: fractions in full precision; `n` observations in `clusters` independent units;
-`family` is how many estimates the interval holds for together."""
+"""The last columns. Shares are fractions in full precision. `n` is the number of observations,
+which are in `clusters` independent groups, such as videos. `family` is the number of estimates that
+the interval holds for together, and `p` the p-value of a test against 0.
+"""
 RESERVED = (*SUBJECT, *ESTIMATE, 'task', 'seed', 'marked')
-"""Names that no facet of a study has: other columns, facets of what stands above several studies or
-seeds, and what figures mark."""
+"""Names that no facet may have: the other columns, facets that are added for several tasks or
+seeds, and the column that figures add for significant differences.
+"""
 OVER_SEEDS = 'student over seeds'
-"""The method of intervals of means over several trainings."""
+"""The method of intervals of means over several trainings, which differ in their seeds."""
 TEXT, NUMBER = 'text', 'number'
-"""The types of facets."""
+"""The types of facets in `facet_types`."""
 _NUMBERS = ('value', 'low', 'high', 'confidence', 'p')
+"""Columns of type float64."""
 _COUNTS = ('n', 'clusters', 'family')
+"""Columns of type Int64, in which values may be missing."""
 _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
+"""Columns of type str, in which missing values are ''."""
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Joins parts of a table, columns `SUBJECT`, facets, `ESTIMATE`, to one in its canonical form.
+  """Returns one table in canonical form from several with the columns `SUBJECT`, facets and
+  `ESTIMATE`.
 
-  Columns of facets have the order in which parts name them, and are empty (missing) where an
-  estimate is over all of a facet; text is strings, whole numbers nullable integers.
+  The facets of the tables may differ. They keep the order in which they first occur, and are
+  missing in rows of tables that lack them. For the types of columns see `canonical`.
 
   Raises:
-    InputError: a column is missing, two rows are the same estimate, a number is infinite, or a
+    InputError: a table lacks a column, two rows are the same estimate, a number is infinite, or a
       facet is ''.
   """
   facets = list(dict.fromkeys(name for part in parts for name in facets_of(part)))
@@ -50,7 +62,7 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return canonical(pd.DataFrame(columns=columns))
 
   def values(part: pd.DataFrame, name: str) -> np.ndarray:
-    """Returns a column of a part of the table, NaN if the part lacks it."""
+    """Returns a column of a table as an array of objects, NaN if the table lacks the column."""
     return part[name].to_numpy(object) if name in part else np.full(len(part), np.nan, object)
 
   joined = {name: np.concatenate([values(part, name) for part in parts]) for name in columns}
@@ -60,7 +72,11 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table with one type a column, whatever it was made of or read from."""
+  """Returns a table in which each column has its one type, so that equal tables compare as equal.
+
+  Numbers are float64, counts Int64 and words str. Facets are strings, integers or floats, each of
+  which may be missing.
+  """
   typed = {}
   for name in table.columns:
     column = table[name]
@@ -76,12 +92,15 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def facets_of(table: pd.DataFrame) -> list[str]:
-  """Returns the names of the columns that are facets."""
+  """Returns the names of the facets: all columns except `SUBJECT` and `ESTIMATE`."""
   return [name for name in table.columns if name not in (*SUBJECT, *ESTIMATE)]
 
 
 def _facet(column: pd.Series) -> pd.Series:
-  """Returns a column of a facet as strings, or as integers or floats that may be missing."""
+  """Returns the column of a facet as strings, integers or floats, with missing values.
+
+  Numbers are integers if all of them are whole.
+  """
   present = column[column.notna()]
   if len(present) and isinstance(present.iloc[0], str):
     return column.astype('string')
@@ -91,7 +110,9 @@ def _facet(column: pd.Series) -> pd.Series:
 
 
 def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
-  """Raises InputError for an infinite number, a facet that is '', or a repeated estimate."""
+  """Raises InputError for an infinite number, a facet that is '', or two rows of the same
+  estimate.
+  """
   for name in _NUMBERS:
     infinite = np.isinf(table[name].to_numpy())
     if infinite.any():
@@ -112,16 +133,22 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
 
 
 def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
-  """Returns a table with a first facet `name`, which has the same value in all rows."""
+  """Returns a table with the facet `name` before all others, with the same value in all rows."""
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
 
 
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
-  """Returns the estimates with a value of a facet; None selects those over all of its values.
+  """Returns the estimates at one value of a facet, without the column of this facet.
 
-  The column of the facet is left out, and so are facets that none of these estimates has.
+  Other facets that have no value in any of these rows are removed too. If the table lacks the
+  facet, all rows are returned for None, else none.
+
+  Args:
+    table: table of results.
+    name: the facet.
+    value: the value that is selected; None selects the estimates over all values of the facet.
   """
   if name not in table.columns:
     return table if value is None else table[:0]
@@ -131,9 +158,14 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
-  """Returns {name: value} of the estimates by at most one facet except `task` and `seed`, for logs.
+  """Returns {name: value} for logs, such as 'results/gaussian minus natural/error/corruption=fog'.
 
-  Names are such as 'results/gaussian minus natural/error/corruption=fog'.
+  Only estimates over all conditions or by a single facet are included; `task` and `seed` do not
+  count as facets here.
+
+  Args:
+    table: table of results.
+    start: first part of every name, 'results' in the example.
   """
   facets = facets_of(table)
   conditions = [name for name in facets if name not in ('task', 'seed')]
@@ -146,12 +178,18 @@ def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
 
 
 def to_csv(table: pd.DataFrame) -> bytes:
-  """Returns a table as UTF-8 CSV: the same bytes for the same table; missing values are empty."""
+  """Returns a table as CSV in UTF-8, in which missing values are empty.
+
+  Equal tables give equal bytes.
+  """
   return str(table.to_csv(index=False, lineterminator='\n')).encode()
 
 
 def facet_types(table: pd.DataFrame) -> dict[str, str]:
-  """Returns {facet: 'text' or 'number'}, which CSV cannot say of a name such as '007'."""
+  """Returns the type of each facet, {facet: 'text' or 'number'}.
+
+  CSV does not record whether a value such as 007 is text.
+  """
   return {
     name: TEXT if pd.api.types.is_string_dtype(table[name].dtype) else NUMBER
     for name in facets_of(table)
@@ -159,10 +197,15 @@ def facet_types(table: pd.DataFrame) -> dict[str, str]:
 
 
 def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
-  """Reads what `to_csv` wrote, with the types of facets that `facet_types` gave.
+  """Returns the table that `to_csv` wrote to a file.
+
+  Args:
+    path: the file.
+    types: the types of the facets from `facet_types`.
 
   Raises:
-    InputError: the file is missing, truncated, or lacks columns.
+    InputError: the file is missing, truncated or too large, lacks a column or has another one, or
+      has an impossible value.
   """
   try:
     content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
@@ -196,11 +239,14 @@ _VALID: Mapping[str, tuple[float, float]] = {
   'confidence': (0, 1),
   'p': (0, 1),
 }
-"""The smallest and largest valid value of columns that do not depend on the quantity."""
+"""The smallest and largest valid value of columns whose range does not depend on the quantity."""
 
 
 def _check_values(table: pd.DataFrame) -> None:
-  """Raises ValueError for impossible numbers, such as n < 0, and for words that are too long."""
+  """Raises ValueError for impossible values.
+
+  These are a number outside `_VALID`, an interval with low > high, and text that is too long.
+  """
   for name, (low, high) in _VALID.items():
     bad = table[name][((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)]
     if len(bad):
@@ -217,15 +263,17 @@ def _check_values(table: pd.DataFrame) -> None:
 def select(
   table: pd.DataFrame, quantity: str, versus: str | None = '', **facets: object
 ) -> pd.DataFrame:
-  """Returns the estimates of a quantity with exactly the facets that are named.
+  """Returns the estimates of a quantity by exactly the facets that are named.
+
+  `select(table, 'error', corruption='fog')` is the error under fog over all severities: facets that
+  are not named are missing in the rows returned. The result is empty if the table lacks a facet.
 
   Args:
     table: table of results.
     quantity: name of the quantity.
-    versus: '' selects values of classifiers, a label the differences from that classifier, and
-      None all of these.
-    **facets: {facet: value}; `...` is any value. Facets that are not named are missing in the rows
-      returned: `select(table, 'error', corruption='fog')` is the mean over severities.
+    versus: '' selects values of classifiers, a label the paired differences from that classifier,
+      and None both.
+    **facets: {facet: value}; the value `...` selects all values of the facet.
   """
   is_selected = table.quantity == quantity
   if versus is not None:
@@ -242,7 +290,11 @@ def select(
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (names of facets, rows) for the rows in which exactly these facets have values."""
+  """Yields (facets, rows) for each set of facets, with the rows that have values of exactly these.
+
+  The sets are in the order in which they first occur in the table; the facets in that of the
+  columns.
+  """
   names = facets_of(table)
   has_value = table[names].notna().to_numpy()
   for pattern in dict.fromkeys(map(tuple, has_value.tolist())):
@@ -252,10 +304,11 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
 
 
 def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields `by_facets` of a quantity, except groups that repeat the values of one by fewer facets.
+  """Yields (facets, rows) as `by_facets`, without groups whose values repeat those of a smaller
+  group.
 
-  Where there is one severity, the errors by corruption and severity repeat the errors by
-  corruption.
+  With a single severity, for example, the errors by corruption and severity repeat the errors by
+  corruption. `table` has the estimates of one quantity.
   """
   groups = list(by_facets(table))
   keys = []
