@@ -43,15 +43,18 @@ from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter
 
 
 def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
-  """Runs an experiment in a workdir; work that is saved there is not repeated.
+  """Runs an experiment in a workdir, the folder of its config, records, checkpoints, results and
+  report.
+
+  Work that is already saved in the workdir is not repeated.
 
   Args:
     config: nested plain values; see `configs/`.
-    directory: the workdir, new or with a run of the same config.
+    directory: the workdir: a new or empty folder, or that of an earlier run of the same config.
     command: the command as it was typed, for environment.json and the report.
 
   Returns:
-    What `results.json` and `results.npz` hold.
+    The contents of `results.json` and `results.npz`.
 
   Raises:
     InputError: the config, the data or the workdir is not valid.
@@ -63,7 +66,10 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
 def run_and_present(
   config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
-  """Runs an experiment as `run` does; returns also the presentation of its results."""
+  """Runs an experiment as `run` does and returns the results with the object that presents them.
+
+  The object, such as the study, chooses title, figures and findings of the report.
+  """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   from_file.forget()
@@ -118,10 +124,22 @@ def _measure_tasks(
   folder: pathlib.Path,
   log: workdir.RunLog,
 ) -> tuple[Results, Presented]:
-  """Measures and reports one study, or the tasks of a battery one after another.
+  """Measures and reports a single study, or the tasks of a battery one after another.
+
+  Classifiers that a task cannot measure are left out of it, and listed in the results.
+
+  Args:
+    builder: what built the classifiers.
+    classifiers: the classifiers, in the order of the config.
+    rows: the images of all tasks.
+    folder: where records and results are written: the workdir, or the folder of a seed in it.
+    log: the log of the run.
 
   Returns:
-    The results of the single study or of all tasks together, and their presentation.
+    The results of the single study or of all tasks together, and what presents them.
+
+  Raises:
+    InputError: no task can measure any of the classifiers.
   """
   experiment, results_by_task, figures, left_out = builder.experiment, {}, {}, []
   for name, task in experiment.measurements.items():
@@ -166,7 +184,17 @@ def write_results(
   presented: Presented,
   figures_of_tasks: Drawn = (),
 ) -> Drawn:
-  """Writes results, figures and a report to a folder, on process 0; returns the new figures."""
+  """Writes results, figures and a report to a folder, and returns the figures.
+
+  Only process 0 writes; the other processes return [].
+
+  Args:
+    log: the log of the run.
+    folder: the folder to write to.
+    results: the results.
+    presented: what chooses title, figures and findings of the report.
+    figures_of_tasks: figures of single tasks, which the report of a battery shows too.
+  """
   if jax.process_index():
     return []
   environment = log.current_environment()
@@ -187,9 +215,17 @@ def measure_in_workdir(
   directory: str | os.PathLike[str],
   devices: Sequence[jax.Device] | None = None,
 ) -> Results:
-  """Measures a study of classifiers and images from Python in a workdir, and writes its report.
+  """Measures a study of classifiers and images from Python in a workdir, and writes a report.
 
-  The records state which classifier and images they are of, in place of the config.
+  There is no config that states the classifiers and images; the records identify them instead.
+
+  Args:
+    study: what is measured.
+    execution: seed, batch size and other settings of the run.
+    classifiers: the classifiers, the baseline first.
+    rows: the images.
+    directory: the workdir: a new or empty folder, or that of an earlier call with equal arguments.
+    devices: devices to run on; None takes all.
 
   Raises:
     InputError: the workdir has a run of another study, classifier, seed or images.
@@ -209,7 +245,10 @@ def measure_in_workdir(
 def _score_predictions(
   config: Section, directory: str | os.PathLike[str], command: str
 ) -> tuple[Results, Presented]:
-  """Reduces predictions made elsewhere, or records of an earlier run, without a classifier."""
+  """Runs a study on predictions made elsewhere, or on records of an earlier run.
+
+  No classifier is run. The section of the config besides `study` says where the predictions are.
+  """
   sections = dict(config)
   study = studies.from_config(sections.pop('study', {}))
   score = studies.scores_of(study, sections)
@@ -240,7 +279,14 @@ def _score_predictions(
 def preview(
   experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
 ) -> None:
-  """Logs and draws the previews of the studies, before anything is trained."""
+  """Logs and draws what studies can show before anything is trained, such as cells held out.
+
+  Args:
+    experiment: the experiment with its studies.
+    rows: the images of all tasks.
+    recipes: facts about each classifier and its training, by label.
+    folders: the folders of all seeds, each of which gets the figures.
+  """
   for name, task in experiment.measurements.items():
     if not isinstance(task.study, StudiesTrainings):
       continue
@@ -254,10 +300,10 @@ def preview(
 
 
 class OpenedRows(dict[DataSettings, Rows]):
-  """The rows of an experiment by their settings, each opened once.
+  """The images of an experiment by their settings, opened at first use and only once.
 
-  Grey images are repeated over three channels for networks that take colour. Rows of trainings
-  are stored separately, see `training`.
+  Grey images are repeated over three channels if a network takes colour images. The images of
+  trainings are stored separately and returned by `training`.
   """
 
   def __init__(self, experiment: Experiment):
@@ -267,7 +313,9 @@ class OpenedRows(dict[DataSettings, Rows]):
     self._training: dict[DataSettings, Rows] = {}
 
   def training(self, data: DataSettings) -> Rows:
-    """Returns the rows that a recipe trains on."""
+    """Returns the rows that a classifier is trained on, with as many channels as the evaluated
+    ones.
+    """
     if data not in self._training:
       evaluated = self[self._experiment.data]
       rows = self._loaded(data).with_channels(evaluated.image_shape[2])
@@ -275,6 +323,9 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
+    """Opens the rows of these settings; they are cached in memory if several evaluations read
+    them.
+    """
     experiment, rows = self._experiment, self._loaded(data)
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
@@ -284,6 +335,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:
+    """Returns the rows of these settings; errors name the section of the config they come from."""
     with naming('config.data', self._experiment.section_of(data)):
       return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
 
@@ -291,15 +343,22 @@ class OpenedRows(dict[DataSettings, Rows]):
 def builder_for(
   experiment: Experiment, rows: OpenedRows, path: pathlib.Path, features: pathlib.Path | None = None
 ) -> ClassifierBuilder:
-  """Returns the builder of the classifiers in a folder; `features` is the folder for probes.
+  """Returns the builder of an experiment's classifiers; raises InputError if weights are missing.
 
-  Missing weights are refused before any images are read.
+  The weights are checked before any image is read.
+
+  Args:
+    experiment: the experiment.
+    rows: the images of the experiment.
+    path: the folder of checkpoints and logs.
+    features: the folder of features that linear probes are trained on; None for none.
   """
   for label, recipe in experiment.classifiers.items():
     with naming('config.classifier', experiment.section_of_classifier(label)):
       recipe.fetch()
 
   def writer(label: str) -> ScalarWriter:
+    """Returns the writer of a training's metrics; on other processes than 0 it writes nothing."""
     return NO_WRITER if jax.process_index() else training_writer(path, label)
 
   return ClassifierBuilder(

@@ -23,7 +23,7 @@ from robustness.results import SINGLE, Results, summary_name
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Draws a workdir again and prints the path of its report."""
+  """Draws the figures and reports of a workdir again and prints the path of the report."""
   parser = new_parser('robustness report', __doc__)
   parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
   parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
@@ -37,10 +37,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.Path:
-  """Writes the figures and reports of a finished run again, and returns the report.
+  """Writes the figures and reports of a finished run again, and returns the path of the report.
 
-  For an unfinished run the error names what is missing and how to finish it. `study_file` is the
-  user's FILE.py:NAME for the study NAME. With `pdf` the figures are written as PDF too.
+  Args:
+    directory: the workdir.
+    study_file: FILE.py:NAME of the user's study; '' if the study is in this package.
+    pdf: whether figures are written as PDF too.
+
+  Raises:
+    InputError: the run is unfinished (the error names what is missing and how to finish it), its
+      results were altered, or they have fewer rows than the report they would replace.
   """
   path, config, environment = workdir.find(directory)
   sections = workdir.study_sections(config, path)
@@ -61,7 +67,12 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   settings = recorded(config)
 
   def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
-    """Writes the figures and the report of results in a folder, and returns the figures.
+    """Writes the figures and the report of the results in a folder, and returns the figures.
+
+    Args:
+      folder: folder with results.json.
+      presented: what chooses title, figures and findings of the report.
+      figures_of_tasks: figures of single tasks, which the report of a battery shows too.
 
     Raises:
       InputError: the results cannot be drawn.
@@ -100,7 +111,10 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if the report in a folder has rows that the results there lack."""
+  """Raises InputError if the report in a folder has rows that the results there lack.
+
+  Drawing again would then lose numbers.
+  """
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):
       raise InputError(

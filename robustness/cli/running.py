@@ -1,4 +1,4 @@
-"""The flags and the course of a run, which `main.py` and `robustness NAME` share."""
+"""The flags of a run and what it does with them, for `main.py` and `robustness NAME`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 
 INTERRUPT_DELAY = 0.25  # seconds
+"""Seconds before Ctrl-C is raised once more."""
 NOT_BEGUN = 'interrupted before the run began. Run the same command to begin it.'
+"""The message after Ctrl-C before anything was written."""
 
 _HELP = 'What to run: a file of configs/, the name of one (fourier_heatmap:cifar10), or config.json'
 flags.DEFINE_string('config', None, f'{_HELP} of a workdir.')
@@ -62,9 +64,14 @@ COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _CACHE)
 
 
 def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
-  """Reads the process's name and flags and runs, or ends with one line that says what is wrong.
+  """Reads the flags and runs the config that they name; ends the process.
 
-  `typed` are the words of the command as they were typed, for the report.
+  For bad flags, or a bad config, the process ends with one line that says what is wrong. With
+  --help it prints the keys of the config and ends.
+
+  Args:
+    arguments: the name of the process, and the flags.
+    typed: the words of the command as they were typed, for the report.
   """
   plain_characters.use()
   try:
@@ -89,7 +96,9 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 
 def _parse(arguments: list[str]) -> list[str]:
-  """Reads the flags of a run and returns the other arguments; ends the process for bad flags."""
+  """Sets absl's flags and returns the remaining arguments; ends the process if a flag is not
+  valid.
+  """
   try:
     unparsed = flags.FLAGS(arguments)
     if len(unparsed) > 1:
@@ -106,9 +115,12 @@ def _parse(arguments: list[str]) -> list[str]:
 def _run(
   config: command_line.ConfigDict | None, typed: Sequence[str], arguments: Sequence[str]
 ) -> int:
-  """Runs a config, or prints it or its plan, as the flags say; returns the exit status.
+  """Runs the config, or prints it or its plan, as the flags say; returns the exit status.
 
-  `typed` are the words of the command, and `arguments` those that set flags and keys.
+  Args:
+    config: the config with all overrides.
+    typed: the words of the command, for the report.
+    arguments: the flags, from which a hint about a mistyped key is made.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
@@ -121,7 +133,10 @@ def _run(
 
 
 def _run_here(config: command_line.ConfigDict, command: str) -> int:
-  """Runs a config with the flags of this process; returns the exit status."""
+  """Runs a config with the flags of this process; returns the exit status.
+
+  After Ctrl-C the process ends at once.
+  """
   processes = peers.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
@@ -138,7 +153,7 @@ def run_command(
   processes: peers.Processes = peers.ALONE,
   compiled: str | None = '',
 ) -> int:
-  """Runs a config and prints what a user can mend as one message without a traceback.
+  """Runs a config and prints errors that a user can correct as one message without a traceback.
 
   Args:
     config: the config, see `launch.run`.
@@ -148,9 +163,9 @@ def run_command(
     compiled: the folder of compiled programs, see `compilation_cache.use`.
 
   Returns:
-    The exit status: 0, 2 for bad input or a disk that is full or read-only, 75 after SIGTERM or
-    the end of another process, and 130 after Ctrl-C. A run that ended with 75 or 130 can be
-    resumed.
+    The exit status: 0; 2 for bad input or a disk that is full or read-only; 75 after SIGTERM or if
+    another process ended; 130 after Ctrl-C. A run that ended with 75 or 130 can be resumed by the
+    same command.
   """
   process.set_logging()
   return processes.end_together(lambda: _status(config, directory, command, processes, compiled))
@@ -163,7 +178,9 @@ def _status(
   processes: peers.Processes,
   compiled: str | None,
 ) -> int:
-  """Runs a config and returns the exit status; see `run_command`."""
+  """Runs a config and returns the exit status; see `run_command`. Errors of the software are
+  raised.
+  """
   try:
     compilation_cache.use(compiled)
     process.set_devices(processes)
@@ -192,7 +209,7 @@ def _status(
 
 
 def log_summary(results: Results, presented: Presented, path: pathlib.Path) -> None:
-  """Logs the numbers, the findings and the output paths."""
+  """Logs the results as a table, the findings in words, and the paths of results and report."""
   findings = text.findings([finding.text for finding in presented.findings(results)])
   outputs = f'results in {path}, report: {path / page.NAME}'
   for line in ('', *text.summary(results), '', *findings, '', outputs):
@@ -200,9 +217,10 @@ def log_summary(results: Results, presented: Presented, path: pathlib.Path) -> N
 
 
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-  """Raises Ctrl-C once more where it came during a function that may raise nothing.
+  """Raises Ctrl-C once more if it came during a function that may raise nothing.
 
-  Python prints errors of finalizers and of JAX's callback of the garbage collector, and continues.
+  Python prints errors of finalizers, and of JAX's callback of the garbage collector, and continues;
+  Ctrl-C would be lost. Set as `sys.unraisablehook`, which is called with all such errors.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     # An error that is raised here would be lost once more.
@@ -212,14 +230,17 @@ def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _end(status: int) -> NoReturn:
-  """Ends the process at once: XLA's threads may still work, and fail where Python ends."""
+  """Ends the process at once with an exit status.
+
+  A normal end would wait for XLA's threads, which may still work and fail while Python ends.
+  """
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(status)
 
 
 def dry_run(config: Section) -> int:
-  """Prints what a config would train and measure; returns the exit status."""
+  """Prints what a config would train and measure; returns the exit status, 0 or 2 for bad input."""
   process.set_logging()
   try:
     process.set_devices(peers.ALONE)
@@ -236,10 +257,10 @@ def dry_run(config: Section) -> int:
 
 @in_32_bits()
 def show_plan(config: Section) -> None:
-  """Logs what `config.json` of a run holds, and a line for each training and each evaluation.
+  """Logs the settings of a config, and a line for each training and each evaluation.
 
   Raises:
-    InputError: whatever the run would refuse.
+    InputError: the run would be refused, or it scores predictions and evaluates no classifier.
   """
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
@@ -252,7 +273,12 @@ def show_plan(config: Section) -> None:
 
 
 def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
-  """Yields a line for each section of a config, with the settings that stand in it."""
+  """Yields a line for each section of a config that has settings: 'config.data: source='tfds', …'.
+
+  Args:
+    values: the section, whose subsections follow it.
+    name: the name of the section.
+  """
   settings = [f'{k}={v!r}' for k, v in values.items() if not isinstance(v, Mapping)]
   if settings:
     yield f'{name}: {", ".join(settings)}'
@@ -262,10 +288,11 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-  """Yields label, amount and number of images of each training and evaluation, in their order.
+  """Yields (label, amount, number of images) of each training and evaluation, in the order of the
+  run.
 
-  The work is for one seed. Tasks of a battery that share a recording count once, under the name of
-  the first task, and classifiers that a task cannot measure do not count.
+  The work is for one seed. Tasks of a battery that share records count once, under the name of the
+  first task. Classifiers that a task cannot measure do not count.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
@@ -294,7 +321,10 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
-  """Returns how many rows and views a study shows to a classifier, in words, and their product."""
+  """Returns the rows and views that a study shows to a classifier, in words, and their product.
+
+  An example is ('at most 10,000 rows × 76 views', 760000); 'at most' is for sequential designs.
+  """
   shown_rows = study.needed_rows(rows)
   design, num_views = study.sequential_design, len(study.views(shown_rows.image_shape))
   count = design.most_trials if design else shown_rows.num_examples
@@ -309,8 +339,15 @@ def _planned_training(
   evaluated: Rows,
   along: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
-  """Yields a line for the steps of a training, one for the evaluations along it, and one for each
-  study of `config.training.measure`, with its `planned_views` in `along`."""
+  """Yields (label, amount, number of images) of a training and of the evaluations along it.
+
+  Args:
+    label: label of the classifier.
+    settings: settings of the training.
+    rows: the rows that it trains on, from which validation images are split off.
+    evaluated: the rows that it is evaluated on if no validation images are split off.
+    along: the `planned_views` of each study that is measured along the training, by its name.
+  """
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'

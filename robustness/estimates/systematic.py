@@ -1,12 +1,14 @@
 """Systematic robustness ρ: how far robustness learned on some classes carries over to the others.
 
-A classifier sees an environment, such as blurred images, on the classes C_k alone. Its accuracy in
-that environment on C_k is s (seen), on all other classes u (unseen); a baseline classifier's, on
-all classes, is b. docs/systematic.md says how to read ρ and when it misleads.
+An environment is a way in which images change, such as blur. Training shows an environment on the
+classes C_k only. The classifier's accuracy in that environment is s (seen) on C_k and u (unseen) on
+all other classes; b is the accuracy of a baseline classifier in it, on all classes. ρ is about (u −
+b)/(s − b), see `rho`. docs/systematic.md says how to read ρ and when it misleads.
 
-These accuracies are means over strata (classes) of the same images, in several environments and of
-two classifiers. With few images a class, a bootstrap within classes has too little spread: none for
-one image or where all are right, and (n − 1)/n of the variance for n images.
+The accuracies are means over strata (classes) of the same images, in several environments and of
+two classifiers. With few images per class, a bootstrap within classes has too little spread: none
+if a class has a single image or only right answers, and (n − 1)/n of the variance for n images. The
+intervals here therefore use Beta distributions at an effective number of trials.
 
 Reference:
   Omran & Schiele (2022), Towards Systematic Robustness for Scalable Visual Recognition, equation 1.
@@ -28,29 +30,31 @@ from robustness.estimates.intervals import effective_trials, proportion_interval
 from robustness.estimates.means import Estimate, known_mean
 
 STRATIFIED, PAIRED = 'korn-graubard, stratified', 'paired bonett-price, stratified'
+"""Methods of the intervals of accuracies and of their paired differences."""
 JOINT = {'class': 'joint draws within classes', 'image': 'joint draws over images'}
-"""The method of an interval of ρ, by what balances."""
+"""The method of an interval of ρ, by what has equal weights: classes or images."""
 _ROUNDING = 1e-12
 """Differences of accuracies below this are due to floating-point rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StratifiedMeans:
-  """Q weighted means over the same N images, which are samples within strata.
+  """Q weighted means over the same N images, which are samples within strata such as classes.
 
-  What is averaged is the share of an image's views that are right, in [0, 1].
+  The value of an image is the share of its views that are classified right, in [0, 1].
 
   Attributes:
-    value: [Q] the means, in [0, 1]; NaN where no image counts.
-    weight: [N, Q] weights of the images with the sum 1 in each mean; 0 where an image does not
+    value: [Q], the means, in [0, 1]; NaN if no image counts.
+    weight: [N, Q], the weights of the images, with the sum 1 in each mean; 0 if an image does not
       count.
-    deviation: [N, Q] the contribution of an image to the error of each mean. The sum of squares is
-      the variance of the mean, Σ_c s_c²/(n_c K²) for K strata of equal weight, where the n_c images
-      of stratum c have the standard deviation s_c. A stratum of one image has no spread and takes
-      the distance from the mean of all images.
-    within: [Q] the variance p (1 − p) of a single view in its stratum, averaged.
-    views: [Q] the number of independent views of equal weight that would vary as much.
-    freedom: [Q] degrees of freedom of the variance, at least 1.
+    deviation: [N, Q], the contribution of each image to the error of each mean. The sum of squares
+      is the variance of the mean, Σ_c s_c²/(n_c K²) for K strata of equal weight, where the n_c
+      images of stratum c have the standard deviation s_c. A stratum of one image has no standard
+      deviation; its image contributes the distance from the mean of all images.
+    within: [Q], the variance p (1 − p) of a single view, where p is the accuracy in its stratum,
+      averaged over the images.
+    views: [Q], the number of independent views of equal weight that would vary as much.
+    freedom: [Q], the degrees of freedom of the variance, at least 1.
   """
 
   value: np.ndarray
@@ -67,10 +71,10 @@ class StratifiedMeans:
     """Returns the means of shares.
 
     Args:
-      weight: [N, Q], at least 0; 0 leaves an image out.
-      share: [N, Q], in [0, 1].
-      stratum: int [N], the number of each image's stratum.
-      trials: [Q], the number of views that a share was taken over.
+      weight: [N, Q], relative weights, at least 0; 0 leaves an image out.
+      share: [N, Q], the share of an image's views that are right, in [0, 1].
+      stratum: int [N], the stratum of each image.
+      trials: [Q], the number of views that a share is taken over.
     """
     is_counted = weight > 0
     has_images = weight.any(0)
@@ -97,7 +101,7 @@ class StratifiedMeans:
     )
 
   def averaged(self) -> StratifiedMeans:
-    """Returns the one mean of all Q means."""
+    """Returns the average of the Q means, as the only mean of the result."""
     weight = self.weight.mean(1, keepdims=True)
     num_images = (weight > 0).sum()
     return StratifiedMeans(
@@ -112,11 +116,15 @@ class StratifiedMeans:
   def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
     """Returns Korn and Graubard's effective number of independent trials, [Q].
 
-    It is at least the number of images, and equal to it where no stratum has a spread. With `joint`
-    it may exceed the number of views, because strata and views that differ in accuracy vary less
-    than trials at their mean accuracy. The variance is then averaged with the variance of
-    independent views, which weighs two degrees of freedom, because few images may show a small
-    variance by chance.
+    It is the number of coin flips that would vary as much as the mean. It is at least the number of
+    images, and equal to it if no stratum has a spread.
+
+    Args:
+      confidence: confidence of the interval, in (0, 1), at which small samples are corrected for.
+      joint: whether the number is for `drawn`. It may then exceed the number of views, because
+        strata that differ in accuracy vary less than flips at their mean accuracy. The variance is
+        averaged with that of independent views, which counts as two degrees of freedom, because few
+        images may show a small variance by chance.
     """
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
     variance_of_trial = self.value * (1 - self.value)
@@ -132,7 +140,10 @@ class StratifiedMeans:
     return np.asarray(np.maximum(trials * np.where(has_spread, factor, 1) ** 2, images))
 
   def estimate(self, confidence: float) -> Estimate:
-    """Returns the mean of all Q means with Korn and Graubard's interval; n images count."""
+    """Returns the average of the Q means with Korn and Graubard's interval.
+
+    `n` is the number of images that count in at least one mean. Without any the ends are NaN.
+    """
     averaged, n = self.averaged(), int(self.weight.any(1).sum())
     (value,) = averaged.value
     if np.isnan(value):
@@ -144,18 +155,19 @@ class StratifiedMeans:
   def drawn(
     self, scores: np.ndarray, kind: np.ndarray, confidence: float
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns joint draws of the means for other images, [samples, Q], for the lower end of an
-    interval and for the upper one.
+    """Returns joint draws of the means in other samples of images, for both ends of an interval.
 
-    With n from `effective_trials`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Where p is
-    0 it is drawn from Beta(1, n) for the upper end, and is 0 for the lower; where p is 1 it is 1
-    for the upper end, and drawn from Beta(n, 1) for the lower: the quantiles are then Clopper and
+    The result is two arrays [samples, Q]: the lower end of an interval is a quantile of the first,
+    and the upper end one of the second. With n from `effective_trials`, a mean p is drawn from
+    Beta(p n + ½, (1 − p) n + ½), correlated with the other means as the images make them. If p is
+    0, it is 0 in the first array and drawn from Beta(1, n) in the second; if p is 1, it is drawn
+    from Beta(n, 1) in the first array and 1 in the second. The quantiles are then Clopper and
     Pearson's ends. Means of one kind are averaged later. For these the added ½ is smaller the less
     the means vary together, because the halves would not average out.
 
     Args:
       scores: standard normal numbers, [samples, Q].
-      kind: int [Q], the kind of each mean.
+      kind: int [Q], the kind of each mean, such as `S` or `U`.
       confidence: confidence of the interval, in (0, 1).
 
     Reference:
@@ -180,10 +192,15 @@ class StratifiedMeans:
 
 
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
-  """Returns the mean of Q paired differences of shares, gained minus lost.
+  """Returns the average of Q paired differences of shares, x − y, of each image.
 
-  The interval is Bonett and Price's at the number of independent images that has the variance of
+  The interval is Bonett and Price's for as many independent images as would have the variance of
   the paired differences within strata (`intervals.effective_trials`).
+
+  Args:
+    gained: means of max(0, x − y).
+    lost: means of max(0, y − x).
+    confidence: confidence of the interval, in (0, 1).
   """
   mean_gained, mean_lost = gained.averaged(), lost.averaged()
   n = int(gained.weight.any(1).sum())
@@ -199,18 +216,25 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
 
 
 FORMULAS = ('clipped', 'printed')
+"""The formulas of ρ, see `rho`."""
 BALANCES = ('class', 'image')
+"""What has equal weights in an accuracy: each class or each image."""
 DEGENERATES = ('left_out', 'one')
-"""How a mean of ρ treats terms that are 1 by definition; 'one' is the paper's mean."""
+"""How a mean of ρ treats terms that are 1 by definition: it leaves them out, or counts them as 1,
+as the paper does.
+"""
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
+"""The cases in which ρ is no measurement, see `rho`."""
 SAYS_LITTLE = 'says little'
-"""The beginning of the note of a ρ that heads no findings."""
+"""The beginning of the note of a ρ that reports do not state first."""
 ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
-"""Classes of the images that an accuracy is over: all, those that the training showed in the
-environment, and the other ones."""
+"""The classes that an accuracy is over: all classes, those that training showed in the environment,
+and the other classes.
+"""
 S, U, B_SEEN, B_UNSEEN, B = range(5)
-"""Kinds of accuracies that ρ is drawn from: s, u, and the baseline's b on seen, unseen and all
-classes."""
+"""Kinds of accuracies that ρ is computed from: s, u, and the baseline's accuracy on seen, unseen
+and all classes.
+"""
 
 
 def rho(
@@ -220,17 +244,23 @@ def rho(
   formula: str = 'clipped',
   baseline_unseen: ArrayLike | None = None,
 ) -> np.ndarray:
-  """Returns ρ of accuracies s, u and b, fractions of any shape.
+  """Returns ρ for accuracies s, u and b, as fractions in arrays that broadcast.
 
-  With d = s − b and n = max(0, u − b), 'clipped' is
+  With d = s − b and n = max(0, u − b), the formula 'clipped' is
 
-    ρ = min(1, n/d) where d > 0;  1 where d ≤ 0 < n (degenerate);  NaN where d ≤ 0 = n (undefined)
-    or an accuracy is NaN.
+    ρ = min(1, n/d) if d > 0;  1 if d ≤ 0 < n (degenerate);  NaN if d ≤ 0 = n (undefined) or an
+    accuracy is NaN.
 
   The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at d =
   0 (1 for n > 0, NaN for n = 0). 'clipped' follows the text of the paper, which states that ρ is
-  trivially 1 if the classifier is not much more robust than the baseline. `baseline_unseen` is the
-  b that is subtracted from u, if it is not the one that is subtracted from s.
+  trivially 1 if the classifier is not much more robust than the baseline.
+
+  Args:
+    seen: s, accuracy on the classes that training showed in the environment, in [0, 1].
+    unseen: u, accuracy on all other classes, in [0, 1].
+    baseline: b, accuracy of the baseline, in [0, 1].
+    formula: 'clipped' or 'printed'.
+    baseline_unseen: the accuracy that is subtracted from u; None takes b.
   """
   choice('formula', formula, FORMULAS)
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
@@ -245,7 +275,7 @@ def rho(
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns 'degenerate' or 'undefined' where ρ is, see `rho`, else ''."""
+  """Returns 'degenerate' or 'undefined' if ρ is so for these accuracies, else ''; see `rho`."""
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
   if gain > 0:
     return ''
@@ -255,7 +285,7 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns d = s − b and n = max(0, u − b) of `rho`, in which rounding errors are 0."""
+  """Returns d = s − b and n = max(0, u − b) of `rho`, with rounding errors set to 0."""
   if baseline_unseen is None:
     baseline_unseen = baseline
   s, u, b, b_unseen = (np.asarray(x, float) for x in (seen, unseen, baseline, baseline_unseen))
@@ -269,15 +299,18 @@ def _gains(
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentShares:
-  """The right answers in every environment, and the classes that each environment was trained on.
+  """The right answers of one classifier in every environment, and the classes that training showed
+  it.
 
   Attributes:
-    share: [N, E] fractions of an image's views (severities, angles) that are right in each of E
-      environments; NaN where an image is not shown in one.
-    label: classes [N].
-    group: [N]; k where the image's class belongs to C_k, 0 where it is left over.
-    trained: [E] the group k that each environment was trained on, 0 for none (clean images).
-    trials: [E] views of an image in each environment.
+    share: [N, E], the fraction of an image's views (severities, angles) that are right in each of E
+      environments; NaN if an image is not shown in one.
+    label: int [N], the class of each image.
+    group: int [N], the class group k of each image, with the classes C_k; 0 for a class in no
+      group.
+    trained: [E], the class group that training showed in each environment; 0 for none, as for clean
+      images.
+    trials: [E], the number of views of an image in each environment.
     balance: 'class' weighs all classes equally, 'image' all images.
     confidence: confidence of intervals, in (0, 1).
   """
@@ -294,17 +327,19 @@ class EnvironmentShares:
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:
-    """Returns the answers for some images, bool [N]."""
+    """Returns the answers for selected images, bool [N]."""
     columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
     return dataclasses.replace(self, **columns)
 
   def accuracy(self, environments: Sequence[int], classes: str = ALL) -> Estimate:
-    """Returns the mean accuracy over some environments on classes: `ALL`, `SEEN` or `UNSEEN`."""
+    """Returns the accuracy averaged over environments, on the classes `ALL`, `SEEN` or `UNSEEN`."""
     terms = [(e, classes) for e in environments]
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
-    """Returns the mean over some environments of the accuracy on unseen classes minus another's."""
+    """Returns the accuracy on unseen classes minus that of `baseline`, averaged over
+    environments.
+    """
     terms = [(e, UNSEEN) for e in environments]
     change = self.share[:, environments] - baseline.share[:, environments]
     gained = self._means(terms, np.maximum(change, 0))
@@ -321,22 +356,22 @@ class EnvironmentShares:
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
-    """Returns the mean of ρ over some environments, with quantiles of joint draws as interval.
+    """Returns ρ averaged over environments, with quantiles of joint draws as interval.
 
-    The accuracies that ρ is computed from are drawn for the same images; see
-    `StratifiedMeans.drawn`. Images are samples of their class if classes are balanced, together
-    with the baseline's predictions. Environments and draws in which ρ is undefined are left out of
-    the mean, and also environments in which it is degenerate, 1 by definition. The note states the
-    number of environments in the mean, and that ρ says little where more than half of them are
-    undefined or degenerate.
+    The accuracies that ρ is computed from are drawn together, see `StratifiedMeans.drawn`: images
+    are samples within their class if classes are balanced, and the predictions of the baseline are
+    paired with the classifier's. Environments and draws in which ρ is undefined are left out of the
+    mean. A note states how many environments are in the mean, and that ρ says little if more than
+    half of them are undefined or degenerate.
 
     Args:
-      environments: columns of `share`, each trained on a group.
-      baseline: answers of the baseline classifier on the same images; None for b = 0.
-      formula: see `rho`.
-      by_cell: whether the baseline's accuracy is taken on the seen and on the unseen classes
-        separately, so that classes that are easier do not count as robustness.
-      degenerate: 'left_out', or 'one' for the paper's mean, in which degenerate terms are 1.
+      environments: columns of `share`, each with a class group that training showed in it.
+      baseline: answers of the baseline classifier for the same images; None for b = 0.
+      formula: 'clipped' or 'printed', see `rho`.
+      by_cell: whether b is the baseline's accuracy on the seen classes for s, and on the unseen
+        classes for u. Classes that are easier then do not count as robustness.
+      degenerate: 'left_out' leaves degenerate environments out of the mean of several; 'one' counts
+        them as 1, as the paper does.
       samples: number of draws.
       seed: seed of the draws.
     """
@@ -345,7 +380,9 @@ class EnvironmentShares:
     num_kinds = len(accuracies.value) // len(environments)
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
-      """Returns s, u and the b subtracted from each, [4, ..., E], of means [..., E · num_kinds]."""
+      """Returns s, u and the b subtracted from each, [4, ..., E], from means [..., E ·
+      num_kinds].
+      """
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
       if baseline is None:
         subtracted = 0 * by_kind
@@ -354,7 +391,7 @@ class EnvironmentShares:
       return np.stack([by_kind[S], by_kind[U], *subtracted])
 
     def mean_rho(means: np.ndarray) -> np.ndarray:
-      """Returns the mean [...] of ρ over the environments, of means [..., E · num_kinds]."""
+      """Returns ρ averaged over the environments, [...], from means [..., E · num_kinds]."""
       s, u, b, b_unseen = arguments_of_rho(means)
       return known_mean(rho(s, u, b, formula, b_unseen))
 
@@ -389,7 +426,9 @@ class EnvironmentShares:
   def _accuracies_for_rho(
     self, environments: Sequence[int], baseline: EnvironmentShares | None
   ) -> StratifiedMeans:
-    """Returns the accuracies that ρ is computed from, by environment and then by kind."""
+    """Returns the means that ρ is computed from: for each environment s, u, and b on each set of
+    classes.
+    """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
       kinds += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
@@ -398,10 +437,10 @@ class EnvironmentShares:
     return self._means(terms, np.stack(shares, 1))
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
-    """Returns the means of shares [N, Q], in which NaN has no weight.
+    """Returns means of shares [N, Q], without the images whose share is NaN.
 
-    `terms` are the Q environments and classes (`ALL`, `SEEN` or `UNSEEN`) of the means. Classes are
-    strata if they are balanced.
+    `terms` has the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each of the Q means.
+    Classes are strata if they have equal weights; otherwise all images are one stratum.
     """
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
@@ -410,7 +449,7 @@ class EnvironmentShares:
     return StratifiedMeans.from_shares(weights, np.nan_to_num(shares), stratum, trials)
 
   def _weight(self, environment: int, classes: str) -> np.ndarray:
-    """Returns the weight of each image in the accuracy in an environment on classes, [N]."""
+    """Returns the weight of each image in the accuracy in one environment on these classes, [N]."""
     is_counted = ~np.isnan(self.share[:, environment])
     if classes != ALL:
       is_seen = self.group == self.trained[environment]

@@ -1,14 +1,16 @@
 """Perturbation stability: flip probability and top-5 distance along stored sequences, mFR and mT5D.
 
-A sequence has m frames of one image, ever further perturbed. Each frame is compared with the one
-before it, under noise with the first, which is clean: noise does not grow along a sequence.
+A sequence has m frames of one image, each more perturbed than the last. Each frame x_j is compared
+with a reference frame: the frame before it, or, for perturbations by noise, the first frame, which
+is clean, because noise does not grow along a sequence. With f the predicted class,
 
   FP = mean over sequences and j = 2..m of [f(x_j) ≠ f(x_ref)],
   T5D = mean of Σ_{i=1..5} |(i - 1) - min(σ(i) - 1, 5)|, 0 to 15,
 
-with σ(i) the rank in x_j of the class that has rank i in x_ref. Each is the mean over perturbations
-of FP or T5D by perturbation; mFR and mT5D are means of their ratios to a baseline's. All are of
-fractions or ratios: papers print FP, mFR and mT5D times 100.
+where σ(i) is the rank in x_j of the class that has rank i in x_ref. FP and T5D are computed for
+each perturbation and averaged over perturbations. mFR and mT5D are means over perturbations of the
+ratio to a baseline's FP or T5D. All are fractions or ratios; papers print FP, mFR and mT5D times
+100.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -40,21 +42,38 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import ImageShape, Recipes, Study
 
 FIRST, ALEXNET = 'first', 'alexnet'
+"""The baselines of mFR and mT5D: the first classifier of the config, or AlexNet's published
+values.
+"""
 COLUMNS = ('perturbation', 'base_id', 'frame')
+"""Columns of the stored rows: the perturbation, the image that is perturbed, and the frame's
+number.
+"""
 NUM_IMAGES = {'imagenet_p': 50_000, 'cifar10_p': 10_000}
+"""Number of images, with a sequence for each perturbation, in the released sets."""
 
 
 def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
-  """Returns Σ_i |i - min(place of the i-th class, 5)| of the five best classes [..., 5], i and
-  places from 0; a class that is no longer among the best has the place 5."""
+  """Returns T5D of pairs of frames, [...], from 0 to 15.
+
+  It is Σ_i |i - min(position in `best` of the i-th class of `reference`, 5)|, with i and positions
+  from 0. A class that is not in `best` has the position 5.
+
+  Args:
+    reference: int [..., 5], the five best classes of the reference frame, the best first.
+    best: int [..., 5], those of the later frame.
+  """
   is_same = reference[..., :, None] == best[..., None, :]
   place = np.where(is_same.any(-1), is_same.argmax(-1), 5)
   return np.abs(np.arange(5) - place).sum(-1).astype(float)
 
 
 _flips = functools.partial(Quantity, better='lower', statistic=np.not_equal)
+"""Returns a quantity that is a share of changed predictions, given its name and words."""
 _distances = functools.partial(Quantity, better='lower', statistic=top5_distance)
+"""Returns a quantity that is a mean of `top5_distance`, given its name and words."""
 OVER_PERTURBATIONS = MeanRatio('perturbation')
+"""The mean over perturbations of the ratio to the baseline."""
 FLIP_PROBABILITY = _flips('flip_probability', 'flip probability', headline=True)
 MFR = _flips('mFR', 'mean flip rate', RATIO, function=OVER_PERTURBATIONS)
 TOP5_DISTANCE = _distances('top5_distance', 'top-5 distance', AMOUNT, low=0, high=15)
@@ -93,18 +112,23 @@ class PerturbationStability(Study):
     )
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns the five best classes, the best first, int32 [..., 5]; of two equal logits the first.
-    Fewer classes are all returned."""
+    """Returns the five best classes, the best first, int32 [..., 5].
+
+    Of two equal logits the class with the lower index is first. With fewer than five classes all
+    are returned.
+    """
     return jax.lax.top_k(output, min(5, output.shape[-1]))[1].astype(jnp.int32)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The perturbations, sets spelt out, each once, in the order of `PERTURBATIONS`."""
+    """The perturbations of the settings, with sets replaced by their members, in the order of
+    `PERTURBATIONS`; each is listed once.
+    """
     names = {n for name in self.perturbations for n in PERTURBATION_SETS.get(name, (name,))}
     return tuple(name for name in PERTURBATIONS if name in names)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """See `Study`; the sequences of the settings' perturbations."""
+    """Returns the rows of the settings' perturbations; see `Study`."""
     numbers = [PERTURBATIONS[name] for name in self.names]
     is_wanted = np.isin(rows.without_images()['perturbation'], numbers)
     if is_wanted.all():
@@ -112,7 +136,7 @@ class PerturbationStability(Study):
     return with_facts(rows.at(np.flatnonzero(is_wanted)), {'perturbations': list(self.names)})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses rows that are no sequences, and sets that lack a perturbation."""
+    """Raises InputError for rows that are no sequences, or that lack one of the perturbations."""
     super().check(rows, recipes)
     stored = rows.description.get('perturbations')
     if not stored:
@@ -127,7 +151,11 @@ class PerturbationStability(Study):
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; means are published over the ten perturbations of the whole sets."""
+    """Returns how the data differ from the released sets, over whose ten perturbations papers
+    average.
+
+    It names another source, a smaller number of images and other perturbations; [] if none applies.
+    """
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
@@ -138,14 +166,19 @@ class PerturbationStability(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The perturbations in words; see `Study`."""
+    """The source of the sequences and the baseline, for the report's table `which numbers these
+    are`.
+    """
     is_alexnet = self.baseline == ALEXNET
     baseline = 'AlexNet on ImageNet-P (published)' if is_alexnet else 'the first classifier'
     return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': baseline}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields FP and T5D over all, by perturbation and by frame, and mFR and mT5D. With fewer than
-    five classes a classifier has no T5D, and the first of the config none to divide by."""
+    """Yields FP and T5D over all perturbations, by perturbation and by frame, and mFR and mT5D.
+
+    A classifier with fewer than five classes has no T5D. If that is the first classifier and also
+    the baseline, there is no mT5D.
+    """
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
@@ -177,11 +210,17 @@ class PerturbationStability(Study):
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns the rows of a perturbation that are compared, int64 [2, sequences, frames - 1]: those
-  of the reference, the first frame under noise and else the one before, and of each later frame.
+  """Returns the rows of a perturbation that are compared, int64 [2, sequences, frames − 1].
+
+  The first entry has the reference frames and the second the later ones. The reference is the first
+  frame of the sequence for noise, and the frame before for other perturbations.
+
+  Args:
+    records: records with the columns `COLUMNS`.
+    name: name of the perturbation.
 
   Raises:
-    InputError: sequences of different lengths.
+    InputError: sequences have different frames.
   """
   perturbation, base_id, frame = (records.column(column) for column in COLUMNS)
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])

@@ -1,11 +1,12 @@
-"""Systematic robustness: accuracy in every environment × class group, and ρ.
+"""Systematic robustness: accuracy by environment and class group, and ρ.
 
-Each row is shown clean (E_0) and in every environment at every level: corruptions at their
-severities, rotations by right angles (Omran and Schiele 2022). A cell is a pair of a class group
-and an environment. Which cells a classifier has seen in training is read from its recipe
-(`robustness.augment.environment`); a classifier that was trained elsewhere has seen none, and gets
-accuracies by cell without ρ. Rows that are stored in environments (rendition styles) are shown as
-they are.
+Each image is shown clean (environment E_0) and in every environment E_1, ..., E_M at every level:
+corruptions at their severities, and rotations by multiples of 90° (Omran and Schiele 2022). Classes
+are divided into M class groups, and training may show E_k only on images of group k. A cell is a
+pair of a class group and an environment. Which cells a classifier was trained on is read from its
+recipe (`robustness.augment.environment`); a classifier that was trained elsewhere was trained on
+none, and gets accuracies by cell without ρ. Images that are stored in environments, such as
+paintings and sketches, are shown as they are stored.
 """
 
 import dataclasses
@@ -38,7 +39,9 @@ from robustness.present import charts, style
 from robustness.results import Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
+"""Values of the setting `source`: environments are made from clean images, or stored."""
 _higher = functools.partial(Quantity, better='higher')
+"""Returns a quantity of which higher is better, given its name and words."""
 RHO = _higher(
   'rho', 'robustness carried over to unseen classes (ρ)', 'ratio', high=1, headline=True
 )
@@ -54,15 +57,21 @@ NEAR_DUPLICATES = Quantity(
   'near_duplicates', 'share of test images with a near-duplicate in training', better='lower'
 )
 ENVIRONMENT, CLASS_GROUP = 'environment', 'class_group'
+"""The facets of a cell, and the columns of rows and views that have them."""
 SEEN_IN_TRAINING = 'seen in training'
+"""The note of the accuracy in a cell that training showed."""
 ABOUT_WEIGHTS = ('classifier', 'initial weights', 'trained with', 'may have seen', 'compensated by')
 """Columns of the table `initial_weights`."""
 MAX_LETTERS_OF_CLASSES = 24
-"""Class groups with longer lists of classes have the number of classes in their titles."""
+"""Most letters of a list of classes in the title of a class group; longer lists are counted
+instead.
+"""
 Measured = tuple[Quantity, Mapping[str, object], Estimate]
-"""An estimate, with its quantity and facets."""
+"""A quantity, the facets {name: value} of an estimate, and the estimate."""
 Terms = Sequence[tuple[Mapping[str, object], Sequence[int]]]
-"""Facets of estimates, and the environments or columns of shares that each is a mean over."""
+"""Facets of estimates, each with the environments (columns of the shares) that are averaged
+over.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,8 +124,11 @@ class Systematic(Study):
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows without class groups or with another number of them than environments, and
-    trainings on environments with other class groups than those that are scored."""
+    """Raises InputError if ρ cannot be computed from these rows and trainings.
+
+    The rows need one class group for each environment, and every training on the environments the
+    same environments and class groups as the evaluation.
+    """
     if self.baseline:
       self.choose('baseline', recipes)
     groups = rows.description.get('class_groups')
@@ -150,9 +162,11 @@ class Systematic(Study):
   def _check_groups(self, label: str, classifier: Facts, data: Facts) -> None:
     """Raises InputError if a class is in another class group in training than in the evaluation.
 
+    Classifiers that are not trained on the environments pass.
+
     Args:
       label: label of the classifier.
-      classifier: facts about its training.
+      classifier: what its records or recipe state about its training.
       data: the description of the evaluated rows.
     """
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
@@ -169,9 +183,9 @@ class Systematic(Study):
           )
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns the grid of cells that are seen in training and held out from it.
+    """Returns a table and a figure of the cells that training shows and those that it holds out.
 
-    It shows the classifiers that are trained on the environments, and is empty without any.
+    It is empty if no classifier is trained on the environments.
     """
     names = self._names(rows.description)
     trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
@@ -190,7 +204,10 @@ class Systematic(Study):
     return self.environments
 
   def _names(self, data: Facts) -> tuple[str, ...]:
-    """Returns the names of E_1, ..., E_M."""
+    """Returns the names of the environments E_1, ..., E_M; raises InputError if no rows have any.
+
+    `data` is the description of the rows, which lists the environments of stored images.
+    """
     if self.source == GENERATED:
       return tuple(map(part_name, self.environments))
     if 'environments' not in data:
@@ -201,18 +218,20 @@ class Systematic(Study):
     return tuple(data['environments'][1:])
 
   def _environments(self, data: Facts) -> list[str]:
-    """Returns the names of E_0, ..., E_M; E_0 is 'clean', or 'clean (NAME)' if it is stored."""
+    """Returns the names of E_0, ..., E_M; E_0 is 'clean', or 'clean (NAME)' for stored images."""
     clean = CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
     return [clean, *self._names(data)]
 
   @property
   def _transforms(self) -> list[transforms.Transform]:
-    """T_1, ..., T_M, which make the environments."""
+    """The M functions that make the environments E_1, ..., E_M from clean images."""
     return [transforms.get(name) for name in self.environments]
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
-    """(k, severity or angle) of E_k in every view except the clean one, in order."""
+    """The environment k and the level, a severity or an angle in degrees, of each view except the
+    clean one.
+    """
     return [
       (k, level)
       for k, transform in enumerate(self._transforms, 1)
@@ -220,10 +239,11 @@ class Systematic(Study):
     ]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then each environment at each level.
+    """Returns the clean view, then each environment at each level.
 
-    The ids are 5 n + severity of corruptions, as in the studies of corruptions, and 1000 + angle of
-    rotations.
+    The ids of views are 0 for the clean one, 5 n + severity for corruption number n, as in the
+    studies of corruptions, and 1000 + angle for rotations. Stored images have the identity as their
+    only view.
     """
     if self.source == STORED:
       return identity()
@@ -241,14 +261,16 @@ class Systematic(Study):
     return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names views 'clean' and '<environment> <level>'; rows that are stored have one view."""
+    """Returns the names of the views, 'clean' and '<environment> <level>'; see `Study`."""
     if self.source == STORED:
       return super().view_table(image_shape)
     names = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
     return ViewTable.of(['clean', *names])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; of stored images each row has its environment."""
+    """Returns the names of the views; for stored images the environment of each row. See
+    `Study`.
+    """
     if self.source == GENERATED:
       return super().by_row(records, image_shape)
     names = self._environments(records.identity['data'])
@@ -257,18 +279,22 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The environments and the settings of ρ in words; see `Study`."""
+    """The environments and the settings of ρ in words, for the table `which numbers these are`."""
     names = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
     return {'environments': names, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`; ρ as printed may be below 0, and the baseline has its label."""
+    """The quantities, in which words name the baseline by its label; see `Study`.
+
+    ρ by the formula 'printed' is an amount in place of a ratio, because it may be negative.
+    """
     kind = RHO.kind if self.formula == 'clipped' else AMOUNT
     rhos = [dataclasses.replace(quantity, kind=kind) for quantity in (RHO, MEAN_RHO)]
 
     def with_label(quantity: Quantity) -> Quantity:
+      """Returns a quantity with the baseline's label in its words."""
       words = quantity.words.replace('the baseline', self.baseline or 'the baseline')
       return dataclasses.replace(quantity, words=words)
 
@@ -276,7 +302,9 @@ class Systematic(Study):
     return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the table of results, and what the initial weights may have seen."""
+    """Returns the table of results, and a table of what initial weights may have been trained
+    on.
+    """
     findings = super().reduce(evaluations, image_shape)
     rows = []
     for evaluation in evaluations:
@@ -295,13 +323,13 @@ class Systematic(Study):
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies by cell, and ρ with what it is made of where a classifier has seen cells.
+    """Yields accuracies by cell and, for classifiers that were trained on the environments, ρ.
 
-    All are by environment, ρ and its parts by severity or angle as well, and in the mean over
-    environments; the note of a cell says whether training has shown it. ρ is of the accuracy over
-    all levels; `mean_rho` is the mean of ρ over the levels of one environment or of all, the other
-    reading of the paper's "over the severity levels". Means leave out terms that are 1 by
-    definition, or take them by `degenerate`.
+    ρ comes with the accuracies that it is computed from, by environment, by severity or angle, and
+    averaged over environments. The quantity `rho` is computed from the accuracy over all levels;
+    `mean_rho` is the mean of ρ over the levels, the other reading of the paper's "over the severity
+    levels". The setting `degenerate` says how means treat terms that are 1 by definition. The note
+    of a cell says whether training showed it.
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
@@ -343,10 +371,14 @@ class Systematic(Study):
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
   ) -> Iterator[Measured]:
-    """Yields accuracies by environment, of all classes, of each group and class with images.
+    """Yields clean accuracy, and accuracies by environment, over all classes, by group and by
+    class.
 
-    `facts` are the identity of the records; `is_trained` is whether the classifier was trained on
-    the environments.
+    Args:
+      shares: the right answers of a classifier.
+      facts: the identity of its records: what they state of data, classes and classifier.
+      is_trained: whether the classifier was trained on the environments, which notes then say of
+        cells.
     """
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, shares.accuracy([0])
@@ -373,17 +405,18 @@ class Systematic(Study):
     notes: Mapping[str, str],
     num_classes: int,
   ) -> Iterator[Measured]:
-    """Yields ρ and the accuracies that it is made of, as means over the environments of each term.
+    """Yields ρ and the accuracies that it is computed from, averaged over the environments of each
+    term.
 
-    ρ has a note where it says little because the accuracy on seen classes is not shown to be above
-    chance.
+    A note of ρ says that it says little if the accuracy on seen classes is not above chance: if its
+    interval reaches down to 1/`num_classes`.
 
     Args:
       shares: the right answers of the classifier.
-      baseline: those of the baseline; None if ρ compensates for none.
-      terms: facets of the estimates, and the columns of `shares` that they are means over.
+      baseline: those of the baseline classifier; None for b = 0.
+      terms: the facets of each estimate, and the columns of `shares` that are averaged over.
       notes: further notes of ρ by environment, see `_notes`.
-      num_classes: number of classes, of which chance is the inverse.
+      num_classes: number of classes.
     """
     for facets, columns in terms:
       rho = self._rho(shares, columns, baseline)
@@ -402,20 +435,24 @@ class Systematic(Study):
   def _rho(
     self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
   ) -> Estimate:
-    """Returns the mean of ρ over some columns of `shares` by the study's settings."""
+    """Returns ρ averaged over columns of `shares`, by the study's settings."""
     return shares.rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the classifier that ρ compensates for; '' for none."""
+    """Returns the label of the baseline that a classifier's ρ subtracts; '' for none.
+
+    The baseline itself has none.
+    """
     return self.baseline if self.baseline != label else ''
 
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns the environments that a classifier's initial weights may have seen.
+    """Returns the environments that a classifier's initial weights may have been trained on.
 
-    The weights' augmentations resemble these environments. All are returned where the augmentations
-    are not known, or where environments are stored images, which the weights may have seen.
+    These are the environments that the augmentations of the weights resemble. If the augmentations
+    are unknown or the images are stored in environments, all are returned; without initial weights,
+    none.
     """
     facts = evaluation.records.identity
     names = self._names(facts['data'])
@@ -428,12 +465,12 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns notes on what training or initial weights may have seen, by environment, '' for the
-    mean over all.
+    """Returns notes on what training or initial weights may have shown, by environment.
 
-    Weights that were trained elsewhere, for example with rotations, bring robustness to all classes
-    that does not come from the training here. A baseline from the same weights has it too, and ρ
-    subtracts the baseline's accuracy.
+    The key '' has the note of the mean over all environments. Weights from elsewhere that were
+    trained with rotations, for example, are robust to rotation in all classes, which the training
+    here did not cause. A baseline with the same initial weights has this robustness too, and ρ
+    subtracts its accuracy.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment(facts[evaluation.label]).get('allow_leaks'):
@@ -457,7 +494,7 @@ class Systematic(Study):
   def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
     """Returns the shares of right answers by environment, clean first, averaged over levels.
 
-    With `by_level`, each view except the clean one is an environment instead.
+    With `by_level`, each view except the clean one is an environment of its own instead.
     """
     records = evaluation.records
     right = records.table('rank') == 0
@@ -478,11 +515,18 @@ class Systematic(Study):
 
   @property
   def compares_training_rows(self) -> bool:
-    """Whether near-duplicates of test images are looked for in training images; see `Study`."""
+    """Whether the study looks for near-duplicates of test images in training images; see
+    `Study`.
+    """
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns `near_duplicates` of every classifier trained here, and a table of the pairs."""
+    """Returns the share of test images with a near-duplicate in training, and a table of the pairs.
+
+    Args:
+      rows: the evaluated rows.
+      training: the rows of each training, by label of the classifier.
+    """
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
     by_id = {key: near_duplicates.hashed(trained_on) for key, trained_on in distinct.items()}
     hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
@@ -493,7 +537,9 @@ class Systematic(Study):
     return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`; accuracies by cell come first, and a picture shows which cells were seen."""
+    """Returns the default figures, with accuracies by cell first, and a figure of the cells
+    seen.
+    """
     default = super().figures(results)
     grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
     figures = {name: default[name] for name in (grid, *default) if name in default}
@@ -508,8 +554,11 @@ class Systematic(Study):
     return figures
 
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns the E environments, the titles of G class groups, and which cells training shows,
-    bool [G, E]. Groups without classes are left out."""
+    """Returns E environments, the titles of G class groups, and which cells training shows, bool
+    [G, E].
+
+    Class groups without classes are left out.
+    """
     environments = self._environments(data)
     titles, is_seen = [], []
     for group, title in enumerate(_in_order(data['class_groups'])):
@@ -523,17 +572,19 @@ class Systematic(Study):
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Returns the titles of class groups by number; number 0 has the classes left over."""
+  """Returns the titles of class groups by number; number 0 is the group of all remaining
+  classes.
+  """
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 
 def _is_seen(group: int, environment: int) -> bool:
-  """Returns whether training shows a cell: clean images, and each group its own environment."""
+  """Returns whether training shows a cell: clean images to all groups, environment k to group k."""
   return environment == 0 or group == environment
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
-  """Returns whether a classifier's training shows each of these environments to its group."""
+  """Returns whether a classifier's training shows each of these environments to its class group."""
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
@@ -542,14 +593,20 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
 
 
 def _environment(classifier: Facts) -> Facts:
-  """Returns the part of a classifier's training that makes environments; {} if none does."""
+  """Returns the settings of the augmentation that makes environments; {} if training has none."""
   parts = classifier.get('augment') or ()
   return next((part for part in parts if part['name'] == ENVIRONMENT), {})
 
 
 @style.styled
 def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
-  """Draws which cells training shows, `seen`, bool [groups, environments]."""
+  """Draws a grid of the cells, with those that training shows filled.
+
+  Args:
+    environments: names of the E columns.
+    groups: titles of the G lines.
+    seen: bool [G, E], whether training shows a cell.
+  """
   width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
   narrow = (width - 1.6) / len(environments) < 0.5  # inches: a cell with room for the words
   height = min(style.PAGE_HEIGHT, 0.9 + 0.28 * len(groups))

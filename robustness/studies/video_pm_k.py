@@ -1,8 +1,10 @@
 """Accuracy on anchors and on the worst of their neighboring video frames: acc_orig and pm-k.
 
-Rows are the distinct frames of neighbor sets, shown as they are, each once. Everything is computed
-from the recorded scores, so that another k, merge rule or label rule needs no classifier. An anchor
-with its neighbors is the unit of all intervals.
+An anchor is a labelled frame of a video. Its neighbors are the frames of the same video within k
+frames of it, and an anchor with its neighbors is a neighbor set. pm-k is the share of sets in which
+every frame is classified right. Each distinct frame is shown to the classifier once. All estimates
+are computed from the recorded outputs, so that another k or another rule for labels needs no
+classifier. Intervals resample videos, or sets if the videos are unknown.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021; Gu et al., Using
 Videos to Evaluate Image Model Robustness, 2019, for `conditional_accuracy`.
@@ -60,12 +62,12 @@ from robustness.video.rescoring import Rescoring
 
 
 def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
-  """Returns whether all frames within each distance from the anchor are right, bool [A, D].
+  """Returns whether all frames within each distance of the anchor are right, bool [A, D].
 
   Args:
     right: the outcomes of one classifier for A sets.
     distances: D distances in frames.
-    include_anchor: whether the anchor is one of the frames within a distance.
+    include_anchor: whether the anchor must be right too.
   """
   return right_within(right, max(distances), include_anchor)[..., np.asarray(distances)]
 
@@ -73,8 +75,9 @@ def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = T
 def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
   """Returns the drop from the anchor to the worst frame within each distance, [A, D].
 
-  With the anchor among these frames it is whether the anchor is right and one of them wrong, bool;
-  without it, the difference of the correctness of both, −1, 0 or 1. For the arguments see `worst`.
+  With the anchor among these frames it is boolean: the anchor is right and at least one frame is
+  wrong. Without the anchor it is the correctness of the anchor minus that of the worst neighbor:
+  −1, 0 or 1. The arguments are those of `worst`.
   """
   all_right = worst(right, distances, include_anchor)
   anchor = right.anchor[..., None]
@@ -82,8 +85,11 @@ def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = Tr
 
 
 _higher_is_better = functools.partial(Quantity, drawn=True, better='higher')
+"""Returns a quantity that figures show and of which higher is better, given its name and words."""
 _lower_is_better = functools.partial(Quantity, drawn=True, better='lower')
+"""Returns a quantity that figures show and of which lower is better, given its name and words."""
 _headline = functools.partial(Quantity, headline=True, better='higher')
+"""Returns a quantity that reports state first, given its name and words."""
 ANCHOR = _headline(
   'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('anchor')
 )
@@ -130,17 +136,26 @@ INTERCEPT = Quantity(
   'fit_intercept', 'accuracy pm-k at none on anchors, on the line across classifiers', 'amount'
 )
 DISTANCES = np.linspace(0, 1, 101).round(2)
-"""Distances of two frames at which cumulative distributions are estimated, in units of pixels."""
+"""Distances of the pixels of two frames at which cumulative distributions are estimated.
+
+Pixels are in [0, 1].
+"""
 
 
 def _declare_within(name: str, measure: str, column: int) -> Quantity:
-  """Returns the share of pairs at most `DISTANCES` apart.
+  """Returns the quantity for the share of pairs whose frames are at most `DISTANCES` apart.
 
-  The statistic takes distances [P, 2] of P pairs, ℓ∞ and root mean square, of which `column`
-  selects one, and returns bool [P, 101].
+  Its statistic takes the distances [P, 2] of P pairs, ℓ∞ and root mean square, and returns bool [P,
+  101].
+
+  Args:
+    name: name of the quantity.
+    measure: the distance in words.
+    column: which distance it is: 0 for ℓ∞, 1 for root mean square.
   """
 
   def is_within(distances: np.ndarray) -> np.ndarray:
+    """Returns whether each pair is within each of `DISTANCES`, bool [P, 101]."""
     return distances[:, column, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
 
   words = f'share of pairs at most this far apart ({measure})'
@@ -152,10 +167,14 @@ WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', 1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
-  """Returns a quantity of changes by review, in [−size, size].
+  """Returns the quantity for a change that people's review of the sets made, in [−size, size].
 
-  It is the sum, with `signs`, of four means: the accuracy on anchors and pm-k before the review,
-  then both after it.
+  Args:
+    name: name of the quantity.
+    words: the quantity in words.
+    signs: factors of four means that are added: accuracy on anchors and pm-k before the review,
+      then both after it.
+    size: largest absolute value.
   """
   declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
   return declare(function=lambda means, _: means @ np.array(signs))
@@ -182,12 +201,13 @@ FRAMES = Facet(
 )
 
 EVERY_CLASSIFIER = 'all classifiers'
-"""The label of estimates across classifiers."""
+"""The label of estimates over all classifiers together."""
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
 FAILURES = 'failures'
 """Name of the table of sets with a right anchor and wrong neighbors, and of its figures."""
 AUTO = 'auto'
+"""The value of `testbed` that finds the published models by the number of anchors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,22 +267,30 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`: only the outputs decide the records; other settings decide their reduction."""
+    """The values that decide what is recorded; see `Study`.
+
+    Only the recorded outputs do. All other settings can change without running a classifier again.
+    """
     return {'name': self.name, 'outputs': list(self.outputs)}
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The rules of the accuracies in words; see `Study`."""
+    """The rules of the accuracies in words, for the table `which numbers these are`."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 
   @property
   def _comparable_testbed(self) -> str:
-    """The testbed, if its accuracies follow the same rules as this study; else ''."""
+    """The published models to compare with; '' if their accuracies follow other rules than this
+    study.
+    """
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; sets that were not reviewed, and settings other than the paper's."""
+    """Returns what keeps the numbers from published ones.
+
+    These are sets that people did not review, and settings other than the paper's.
+    """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]
     paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
@@ -272,20 +300,25 @@ class VideoPmK(ScoresPredictions):
     return differences
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; frames of one clip are a unit."""
+    """Returns the names of the views, with frames of one clip as one unit of resampling; see
+    `Study`.
+    """
     names = {columns.GROUP, columns.PATH} & records.read(0, 0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows that are no frames of neighbor sets, and folders that are none."""
+    """Raises InputError for rows that are no frames of neighbor sets.
+
+    The same holds if `reviewed` has no neighbor sets or `frames` is no folder.
+    """
     columns.check_names(next(rows.batches(1, [0])))
     if self.reviewed:
       metadata.read(self.reviewed)
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
   def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> Scored:
-    """See `ScoresPredictions`."""
+    """Returns the estimates from predictions made elsewhere; see `ScoresPredictions`."""
     scored = settings.scored(self, self.review, folder)
     if self.distances:
       self.require(bool(self.frames), 'frames', 'the folder of the frames')
@@ -293,9 +326,11 @@ class VideoPmK(ScoresPredictions):
     return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the table of results, and as tables of facts the sets and the most damaged of them.
+    """Returns the estimates, and tables of the neighbor sets and of those with most wrong
+    neighbors.
 
-    The k of the estimates is `metrics.effective_k`.
+    If no neighbor is k frames from its anchor, the largest distance takes the place of k, and a
+    warning is logged.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -327,7 +362,7 @@ class VideoPmK(ScoresPredictions):
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 
   def _outcomes(self, predictions: Mapping[str, FramePredictions]) -> SetOutcomes:
-    """Returns which frames each classifier got right; labels are in the order of its classes."""
+    """Returns which frames each classifier has right."""
     return SetOutcomes.stacked(
       {
         label: metrics.outcomes(predicted.sets, predicted.prediction, self.label_rule)
@@ -336,7 +371,9 @@ class VideoPmK(ScoresPredictions):
     )
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields estimates of all sets, across classifiers, and of each class and subset of sets."""
+    """Yields all estimates: of all sets, across classifiers, and of each class and subset of
+    sets.
+    """
     yield from self._accuracies(right)
     # Without a facet k, pm-k is the value over everything, which reports state first.
     yield self._means(PM_K, right, self._at_k, test=True)
@@ -359,7 +396,9 @@ class VideoPmK(ScoresPredictions):
       yield from self._accuracies(subset, {'fps': rate})
 
   def _by_class(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields the accuracies on the sets of each class."""
+    """Yields the accuracies on the sets of each class; a set counts for each label of its
+    anchor.
+    """
     labels = sets.labels[sets.anchors]
     for class_id in np.unique(labels[labels >= 0]).tolist():
       anchors = np.flatnonzero((labels == class_id).any(1))  # sets count for each of their labels
@@ -369,7 +408,9 @@ class VideoPmK(ScoresPredictions):
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on anchors, pm-k and the drop of sets with these facets."""
+    """Yields accuracy on anchors, pm-k and the drop between them, of sets that have these
+    facets.
+    """
     facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
     yield self._means(PM_K, right, self._at_k, test=True, facets=facets_with_k)
@@ -377,11 +418,11 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """The arguments of `worst` and `drop` after the outcomes: the distance k, `include_anchor`."""
+    """The arguments of `worst` and `drop` after the outcomes: [k] and `include_anchor`."""
     return [self.k], self.include_anchor
 
   def _all_right_within_k(self, right: SetOutcomes) -> np.ndarray:
-    """Returns whether all frames within k are right, bool [M, A] of M classifiers and A sets."""
+    """Returns whether all frames within k are right, bool [M, A] for M classifiers and A sets."""
     return worst(right, *self._at_k)[..., 0]
 
   def _means(
@@ -396,14 +437,25 @@ class VideoPmK(ScoresPredictions):
   ) -> pd.DataFrame:
     """Returns means of a quantity by the facets of the views; see `estimates.means.means`.
 
-    For `arguments`, `views` and `counted` see `_outcomes_of_quantity`.
+    Args:
+      quantity: the quantity.
+      right: the outcomes of all classifiers.
+      arguments: further arguments of the quantity's statistic.
+      views: table with a row for each value that the statistic returns for a set, and facets as
+        columns.
+      counted: bool [A, V], the values that count; None counts all.
+      test: whether differences between classifiers are tested.
+      facets: facets that all estimates have.
     """
     outcomes = _outcomes_of_quantity(quantity, right, arguments, views, counted)
     return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields pm-0 to pm-(k − 1), pm-0 to pm-k of neighbors alone, and the accuracy at exactly 1 to
-    k frames from a right anchor, over both directions."""
+    """Yields the accuracies as functions of the distance from the anchor.
+
+    These are pm-0 to pm-(k − 1); the same of neighbors without the anchor, up to k; and the
+    accuracy on frames exactly 1 to k frames from a right anchor, before and after it.
+    """
     distances = range(self.k)
     arguments = distances, self.include_anchor
     yield self._means(PM_K, right, arguments, pd.DataFrame({'k': distances}))
@@ -421,13 +473,13 @@ class VideoPmK(ScoresPredictions):
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields how often frames at each signed distance are wrong, and wrong with a right anchor.
+    """Yields how often the frames at each signed distance are wrong, and wrong with a right anchor.
 
-    Shares are over the sets with such a frame; the second also over all classifiers together, with
-    a cluster for each video.
+    A share is over the sets that have such a frame. The second is also over all classifiers
+    together, with videos as clusters.
 
-    The paper's figure 5 has a "% adversarial" that it does not define; its ticks, up to 8, fit a
-    right anchor and a wrong frame, which is never so at the anchor itself, where the share is 0.
+    The paper's figure 5 has a "% adversarial" that it does not define. Its ticks, up to 8, fit a
+    wrong frame of a right anchor. At distance 0, the anchor itself, this share is 0.
     """
     all_sets = np.ones(right.num_anchors, bool)
     has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), all_sets)
@@ -447,8 +499,11 @@ class VideoPmK(ScoresPredictions):
       yield _exact_at_anchor(self.means(TURNED, together, ('offset',), facets=facets))
 
   def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields the accuracy on the frames that most classifiers get wrong, and the line of pm-k over
-    the accuracy on anchors."""
+    """Yields estimates that need several classifiers.
+
+    They are the accuracy on the frame of each set that most classifiers have wrong, and the line of
+    pm-k over the accuracy on anchors for three or more classifiers.
+    """
     near = right.of_pairs(np.abs(right.offset) <= self.k)
     yield self._means(STATIC, near, (metrics.static_pairs(near),))
     anchor_accuracies = right.anchor.mean(1)
@@ -463,9 +518,9 @@ class VideoPmK(ScoresPredictions):
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies before and after the review of the sets, and its changes.
+    """Yields accuracies before and after people reviewed the sets, and their changes.
 
-    Videos are resampled with their sets before and after (the paper's table 4).
+    Intervals resample videos with their sets before and after (the paper's table 4).
 
     Raises:
       InputError: a reviewed anchor is not among the unreviewed.
@@ -499,11 +554,11 @@ class VideoPmK(ScoresPredictions):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields with `distances` the cumulative distributions of distances (the paper's figure 10).
+    """Yields the cumulative distributions of pixel distances if `distances` is set (figure 10).
 
-    They are of all pairs, of the pairs that passed the review where it is known, and of each
-    classifier's mistakes: wrong neighbors of right anchors. Shares and the ends of their intervals
-    do not fall with the distance; all pairs are within 1.
+    They are of all pairs of anchor and neighbor, of the pairs that passed the review if that is
+    known, and of each classifier's mistakes: wrong neighbors of right anchors. Shares and the ends
+    of their intervals never fall as the distance grows, and are 1 at the distance 1.
     """
     if self.distances:
       yield from self._distances(evaluations, rows)
@@ -544,8 +599,11 @@ class VideoPmK(ScoresPredictions):
         yield shares
 
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
-    """Returns each classifier's most damaged sets: a right anchor, and the largest share of wrong
-    neighbors. The stated neighbor is the nearest wrong one."""
+    """Returns a table of the sets with a right anchor and the largest shares of wrong neighbors.
+
+    It has at most `failures` sets of each classifier. The neighbor in a row is the nearest wrong
+    one.
+    """
     rows = []
     is_near = np.abs(right.offset) <= self.k
     for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
@@ -579,7 +637,9 @@ class VideoPmK(ScoresPredictions):
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `failure_images` [E, 2, H, W, C], anchor and neighbor of each row of `failures`."""
+    """Returns `failure_images` [E, 2, H, W, C]: anchor and neighbor for each row of the table
+    `failures`.
+    """
     table = findings.tables[FAILURES]
     if not table.rows:
       return {}
@@ -590,7 +650,9 @@ class VideoPmK(ScoresPredictions):
     return {FAILURE_IMAGES: np.stack(images)[index.reshape(pairs.shape)]}
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`; with the figures of the paper and the most damaged sets."""
+    """Returns the default figures, the paper's figures, and images of the sets in the table
+    `failures`.
+    """
     return {
       **charts.draw(results),
       **accuracy_figures.draw(results),
@@ -611,14 +673,14 @@ def _outcomes_of_quantity(
   views: pd.DataFrame,
   counted: np.ndarray | None,
 ) -> Outcomes:
-  """Returns the outcomes of a quantity for every classifier; videos are the units.
+  """Returns the outcomes of a quantity for every classifier, with videos as clusters.
 
   Args:
     quantity: the quantity, with a statistic of `SetOutcomes`.
     right: the outcomes of all classifiers.
     arguments: further arguments of the statistic.
     views: the facets of the V values that the statistic returns for a set.
-    counted: bool [A, V], the values of each set that count; None if all do.
+    counted: bool [A, V], the values of each set that count; None counts all.
   """
   fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
   all_counted = None if counted is None else dict.fromkeys(right.models, counted)
@@ -626,13 +688,19 @@ def _outcomes_of_quantity(
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
-  """Returns shares by offset with an interval of no width at 0, where they are 0 by definition."""
+  """Returns shares by offset in which the interval at offset 0 is [0, 0].
+
+  The share there is 0 by definition, so that it has no error.
+  """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns a figure and caption of each classifier's most damaged sets, by name of the figure."""
+  """Returns a figure and caption for each classifier's rows of the table `failures`, by file name.
+
+  It is empty if the results have no such table or images.
+  """
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
     return {}
