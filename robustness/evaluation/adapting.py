@@ -44,6 +44,7 @@ class AdaptingEvaluator(Evaluator):
 
   @property
   def _adaptation(self) -> Adaptation:
+    """The adaptation of the classifier."""
     adaptation = self._network.adaptation
     assert adaptation is not None
     return adaptation

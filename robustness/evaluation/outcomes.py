@@ -1,4 +1,7 @@
-"""Outcomes from records: a statistic of every row in every view, for several classifiers."""
+"""Computes a statistic, such as 'the prediction is wrong', of every row and view from records.
+
+A row is a stored image, and a view is one way of showing it, such as fog at severity 3.
+"""
 
 import dataclasses
 import functools
@@ -20,9 +23,10 @@ class Evaluation:
   """The records of one classifier.
 
   Attributes:
-    label: label of the classifier in the config.
-    records: its records. Of a sequential design, these are the rows that all views were shown.
-    rounds: the rounds of a sequential design; None for a study that shows all rows at once.
+    label: the label of the classifier in the config.
+    records: its records. In a sequential evaluation, which evaluates some views on more rows than
+      others, these are limited to the rows that have been evaluated in all views.
+    rounds: all records of a sequential evaluation; None for any other.
   """
 
   label: str
@@ -65,11 +69,12 @@ def refuse_versions(columns: Collection[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """The records of all classifiers.
+  """The records of all classifiers of a study.
 
   Attributes:
-    evaluations: records by classifier, the baseline first.
-    views: facets of the views, a row for each view.
+    evaluations: one entry per classifier. The first is the baseline that others are compared with.
+    views: the facets of the views, one row per view and one column per facet, such as `corruption`
+      and `severity`.
   """
 
   evaluations: Sequence[Evaluation]
@@ -77,11 +82,11 @@ class Recorded:
 
   @functools.cached_property
   def clusters(self) -> np.ndarray | None:
-    """The image that each row is a version of, [N]; None where each image has one row."""
+    """The number of the original image of each row, [N]; None if every image has one row."""
     return versions(self.evaluations[0].records)
 
   def require_distinct(self) -> None:
-    """Refuses rows that are versions of the same images."""
+    """Raises InputError if some rows are versions of the same image."""
     if self.clusters is not None:
       refuse_versions((BASE,))
 
@@ -122,6 +127,7 @@ class Recorded:
 
   @functools.cached_property
   def _measured(self) -> dict[Statistic, Outcomes]:
+    """The outcomes that were read from records already, by statistic."""
     return {}
 
   def outcomes(self, quantity: Quantity) -> Outcomes:

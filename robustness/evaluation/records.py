@@ -1,9 +1,10 @@
-"""Records on disk: what a classifier predicted for every row in every view, one file per shard.
+"""Records on disk: what a classifier predicted for every row (stored image) in every view.
 
-A shard holds a block of rows × a chunk of views. Each shard is written atomically and never
-computed again. It contains a seal: its block and chunk, and digests of the header and of its
-values. A file that was moved, exchanged or altered does not match its seal and is refused. Reading
-needs only numpy.
+A view is one way of showing an image, such as fog at severity 3. The table of rows × views is cut
+into shards, one `.npz` file for each block of rows × chunk of views. A shard gets its final name
+when it is complete, and is never computed again. It contains a seal: its block and chunk, and
+digests of the header and of its values. A file that was moved, exchanged or altered is therefore
+detected. Reading needs NumPy only.
 """
 
 from __future__ import annotations
@@ -31,20 +32,22 @@ from robustness.core.typing import Facts
 Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
 CONFIDENCE = 'confidence'
+"""The field with the probability of the predicted class."""
 TOLERANCES = {'outputs_on_fixed_images': 1e-3}
 """Absolute differences between headers that are allowed, by key: outputs differ between devices
 (see `robustness.classifiers.from_file`)."""
 LAYOUT_KEYS = ('num_rows', 'num_views', 'block_rows', 'chunk_views')
 HEADER_FORM: json_files.Form = {'layout': dict.fromkeys(LAYOUT_KEYS, int), 'identity': dict}
 FORMAT = 2
-"""The version of the format of shards."""
+"""The version of the file format; other versions are refused."""
 SEAL = '_seal'
 """Name of the array with a shard's seal, JSON as uint8."""
 SEAL_FORM = {'block': int, 'chunk': int, 'header_sha256': str, 'arrays_sha256': str}
 PREDICTIONS = ('prediction', 'rank', 'probability', CONFIDENCE)
-"""Fields of every row and view; further fields of this kind have a slash in their names."""
+"""Fields with a value for every row and view; further fields of this kind have a slash in their
+names."""
 PICTURE, TOTAL = 'picture/', 'total/'
-"""Prefixes of fields of a few rows of a block, and of sums over a shard's rows."""
+"""Prefixes of the names of fields that hold images of a few rows, and sums over a shard's rows."""
 TIE_RANKS = RANK_FIRST, RANK_LAST = 'rank/first', 'rank/last'
 """Fields with the rank of the true class if it came before, and after, all classes with the same
 score. Records of earlier versions lack them."""
@@ -74,12 +77,12 @@ class Layout:
 
   @property
   def num_blocks(self) -> int:
-    """Number of row blocks."""
+    """The number of row blocks."""
     return -(-self.num_rows // self.block_rows)
 
   @property
   def num_chunks(self) -> int:
-    """Number of view chunks."""
+    """The number of view chunks."""
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
@@ -201,10 +204,10 @@ class RecordsReader(abc.ABC):
     return np.concatenate(totals)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns a column of the rows, or a field in the view of a number, [N, ...].
+    """Returns a column of the rows, or a field of rows and views in one view, [N, ...].
 
     Raises:
-      InputError: the records have no such column.
+      InputError: the records have no such column or field.
     """
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
@@ -217,7 +220,7 @@ class RecordsReader(abc.ABC):
 
 
 class Records(RecordsReader):
-  """A directory of shards with a header that states what they are records of."""
+  """A directory of shards with a header that states layout, classifier, data, views and seed."""
 
   def __init__(self, directory: str | os.PathLike[str], layout: Layout, identity: Facts):
     """Opens the records of a directory, or creates the directory with its header.

@@ -1,8 +1,9 @@
-"""Records of a sequential design, which shows a view until its interval is narrow enough.
+"""Records of a sequential evaluation, which stops early for views that need no more images.
 
-Each round shows the next rows in the views that are not finished. Its records are in a folder of
-their own. The views of the next round depend on the finished rounds and the design only, so that a
-resumed run gets the same records.
+It proceeds in rounds. Each round evaluates the next rows of the data, but only in the views whose
+error is not estimated precisely enough yet. A round has its own folder of records. The rows and
+views of a round follow from the design and the earlier rounds only, so that a resumed run computes
+the same records.
 """
 
 from __future__ import annotations
@@ -19,23 +20,26 @@ from robustness.estimates.fixed_width import FixedWidth
 from robustness.evaluation.records import TOTAL, Layout, Records, RecordsReader, Shard
 
 ROUND = 'round'
+"""The beginning of the name of a round's folder."""
 FIRST = f'{ROUND}000'
+"""The folder of the first round, whose existence shows that records are sequential."""
 
 
 class SequentialRecords:
-  """The records of the finished rounds.
+  """The records of the finished rounds of a sequential evaluation.
 
   Attributes:
-    directory: folder of the folders of the rounds.
-    design: the stopping rule, which decides when a view is finished.
-    num_views: number V of views in the first round.
-    rounds: records by round, each complete.
-    views: int [v] by round, ascending: numbers in [0, V) of the views that the round shows.
-    shown: int [V], number of rows that each view was shown with.
-    next_views: int [v], numbers of the views of the next round; empty when all are finished.
+    directory: the folder that contains the folders of the rounds.
+    design: the stopping rule, which decides from the number of errors whether a view is finished.
+    num_views: V, the number of all views; the first round evaluates all of them.
+    rounds: the complete records of each round.
+    views: for each round, the indices of the views that it evaluates, ascending int [v].
+    shown: int [V], the number of rows that each view has been evaluated on.
+    next_views: int [v], the indices of the views of the next round; empty if all are finished.
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
+    """Stores the design of an evaluation of which no round is finished yet."""
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
@@ -60,11 +64,11 @@ class SequentialRecords:
 
   @property
   def identity(self) -> Facts:
-    """The identity that all rounds share."""
+    """The values of the records' identity that all rounds share, without their rows and views."""
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
   def folder(self, number: int) -> pathlib.Path:
-    """Returns the folder of a round."""
+    """Returns the folder of round `number`, counted from 0."""
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
@@ -74,7 +78,10 @@ class SequentialRecords:
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 
   def add(self, records: Records) -> None:
-    """Adds the records of the next round, which are complete, and decides the views after it."""
+    """Adds the complete records of the next round, and determines the views of the one after it.
+
+    A view is evaluated again until the design calls it finished or all rounds are used up.
+    """
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)
@@ -91,7 +98,7 @@ class SequentialRecords:
 
 
 class CommonRows(RecordsReader):
-  """Records of the rows that all views were shown with; each block is a round."""
+  """The records of the first rounds, which evaluate all views, as one table; a round is a block."""
 
   def __init__(self, rounds: SequentialRecords, count: int):
     """Selects the first `count` rounds, at most `rounds.common`, of the finished rounds."""
@@ -102,7 +109,7 @@ class CommonRows(RecordsReader):
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all rows of a round in a chunk of views."""
+    """Returns all rows of round `block` in a chunk of views; sums over rows are added up."""
     records = self._rounds[block]
     shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
     arrays = {}

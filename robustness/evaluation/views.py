@@ -1,4 +1,8 @@
-"""Views: the ways in which a study shows every image, and their names."""
+"""Views: the ways in which a study shows every image, and their names.
+
+A row is a stored image with its label and further columns. A view, such as fog at severity 3,
+computes from it, on the device, the image that the classifier predicts.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +16,7 @@ from robustness.core.rows import Rows
 from robustness.evaluation.records import Shard
 
 Arrays = Mapping[str, jax.Array]
-"""Columns of a row, or parameters of a view."""
+"""The columns of a row, or the parameters of a view, by name."""
 Show = Callable[..., Any]
 """A function that shows a row in a view, see `Views.show`."""
 Observe = Callable[..., Mapping[str, jax.Array]]
@@ -56,7 +60,8 @@ class Views:
     prepare: pure function from a row to a row with the computations that all views share, or None.
     add_columns: function from `Rows` to the same rows with further columns that the views need,
       such as each row's clean image, read on the host; or None.
-    composes: whether a view makes its picture from several images that are not shown alone.
+    composes: whether a view composes its image from several stored images, such as a foreground and
+      a background, which are not shown by themselves.
     sequential: whether a CPU shows rows one after another. It suits large images and functions with
       branches (`lax.cond`), all of which `vmap` would compute.
   """
@@ -75,6 +80,7 @@ class Views:
   sequential: bool = False
 
   def __len__(self) -> int:
+    """Returns V, the number of views."""
     return len(self.ids)
 
   def describe(self, index: int) -> str:
@@ -114,17 +120,19 @@ def identity() -> Views:
 
 @dataclasses.dataclass(frozen=True)
 class ViewTable:
-  """Names and groups of the V views of N images.
+  """The names of the views of a study, and the groups of views that results are averaged over.
 
   Attributes:
-    names: names of the views.
-    clean: number of the view that shows clean images, or None.
-    counted: bool [N, V], whether an image counts in a view; None if all do.
-    rows: for rows that are stored as a view would show them, the name of what each shows, [N];
-      else None.
-    groups: numbers of the views that are averaged together, by the name of the group.
-    units: int [N], equal for images that depend on each other, such as scenes of one object.
-    facets: {name of a view or group: {facet: value}}, see `facets_of`.
+    names: the names of the V views.
+    clean: index of the view that shows images unchanged, or None.
+    counted: bool [N, V], whether a row contributes to the results of a view; None if all do.
+    rows: names of the images [N], such as the corruption that a stored image has, if images are
+      stored as the views would show them; otherwise None.
+    groups: {name of the group: indices of its views}, such as the five severities of a corruption.
+    units: int [N], equal for images that are not independent of one another, such as scenes with
+      the same object; None if all are independent.
+    facets: {name of a view or group: {column of the results: value}}, such as {'fog 3':
+      {'corruption': 'fog', 'severity': 3}}.
   """
 
   names: Sequence[str]
@@ -154,13 +162,16 @@ class ViewTable:
     return cls(names, clean[0] if clean else None, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:
-    """Returns the facets of a view or group in the table of results; by default its name."""
+    """Returns the facets of a view or group, that is, the columns that identify it in results.
+
+    They are {'view': name} if it has no entry in `facets`.
+    """
     return self.facets.get(name, {'view': name})
 
   def counted_in(self, shard: Shard) -> np.ndarray:
-    """Returns whether an image of a shard counts in a view, bool [n, v].
+    """Returns whether each row of a shard contributes to each of its views, bool [n, v].
 
-    No image counts in the clean view, unless it is the only view.
+    No row contributes to the clean view, if there are other views.
     """
     shape = shard['rank'].shape
     counted = np.ones(shape, bool)

@@ -1,7 +1,8 @@
-"""Test-time adaptation: a network's batch normalisation adapts to the images of a study.
+"""Test-time adaptation: batch normalisation adapts to the images that are evaluated.
 
 A prediction then depends on the other images of its batch and, if weights are adapted, on earlier
-images. `robustness.evaluation.adapting` determines these.
+batches. `robustness.evaluation.adapting` decides which images form a batch and in which order the
+batches come.
 """
 
 import abc
@@ -22,32 +23,38 @@ from robustness.core.registry import Part, Registry, setting, word
 from robustness.core.typing import PyTree
 
 Outputs = tuple[jax.Array, dict[str, jax.Array]]
-"""Logits [B, classes] of a batch, and outputs of layers."""
+"""Logits [B, classes] of a batch, and the outputs of the requested layers by name."""
 Apply = Callable[[PyTree], Outputs]
-"""A function from variables to the outputs of a batch."""
+"""A function that applies the network with the given variables to the current batch."""
 Result = tuple[Outputs, PyTree]
-"""The outputs of a batch, and the state for the next batch."""
+"""The outputs of a batch, and the state of the adaptation for the next batch."""
 STATISTICS = 'batch_stats'
+"""The Flax collection with the running mean and variance of batch normalisation."""
 _ADAPTING = jax.make_user_context()
-"""A context that makes jitted functions in a network trace again: caches ignore interceptors."""
+"""A context that makes JAX retrace jitted functions inside a network. JAX's cache does not notice
+Flax's method interceptors, so it would otherwise reuse a trace without the adaptation."""
 _MIN_LOGIT = -1e30  # classes without members have −∞
+"""The logit that replaces −∞, which the projection to a label space gives to classes that no output
+of the network belongs to; −∞ would make the entropy NaN."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation(Part):
-  """Base class: the fields are the keys of the section `config.classifier.adaptation.<name>`.
+  """Base class of adaptations: the fields are keys of `config.classifier.adaptation.<name>`.
 
-  Every layer of batch normalisation takes the mean λ μ_s + (1 − λ) μ_t and the variance
-  λ σ²_s + (1 − λ) σ²_t, with s of the training and t over the images and positions of a batch.
+  Every layer of batch normalisation uses the mean λ μ_s + (1 − λ) μ_t and the variance
+  λ σ²_s + (1 − λ) σ²_t. Here μ_s and σ²_s are the running statistics from the training, and μ_t and
+  σ²_t are the mean and variance over the images and positions of the test batch.
 
   Attributes:
-    unbiased: whether σ²_t divides by the number of values less 1.
-    batch_size: n, images of a batch; the last batch of a stream has the remaining images.
-    source_weight: λ; 0 uses the statistics of the batch alone, 1 the statistics of the training.
+    unbiased: whether σ²_t divides by the number of values minus 1.
+    batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
+      that remain.
+    source_weight: λ; 0 uses the statistics of the test batch only, 1 those of the training only.
 
   Reference:
     Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
-    adaptation, section 3; their N images of the training are λ = N / (N + n).
+    adaptation, section 3. Their pseudo sample size N corresponds to λ = N / (N + n).
   """
 
   section: ClassVar[str] = 'config.classifier.adaptation'
@@ -62,23 +69,27 @@ class Adaptation(Part):
     return False
 
   def begin(self, variables: PyTree) -> PyTree:
-    """Returns the initial state of a stream of batches."""
+    """Returns the state before the first batch; the empty tuple for an adaptation without state."""
     return ()
 
   @abc.abstractmethod
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
-    """Returns the outputs of `apply` for one batch, and the state for the next batch.
+    """Returns the outputs of the network for one batch, and the state for the next batch.
 
-    `mask`, bool [B], is False on rows of the batch that are padding.
+    Args:
+      apply: applies the network with the given variables to the images of the batch.
+      variables: the trained variables of the network.
+      state: the state that `begin` or the previous batch returned.
+      mask: bool [B], False on rows that only pad the batch.
     """
 
   def normalised(self, apply: Apply, variables: PyTree, mask: jax.Array) -> Outputs:
-    """Returns the outputs of `apply` with the statistics of this class in batch normalisation."""
+    """Returns the outputs of the network with the mixed statistics in batch normalisation."""
     if self.source_weight == 1:
       return apply(variables)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Runs a layer of batch normalisation with the mixed statistics."""
+      """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged."""
       layer = context.module
       if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
         return call(*args, **kwargs)
@@ -96,16 +107,16 @@ class Adaptation(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Statistics(Adaptation):
-  """Mixes the statistics of the batch with the statistics of the training; no weights change.
+  """Normalises with a mixture of the test batch's and the training's mean and variance.
 
-  The variance of the batch is unbiased, as in the authors' code.
+  No weights change. The variance of the test batch is unbiased, as in the authors' code.
   """
 
   name = 'statistics'
   unbiased = True
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
-    """See `Adaptation`."""
+    """Returns the outputs with mixed statistics, and the state unchanged; see `Adaptation`."""
     return self.normalised(apply, variables, mask), state
 
 
@@ -113,15 +124,17 @@ class Statistics(Adaptation):
 class Tent(Adaptation):
   """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
 
-  A step changes scale and bias of batch normalisation. A batch is predicted before its step.
+  Here p_c is the predicted probability of class c. A step changes the scale and bias of batch
+  normalisation. Each batch is predicted before the step that it causes.
 
   Attributes:
     optimizer: 'adam', or 'sgd' with a momentum of .9.
     nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; the
       code of EATA and SAR has plain momentum.
     learning_rate: the learning rate of each step.
-    reset: 'view' starts every view, or every stored corruption and severity, with the trained
-      weights; 'never' continues with the weights of the view before.
+    reset: 'view' returns to the trained weights at the start of every view, or, for stored
+      corrupted images, of every corruption and severity; 'never' continues with the weights from
+      the previous view.
 
   Reference:
     Wang et al. (2021), Tent: Fully Test-Time Adaptation by Entropy Minimization, section 3.
@@ -141,12 +154,12 @@ class Tent(Adaptation):
 
   @property
   def is_continual(self) -> bool:
-    """See `Adaptation`."""
+    """Whether the weights are kept from view to view, which is so if `reset` is 'never'."""
     return self.reset == 'never'
 
   @property
   def _steps(self) -> optax.GradientTransformation:
-    """The optimizer of the steps."""
+    """The optimizer that takes one step per batch."""
     if self.optimizer == 'sgd':
       return optax.sgd(self.learning_rate, momentum=0.9, nesterov=self.nesterov)
     return optax.adam(self.learning_rate)
@@ -161,12 +174,12 @@ class Tent(Adaptation):
     return learnt, self._steps.init(learnt)
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, mask: jax.Array) -> Result:
-    """See `Adaptation`."""
+    """Returns the outputs with the current weights, and the state after one optimizer step."""
     learnt, steps = state
     flat = traverse_util.flatten_dict(variables)
 
     def entropy(learnt: PyTree) -> tuple[jax.Array, Outputs]:
-      """Returns the mean entropy of the predictions, and the outputs."""
+      """Returns the mean entropy in nats over rows that are no padding, and the outputs."""
       adapted = traverse_util.unflatten_dict({**flat, **learnt})
       logits, outputs = self.normalised(apply, adapted, mask)
       log_p = jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))
@@ -182,9 +195,11 @@ ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: igno
 
 
 def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
-  """Returns the paths of the running statistics of batch normalisation in variables of Linen.
+  """Returns the paths of all batch normalisation layers within the collection 'batch_stats'.
 
-  Other layers may store arrays in the same collection, such as fixed filters.
+  A layer counts if it stores exactly a `mean` and a `var`, because other layers may store further
+  arrays in the collection, such as fixed filters. The result is empty for variables that are no
+  mapping, such as those of a callable.
   """
   flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
   arrays = collections.defaultdict(set)
@@ -195,10 +210,10 @@ def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
 
 
 def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
-  """Returns mean and variance of each channel, float32 [C], over rows and positions.
+  """Returns the mean and the variance of each channel over rows and positions, float32 [C] each.
 
-  Rows of `x` [B, ..., C] count if `mask`, bool [B], is True. The variance divides by the number of
-  values less `ddof`.
+  Rows of `x` [B, ..., C] contribute where `mask`, bool [B], is True. The variance divides by the
+  number of values minus `ddof`, at least 1.
   """
   x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   axes = tuple(range(x.ndim - 1))

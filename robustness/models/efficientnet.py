@@ -1,14 +1,14 @@
 """EfficientNet-Lite0, -Lite1 and -Lite2, and EfficientNetV2-S.
 
-Lite is without squeeze-and-excitation and has ReLU6. Larger members are wider and deeper, but stem
-and head keep their width, and the first and the last stage their depth. V2 has SiLU; its early
-stages have plain convolutions in place of expansion and depthwise convolution, and the later ones
-squeeze-and-excitation.
+Lite has ReLU6 and no squeeze-and-excitation. Lite1 and Lite2 are Lite0 with more channels and
+blocks, except that stem and head keep their width, and the first and the last stage their depth. V2
+has SiLU. Its early stages replace the expansion and the depthwise convolution by one plain
+convolution, and its later stages have squeeze-and-excitation.
 
-Convolutions pad as TensorFlow does ('SAME': an odd pixel is at the end), except in timm's and
-torchvision's versions of V2, which pad all sides by the same number. Batch norm keeps .99 of the
-running statistics of Lite per step and .9 of V2. Dropout and stochastic depth are left out, because
-they have no effect in an evaluation.
+Convolutions pad as TensorFlow does ('SAME': where the padding is odd, the extra pixel is at the
+end), except in timm's and torchvision's versions of V2, which pad all sides equally. The running
+statistics of batch norm have momentum .99 in Lite and .9 in V2. Dropout and stochastic depth are
+left out, because they have no effect in an evaluation.
 
 References: Tan and Le, EfficientNet, 2019, table 1; the release notes of EfficientNet-Lite, 2020;
 Tan and Le, EfficientNetV2, 2021, table 4.
@@ -26,17 +26,20 @@ from robustness.models.architecture import HALF, PYPI, Architecture, Weights, ti
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 STEM_FEATURES, TOP_FEATURES = 32, 1280
+"""The number of channels after the first and after the last convolution of Lite."""
 Kind = Literal['inverted', 'squeezed', 'fused', 'plain']
+"""The kind of a block, see `Block`."""
 
 
 class Style(NamedTuple):
-  """The settings of all convolutions of a network.
+  """The settings that all convolutions of a network share.
 
   Attributes:
-    pads_like_tensorflow: whether padding is 'SAME', or the same on all sides.
-    epsilon: ε of the batch norm that follows.
-    momentum: the share of the running statistics that a step keeps.
-    activation: the activation after the batch norm.
+    pads_like_tensorflow: whether padding is TensorFlow's 'SAME'; otherwise kernel // 2 pixels on
+      every side.
+    epsilon: ε, which batch norm adds to the variance.
+    momentum: the share of the running statistics that a training step keeps.
+    activation: the activation after batch norm.
   """
 
   pads_like_tensorflow: bool = True
@@ -46,7 +49,16 @@ class Style(NamedTuple):
 
 
 class StageSize(NamedTuple):
-  """A stage: blocks of one kind; the first one has the stride."""
+  """The size of a stage, which is a sequence of blocks of one kind.
+
+  Attributes:
+    num_blocks: number of blocks.
+    kernel: side of the kernel in pixels.
+    stride: stride of the first block; the others have stride 1.
+    expansion: factor by which a block widens its input before the spatial convolution.
+    features: number of output channels.
+    kind: the kind of the blocks, see `Block`.
+  """
 
   num_blocks: int
   kernel: int
@@ -74,17 +86,18 @@ V2_S = (
   StageSize(15, 3, 2, 6, 256, 'squeezed'),
 )
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
+"""The factors of width and depth by the number of a Lite network."""
 
 
 def rounded(features: int, width: float) -> int:
-  """Returns width × features, rounded to a multiple of 8 that is not below nine tenths of it."""
+  """Returns width × features rounded to the nearest multiple of 8, but never below 90% of it."""
   exact = features * width
   nearest = max(8, int(exact + 4) // 8 * 8)
   return nearest if nearest >= 0.9 * exact else nearest + 8
 
 
 def stage_sizes(member: int) -> tuple[StageSize, ...]:
-  """Returns the stages of Lite`member`."""
+  """Returns the sizes of the stages of EfficientNet-Lite0, -Lite1 or -Lite2, given its number."""
   width, depth = SCALES[member]
   last = len(BASE) - 1
   return tuple(
@@ -97,9 +110,10 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
 
 
 class ConvNorm(layers.Layer):
-  """Convolution, batch norm and, unless `linear`, the activation, as one layer.
+  """A convolution without bias, batch norm, and the activation unless `linear` is True.
 
-  A depthwise convolution convolves every channel separately and keeps the number of channels.
+  A depthwise convolution filters every channel separately. It keeps the number of channels and
+  ignores `features`.
   """
 
   style: Style
@@ -129,7 +143,11 @@ class ConvNorm(layers.Layer):
 
 
 class Squeeze(layers.Layer):
-  """Squeeze-and-excitation: channels times values in (0, 1) of the mean over the image."""
+  """Squeeze-and-excitation: scales each channel by a factor in (0, 1) computed from channel means.
+
+  Attributes:
+    features: width of the hidden layer that computes the factors.
+  """
 
   features: int
 
@@ -142,11 +160,14 @@ class Squeeze(layers.Layer):
 
 
 class Block(layers.Layer):
-  """A block of one of the kinds, added to its input where that has the same shape.
+  """A block of convolutions, with a residual connection where input and output have equal shapes.
 
-  `inverted`: 1×1 expansion, depthwise convolution, linear 1×1 projection; `squeezed`: the same with
-  squeeze-and-excitation before the projection; `fused`: a convolution that expands, and projection;
-  `plain`: a convolution.
+  The kinds, for an input with C channels:
+    inverted: a 1×1 convolution to `expansion` × C channels (left out if `expansion` is 1), a
+      depthwise convolution, and a 1×1 convolution to `features` channels without activation.
+    squeezed: `inverted` with squeeze-and-excitation before the last convolution.
+    fused: one convolution to `expansion` × C channels, then the 1×1 convolution to `features`.
+    plain: one convolution to `features` channels.
   """
 
   style: Style
@@ -178,11 +199,11 @@ class Block(layers.Layer):
 
 
 class EfficientNet(layers.Network):
-  """An EfficientNet.
+  """An EfficientNet with the given stages.
 
-  Layers: `stem`, `stage1`, `stage2`, ... (linear outputs, except of `plain` blocks), in them
-  `block0`, `block1`, ..., with `expand`, `depthwise`, `squeeze` and `project`, or `conv`; then
-  `top` (the last 1×1 convolution) and `head`.
+  Layers: `stem`, `stage1`, `stage2`, ..., `top` (the last 1×1 convolution) and `head`. A stage has
+  `block0`, `block1`, ..., and a block has `expand`, `depthwise`, `squeeze` and `project`, or `conv`
+  if it is `plain`. Outputs of stages have had no activation, except those of `plain` blocks.
   """
 
   sizes: tuple[StageSize, ...] = BASE
@@ -192,7 +213,7 @@ class EfficientNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
     make = functools.partial(ConvNorm, self.style, **self.common)
     x = make(self.stem_features, 3, 2, name='stem')(x.astype(self.dtype), train)
     for index, size in enumerate(self.sizes):

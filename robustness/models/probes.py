@@ -1,7 +1,8 @@
 """Probes: small classifiers on the frozen features of a network, fitted to labelled rows.
 
-The features of every training row are recorded once. A probe is fitted to them, with a setting that
-held-out rows choose, and network and probe together are a classifier like every other.
+The network computes the features of every training row once, and they are saved. A probe is fitted
+to them. Its hyperparameter, such as the penalty, is chosen by the accuracy on held-out training
+rows. The network with its probe is then used like any other classifier.
 """
 
 import abc
@@ -54,7 +55,7 @@ class Probe(Part):
     """Returns the values of the probe's hyperparameter to choose from; a single one is fixed."""
 
   def takes(self, candidate: float, rows: int) -> bool:
-    """Returns whether a candidate can be fitted to this number of rows."""
+    """Returns whether the hyperparameter can be `candidate` with this number of training rows."""
     return True
 
   @abc.abstractmethod
@@ -97,17 +98,18 @@ class Linear(Probe):
   )
 
   def candidates(self) -> Sequence[float]:
-    """The penalties."""
+    """Returns the penalties to compare."""
     return self.penalties
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """See `Probe`; L-BFGS starts from zero."""
+    """Returns `kernel` [F, classes] and `bias` [classes], fitted by L-BFGS from zero."""
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
     shape = (x.shape[1] + 1, classes)  # the last row is the bias
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+      """Returns the penalised loss and its gradient for the flattened weights and bias."""
       weights = jnp.asarray(flat.reshape(shape), jnp.float32)
       value, gradient = _loss_and_gradient(weights, x, y, option)
       return float(value), np.asarray(gradient, np.float64).ravel()
@@ -121,11 +123,11 @@ class Linear(Probe):
     return _float32(kernel=kernel, bias=weights[-1] - mean @ kernel)
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """See `Probe`."""
+    """Returns the logits [B, classes], features · kernel + bias."""
     return features @ arrays['kernel'] + arrays['bias'][None]
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe`."""
+    """Returns a kernel [features, classes] and a bias [classes] of zeros."""
     return _float32(kernel=np.zeros((features, classes)), bias=np.zeros(classes))
 
 
@@ -151,15 +153,19 @@ class Neighbors(Probe):
   temperature: float = setting(0.07, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """The numbers of neighbors."""
+    """Returns the values of k to compare."""
     return self.neighbors
 
   def takes(self, candidate: float, rows: int) -> bool:
-    """See `Probe`; k must not exceed the number of rows."""
+    """Returns whether there are at least k training rows."""
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """See `Probe`; the arrays hold the features of all training rows."""
+    """Returns the features of all training rows at unit length, and their labels.
+
+    Raises:
+      InputError: k exceeds the number of training rows.
+    """
     if not self.takes(option, len(features)):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
@@ -169,7 +175,7 @@ class Neighbors(Probe):
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """See `Probe`; shares are raised to at least 1e-6 before the logarithm."""
+    """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
     unit, k = _unit_on_device(features), len(arrays['ranks'])
     cosines, neighbors = _nearest_rows(unit, arrays['rows'], k)
     if self.votes == 'softmax':
@@ -181,7 +187,7 @@ class Neighbors(Probe):
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe`."""
+    """Returns zeros with the shapes of `fitted` for the largest k."""
     lengths = {'ranks': min(max(self.neighbors), rows), 'classes': classes}
     arrays = _float32(
       rows=np.zeros((rows, features)), **{k: np.zeros(n) for k, n in lengths.items()}
@@ -208,15 +214,15 @@ class Prototype(Probe):
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """See `Probe`."""
+    """Returns the class means [classes, F] at unit length."""
     return _float32(means=_unit(_one_hot(labels, classes).T @ _unit(features)))
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
-    """See `Probe`."""
+    """Returns logits [B, classes], each scale · cosine."""
     return self.scale * _unit_on_device(features) @ arrays['means'].T
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """See `Probe`."""
+    """Returns class means [classes, features] of zeros."""
     return _float32(means=np.zeros((classes, features)))
 
 
@@ -365,6 +371,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
   name = _single_layer(network, layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    """Returns logits of zeros [B, classes], and {'features': [B, F]}."""
     features = pooled(network.apply(variables, images, (name,))[1][name])
     return jnp.zeros((len(images), len(class_names))), {FEATURES: features}
 
@@ -396,6 +403,7 @@ def with_probe(
   layer = _single_layer(network, probe.layer)
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    """Returns the logits of the probe [B, classes], and the outputs of the requested layers."""
     network_layers = tuple(name for name in layers if name != LOGITS)
     requested = tuple(dict.fromkeys((*network_layers, layer)))
     _, outputs = network.apply(variables['network'], images, requested)
@@ -433,7 +441,7 @@ def _no_gradient(x: jax.Array) -> jax.Array:
 
 @_no_gradient.defjvp
 def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
-  """Raises InputError in place of the derivative of counts."""
+  """Raises InputError, as a count of votes has no derivative by the features."""
   raise InputError(
     f"{KEYS.classifier.probe.knn.votes} is 'uniform', which has no gradient: set it to 'softmax'."
   )
@@ -451,6 +459,7 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
   def search(
     best: tuple[jax.Array, jax.Array], start: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
+    """Returns the best k of the cosines so far and those of the block of rows at `start`."""
     first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
     places = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
     products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
@@ -479,5 +488,5 @@ def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def _float32(**arrays: np.ndarray) -> Arrays:
-  """Returns the arrays in float32 by name."""
+  """Returns the named arrays converted to float32."""
   return {name: np.asarray(array, np.float32) for name, array in arrays.items()}

@@ -18,31 +18,43 @@ if TYPE_CHECKING:
   import torch
 
 TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth.tar
+"""Suffixes of PyTorch files; `.tar` stands for `.pth.tar`, which many projects use."""
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
+"""Keys of a checkpoint that may hold the weights, the preferred key first. Averaged weights (EMA)
+come first, as in timm."""
 COUNT = 'n_averaged'  # a counter of torch.optim.swa_utils.AveragedModel
+"""A counter that torch.optim.swa_utils.AveragedModel stores among the weights; it is left out."""
 PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
+"""Prefixes that wrappers put before all names: data parallel, torch.compile and Lightning."""
 _log = logging.getLogger(__name__)
 _NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
+"""Parts of the messages of torch.load for files that only running their code could restore."""
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the named arrays of a weights file; see `read_with_notes`."""
+  """Returns the arrays of a weights file by name, in their stored dtypes.
+
+  See `read_with_notes` for the kinds of files, what is removed from names, and the errors.
+  """
   return read_with_notes(path)[0]
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the named arrays of a weights file in their dtypes, and notes on them.
+  """Returns the arrays of a weights file by name, in their stored dtypes, and where they lay.
 
-  The notes are {'taken_from': 'state_dict_ema'}, or {} for arrays at the top of the file. Arrays
-  under a name of `WRAPPERS` come from the first such name: as in timm, averaged weights precede
-  others, which is logged. The prefixes that data-parallel, averaged, compiled and Lightning modules
-  put before every name are removed.
+  A checkpoint of PyTorch may hold several sets of weights. Those under the first key of `WRAPPERS`
+  are returned, so averaged weights are preferred; a warning names the others. A prefix of
+  `PREFIXES` that all names share is removed.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
       as JAX projects publish them.
+
+  Returns:
+    {name: array}, and {'taken_from': key}, such as 'state_dict_ema', or {} for arrays at the top of
+    the file.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
@@ -64,10 +76,10 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
 
 
 def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns `path` as a Path to an existing file of a supported kind.
+  """Returns `path` as a `pathlib.Path` after checking that it is a file with a supported suffix.
 
   Raises:
-    InputError: it does not exist, is a folder, or has another suffix.
+    InputError: the path does not exist, is a folder, or has another suffix.
   """
   file = pathlib.Path(path)
   suffixes = (*TORCH_SUFFIXES, SAFETENSORS_SUFFIX, NPZ_SUFFIX)
@@ -86,10 +98,12 @@ def check_weights_path(path: str | os.PathLike[str]) -> pathlib.Path:
 def read_safetensors(
   file: str | os.PathLike[str], tensors: bool = True
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the tensors of a safetensors file, unless `tensors` is False, and its header's texts.
+  """Returns the arrays of a safetensors file by name, and the strings of its header by key.
+
+  If `tensors` is False, only the header is read and the first result is {}.
 
   Raises:
-    InputError: it is truncated, is no safetensors file, or holds a dtype that NumPy lacks.
+    InputError: the file is truncated, is no safetensors file, or holds a dtype that NumPy lacks.
   """
   with importing(f'{file} needs safetensors, which is not installed: pip install safetensors'):
     import safetensors
@@ -106,7 +120,14 @@ def read_safetensors(
 
 
 def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
-  """Returns the tensors of a PyTorch file, and the names that wrap them in a checkpoint."""
+  """Returns the arrays of a PyTorch file by name, and the keys of the checkpoint that hold them.
+
+  The keys are joined by dots, for example 'state_dict' or 'model.net', and '' at the top.
+
+  Raises:
+    InputError: torch is not installed, or the file is damaged, needs code to be run, or holds no
+      mapping of names to tensors.
+  """
   message = f'{file} is a PyTorch file and torch is not installed'
   with importing(f"{message}: pip install '.[torch]', or convert it to .safetensors"):
     import torch
@@ -147,7 +168,11 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
 
 
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray:
-  """Returns a torch tensor as a numpy array; bfloat16 keeps its bits."""
+  """Returns a torch tensor as a NumPy array of the same dtype; bfloat16 becomes ml_dtypes.bfloat16.
+
+  Raises:
+    InputError: the tensor is quantised or sparse, or NumPy has no such dtype.
+  """
   import torch
 
   if tensor.is_quantized or tensor.layout != torch.strided:

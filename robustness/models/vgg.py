@@ -16,13 +16,23 @@ from robustness.models.architecture import Architecture, timm, torchvision
 from robustness.models.naming import FLAT_IMAGE, OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 CONVOLUTIONS_PER_STAGE = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+"""The number of convolutions in each of the five stages, by the depth of the network."""
 WIDTHS = (64, 128, 256, 512, 512)
+"""The number of channels of each stage."""
 POOLED_SIDE = 7
+"""Cells per side of the grid that the head averages over; a 224×224 image has 7×7 features."""
 HIDDEN = 4096
+"""The width of the two hidden layers of the head."""
 
 
 class Stage(layers.Layer):
-  """3×3 convolutions with ReLU and optional batch norm, then the maximum of 2×2 windows."""
+  """3×3 convolutions with optional batch norm and ReLU, then max pooling of 2×2 windows.
+
+  Attributes:
+    features: number of output channels of every convolution.
+    num_convolutions: number of convolutions before the pooling.
+    with_norm: whether batch norm follows every convolution.
+  """
 
   features: int
   num_convolutions: int
@@ -41,7 +51,7 @@ class Stage(layers.Layer):
 
 
 class Perceptron(layers.Layer):
-  """Means over 7×7 parts of the image, two hidden layers with ReLU, and the map to logits."""
+  """The head: averages over a 7×7 grid, two hidden layers with ReLU, and a linear map to logits."""
 
   num_classes: int
 
@@ -72,7 +82,7 @@ class VGG(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; sides are 32 pixels or more."""
+    """Returns logits [B, num_classes] of images [B, H, W, C] with sides of at least 32 pixels."""
     x = x.astype(self.dtype)
     for index, number in enumerate(CONVOLUTIONS_PER_STAGE[self.depth]):
       stage = Stage(WIDTHS[index], number, self.with_norm, **self.common, name=f'stage{index + 1}')
@@ -81,15 +91,16 @@ class VGG(layers.Network):
 
 
 def part_means(x: jax.Array, parts: int) -> jax.Array:
-  """Returns the means of `x` [B, H, W, C] over a grid of parts, [B, parts, parts, C].
+  """Returns the average of `x` [B, H, W, C] in each cell of a parts × parts grid.
 
-  Part i of a side of n pixels covers ⌊i n / parts⌋ to ⌈(i + 1) n / parts⌉; parts overlap if n is
-  not a multiple of `parts`.
+  The result is [B, parts, parts, C]. Along a side of n pixels, cell i covers the pixels from
+  ⌊i n / parts⌋ up to but not including ⌈(i + 1) n / parts⌉, as PyTorch's adaptive average pooling
+  does. Neighbouring cells overlap where n is not a multiple of `parts`.
   """
   index = np.arange(parts)[:, None]
 
   def averages(side: int) -> jax.Array:
-    """Returns the matrix [parts, side] of means over parts of a side."""
+    """Returns the matrix [parts, side] that averages the pixels of a side within each cell."""
     pixels = np.arange(side)[None, :]
     inside = (pixels >= index * side // parts) & (pixels < -(-(index + 1) * side // parts))
     return jnp.asarray(inside / inside.sum(axis=1, keepdims=True), x.dtype)
@@ -98,7 +109,11 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
 
 
 def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
-  """Returns torchvision's and timm's names, which count ReLUs and poolings too."""
+  """Returns the names of the layers in torchvision's and in timm's weights files.
+
+  Both number the convolutions by their position in one list, `features.0`, `features.1`, ..., in
+  which ReLUs and poolings have positions as well. The two differ in the head only.
+  """
   features: Names = {}
   index = 0
   for stage, number in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class _SavedHere(Scheme):
-  """The names in files that `save_variables` wrote."""
+  """The naming scheme of files that `save_variables` wrote: paths of variables joined by '/'."""
 
   def locate(self, path: Path) -> Stored:
     """Returns the array of a variable, which is stored under its path joined by '/'."""
@@ -59,7 +59,10 @@ def load(
   input_shape: Shape | None = None,
   positions: str = position_embedding.BICUBIC,
 ) -> Variables:
-  """Returns the variables in a file; see `load_with_notes`, which returns notes as well."""
+  """Returns a network's variables, {'params': ..., 'batch_stats': ...}, from a weights file.
+
+  `load_with_notes` explains the arguments, and also returns the changes that made the weights fit.
+  """
   return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
 
@@ -140,7 +143,11 @@ def for_images(
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
-  """Returns the naming scheme that most of the arrays follow, the first of equal schemes."""
+  """Returns the architecture's naming scheme that shares most names with the arrays of a file.
+
+  Of schemes that share equally many, the first is returned. InputError is raised if the
+  architecture has no schemes.
+  """
   if not architecture.schemes:
     raise InputError(
       f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
@@ -262,9 +269,10 @@ def _expected_shapes(
 def _other_windows(
   scheme: Scheme, arrays: Mapping[str, np.ndarray], expected: Mapping[Path, Shape]
 ) -> dict[Path, Shape]:
-  """Returns the shapes of a file's tables of position biases for windows of another size, by path.
+  """Returns the stored shapes of tables of relative positions made for windows of another size.
 
-  Only tables for square windows are included, which can be resampled.
+  Such a table of a Swin Transformer has (2 w − 1)² rows for windows of w × w patches. The result
+  has the paths of the tables whose stored shape differs from `expected` and fits a square window.
   """
   windows = {}
   for path, shape in expected.items():
@@ -346,7 +354,7 @@ def restore(
 
 
 def first_names(names: Iterable[str]) -> str:
-  """Returns the first few names, and '...' if there are more."""
+  """Returns the first five names, joined by commas, and '...' if there are more."""
   listed = list(names)
   return ', '.join(listed[:_MAX_LISTED]) + (', ...' if len(listed) > _MAX_LISTED else '')
 
@@ -367,7 +375,11 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the arrays as float32; half and double precision are converted, which is logged."""
+  """Returns the arrays as float32; converted half or double precision is logged as a warning.
+
+  Raises:
+    InputError: an array is not of a float type, or is not finite in float32.
+  """
   dtypes = {name: value.dtype for name, value in arrays.items()}
   if other := [f'{name} is {dtype}' for name, dtype in dtypes.items() if dtype not in _FLOATS]:
     raise InputError(f'weights are floats; {len(other)} tensors are not: {first_names(other)}')
@@ -381,12 +393,12 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns a sentence that names the architecture with the best fit; '' if none fits well.
+  """Returns a sentence on the architecture that the arrays fit best, or '' if none fits well.
 
-  The fit of an architecture is |A ∩ B| / |A ∪ B|, with A the names and shapes of the arrays and B
-  those of its variables, in the scheme with the largest fit. Only networks with a similar number of
-  parameters (a factor of 1.5) and with a head in the arrays are built, because that takes a second
-  each.
+  The fit is the number of (name, shape) pairs that the arrays and the architecture have in common,
+  divided by the number of pairs that either has; it must exceed one half. Building a network takes
+  a second, so only architectures with a similar number of parameters (within a factor of 1.5) and
+  a head that the arrays have are compared.
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
@@ -411,12 +423,13 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def save_variables(path: str | os.PathLike[str], variables: Variables, metadata: Facts) -> None:
-  """Writes variables to a safetensors file atomically.
+  """Writes variables to a safetensors file atomically, so that no partial file remains.
 
   Args:
     path: path of the file, ending in `.safetensors`.
     variables: a tree of arrays, for example {'params': ..., 'batch_stats': ...}.
-    metadata: plain values that JSON can hold, which `load_variables` returns.
+    metadata: values that JSON can hold, such as {'class_names': [...]}; `load_variables` returns
+      them.
 
   Raises:
     InputError: the path has another suffix.
@@ -444,7 +457,11 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
 
 
 def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
-  """Returns the arrays by their paths, joined by '/', and the metadata."""
+  """Returns the arrays of a file of `save_variables` by path, such as 'params/...', and metadata.
+
+  Raises:
+    InputError: the file was written by something else, or its digest does not match its content.
+  """
   if not _saved_header(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
   flat, header = read_safetensors(file)
@@ -456,23 +473,26 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
 
 
 def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
-  """Returns the metadata of a file that `save_variables` wrote."""
+  """Returns the metadata in the header of a file that `save_variables` wrote.
+
+  InputError is raised if they are no JSON or a value has the wrong type.
+  """
   form = {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict}
   text = header.get('metadata', '{}').encode()
   return json_files.parse(text, f'the metadata of {file}', form)
 
 
 def saved_facts(path: str | os.PathLike[str]) -> Facts:
-  """Returns the metadata that were saved with a file's variables; {} for other files.
+  """Returns the metadata of a file that `save_variables` wrote; {} for other files.
 
-  Reading the variables checks whether the metadata were altered.
+  Only the header is read. `load_variables` also checks whether metadata or weights were altered.
   """
   file = check_weights_path(path)
   return _facts(file, _saved_header(file))
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
-  """Returns the SHA-256 of weights and metadata."""
+  """Returns the SHA-256 of the arrays and of the metadata in the header."""
   return digest_of({**arrays, 'metadata': np.array(header.get('metadata', '{}'))})
 
 
@@ -482,7 +502,10 @@ def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def digest(variables: PyTree) -> str:
-  """Returns the SHA-256 of all weights, in the order of the tree, as hexadecimal."""
+  """Returns the SHA-256 of the paths, dtypes, shapes and values of all leaves, as hexadecimal.
+
+  Leaves are taken in JAX's order of the tree.
+  """
   total = hashlib.sha256()
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
     values = np.ascontiguousarray(leaf)
@@ -492,7 +515,7 @@ def digest(variables: PyTree) -> str:
 
 
 def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
-  """Returns the texts of the header of a file that `save_variables` wrote; {} for other files."""
+  """Returns the strings in the header of a file that `save_variables` wrote; {} for others."""
   if not str(file).endswith(SAFETENSORS_SUFFIX):
     return {}
   header = read_safetensors(file, tensors=False)[1]
