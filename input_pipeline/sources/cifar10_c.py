@@ -1,17 +1,17 @@
-"""CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 as they were released, in `.npy` files.
+"""Sources `cifar10_c`, `cifar100_c` and `cifar10_1`: test sets as released, in `.npy` files.
 
-CIFAR-10-C and CIFAR-100-C are PATH/<corruption>.npy, uint8 [5 n, 32, 32, 3], severity after
-severity, and PATH/labels.npy, the same n labels five times. Any of the 19 corruptions may be there.
-Rows are ordered by corruption (as in `robustness.corruptions.names.NAMES`), then severity, then
-image; `base_id` is the position in CIFAR's test set as its authors released it. Pixels stay on disk
-until a batch needs them.
+CIFAR-10-C and CIFAR-100-C are PATH/<corruption>.npy, uint8 [5 n, 32, 32, 3], the n images at
+severity 1, then at 2, and so on, with PATH/labels.npy, the n labels repeated five times. Any of the
+19 corruptions may be missing. Rows are ordered by corruption (as in
+`robustness.corruptions.names.NAMES`), then severity, then image; `base_id` is the index in CIFAR's
+test set as its authors released it. Pixels stay on disk until a batch needs them.
 
-Clean images, which the release lacks, come first if there are any: from PATH/clean.npy, uint8
-[n, 32, 32, 3] in the same order, or from the test split of the TFDS set `clean_dataset`,
-in the order of its feature `id`.
+The release has no clean images. They are read as the first rows if PATH/clean.npy exists, uint8
+[n, 32, 32, 3] in the same order, or if `clean_dataset` names a TFDS set; its test split is sorted
+by its feature `id`, which is the released order.
 
 CIFAR-10.1 is PATH/cifar10.1_<version>_data.npy and ..._labels.npy, a second test set for CIFAR-10's
-classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the position in the files.
+classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the index in the files.
 """
 
 import dataclasses
@@ -105,7 +105,10 @@ class Cifar10C(Source):
     )
 
   def _clean_from_tfds(self, labels: np.ndarray) -> np.ndarray:
-    """Returns the clean images in the released order."""
+    """Returns the clean images of the TFDS set in the released order, uint8 [n, 32, 32, 3].
+
+    Raises InputError if its labels are not `labels`.
+    """
     key = self.key('clean_dataset')
     images, clean_labels = test_set(self.clean_dataset, self.data_dir, key)
     if clean_labels.tolist() != labels.tolist():
@@ -162,7 +165,9 @@ class Cifar101(Source):
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
-  """Maps a file of images, uint8 [count, 32, 32, 3]."""
+  """Maps a file of images into memory, uint8 [count, 32, 32, 3]; raises InputError for other
+  shapes.
+  """
   images = read_npy(path)
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
     raise InputError(
@@ -179,7 +184,16 @@ def read_images(path: Path, count: int) -> np.ndarray:
 def read_labels(
   path: Path, repeats: int = len(SEVERITIES), classes: int = len(CLASS_NAMES)
 ) -> np.ndarray:
-  """Returns one of the repeats of labels of CIFAR that are tiled, int32 [n]."""
+  """Returns the labels of n images, int32 [n], from a file that repeats them once per severity.
+
+  Args:
+    path: a .npy file of integers [repeats · n].
+    repeats: how often the labels are repeated.
+    classes: number of classes.
+
+  Raises:
+    InputError: the file is invalid, a label is no class, or the repeats differ.
+  """
   labels = np.asarray(read_npy(path))
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')

@@ -29,7 +29,9 @@ from robustness.models import label_space
 
 NAME, TEXTURE = 'cue_conflict', 'texture'
 PUBLISHED = {NAME: 1280, 'edge': 160, 'silhouette': 160}
+"""{data set: number of its published pictures}."""
 _PICTURE = re.compile(r'([a-z]+)\d+(?:-([a-z]+)\d+)?\.png')
+"""Name of a picture; its groups are the classes of shape and, for cue conflicts, of texture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +51,9 @@ class CueConflict(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; RGB."""
+    """Returns the pictures, RGB; raises InputError if the set is not complete or has other
+    files.
+    """
     root = self.folder('give the folder that holds airplane, bear, ..., truck.')
     names = label_space.get(NAME).class_names
     left_out = Counter[str]()

@@ -18,7 +18,7 @@ from robustness.core.typing import PlainValue
 from robustness.scenes.classes import imagenet_index
 
 SIDE = 256
-"""Pixels of the longer side of an object, before it is cut out tightly."""
+"""Side in pixels of the square in which an object is drawn, before it is cropped to the object."""
 
 _FINE = 4
 """Factor by which objects are drawn larger before they are reduced, for smooth edges."""
@@ -87,6 +87,7 @@ def ground(index: int, side: int) -> np.ndarray:
 
 
 NUM_GROUNDS = len(_GROUNDS)
+"""Number of different backgrounds."""
 
 
 def _clouds(side: int, seed: int) -> np.ndarray:
@@ -206,4 +207,4 @@ DRAWINGS: dict[str, Sequence[Shape]] = {
     _dot(0.50, 0.81, 0.12, 0.12, (24, 84, 50)),
   ),
 }
-"""The shapes of each drawing, from back to front, by SI-Score's name of the class."""
+"""{SI-Score's name of a class: the shapes of its drawing, from back to front}."""

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
   from input_pipeline.tfds_sets import Split
 
 PREFIX = 'tfds:'
+"""Beginning of a `path` that names a TFDS data set."""
 TRAIN, TEST = 'train', 'test'
 _SPLIT_SEED = 0x5B117
 """Seed of the split into training and test images."""
@@ -77,8 +78,9 @@ class Environments(Source):
   Attributes:
     path: a folder, a JSON file, or 'tfds:NAME'.
     clean_environment: the environment that all classes are trained in; '' takes the first.
-    test_share: without splits, the share of every cell that is tested on.
-    allow_missing: whether cells may have no images.
+    test_share: fraction of the images of every class in every environment that are tested on, if
+      the files define no splits.
+    allow_missing: whether a class may have no images in an environment.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 

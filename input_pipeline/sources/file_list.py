@@ -1,13 +1,14 @@
-"""Image files that a table lists, in CSV, JSON, JSON lines or Parquet, with other columns.
+"""Source `file_list`: image files that a table lists, in CSV, JSON, JSON lines or Parquet.
 
-`table` is the table; '' is `metadata.csv`, `.jsonl`, `.json` or `.parquet` in `path`, as in the
-Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `image`) has paths below
-`path`, or bare names of files that are anywhere below.
-The label is in the column `label_column`, else in the first column with a usual name of labels,
-else it is the name of the file's folder. `label_space` names the classes of numbers. If the table
-has a column `split`, the rows of `config.data.split` are read; otherwise the split is '' or 'test'.
+`table` is the table; '' takes `metadata.csv`, `.jsonl`, `.json` or `.parquet` in `path`, as in the
+Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `image`) has paths
+relative to `path`, or file names without folder, which are searched for at any depth. The label is
+in the column `label_column`, else in the first column with a usual name of labels, else it is the
+name of the file's folder. `label_space` names the classes if labels are numbers. If the table has a
+column `split`, the rows whose value is `config.data.split` are read; otherwise this setting must be
+'' or 'test'.
 
-All other columns of numbers and words are columns of the rows, which
+All other columns of numbers and strings become columns of the rows, by which
 `config.study.name='accuracy_by_factor'` can group. `example_id` is the row number in the split.
 """
 
@@ -32,7 +33,9 @@ from robustness.core.settings import require
 from robustness.models import label_space
 
 FILES = ('file_name', 'filename', 'file', 'path', 'image')
+"""Names of the column of files; the first that exists is used."""
 TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
+"""Names of a table that are looked for in `path`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ class FileList(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; the files of chosen rows must exist, others are not looked up."""
+    """Returns the listed images; only the files of rows in a subset must exist."""
     listing = self._table_file()
     title = f'{listing}'
     table = shards.read_table(listing, words=(*FILES, 'split'))
@@ -102,7 +105,7 @@ class FileList(Source):
     )
 
   def _table_file(self) -> Path:
-    """Returns the table; refuses none, and several in one folder."""
+    """Returns the path of the table; raises InputError if `path` holds none or several."""
     if self.table:
       return expanded(self.table)
     advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
@@ -115,13 +118,14 @@ class FileList(Source):
 
 
 class _Files(Sequence[str]):
-  """Paths of the files that a table names; each is looked up when it is first read.
+  """The paths of the files that a table names; each is searched for when it is first read.
 
-  A file is where it is listed below the root, in whichever form of Unicode, or the only one of a
-  bare name.
+  A name is looked up relative to the root in any Unicode normalisation. A name that is not there is
+  searched for below the root, where exactly one file must have it.
   """
 
   def __init__(self, names: pd.Series, root: Path, title: str):
+    """Checks that all `names` are strings; `title` names the table in messages."""
     is_text = names.map(lambda name: isinstance(name, str)).to_numpy()
     if not is_text.all():
       raise InputError(f'{title}: row {int(is_text.argmin())} names no file.')
@@ -136,6 +140,10 @@ class _Files(Sequence[str]):
   @overload
   def __getitem__(self, row: slice) -> list[str]: ...
   def __getitem__(self, row: int | slice) -> str | list[str]:
+    """Returns the path of the file of a row, or of a slice of rows.
+
+    Raises InputError if there is no such file, or several.
+    """
     if isinstance(row, slice):
       return [self[i] for i in range(*row.indices(len(self)))]
     if row not in self._found:
@@ -143,12 +151,16 @@ class _Files(Sequence[str]):
     return self._found[row]
 
   def labels(self) -> list[str]:
-    """Returns the name of every file's folder; files of bare names alone are looked up."""
+    """Returns the folder name of each row's file, which is its class; files named alone are
+    looked up.
+    """
     folders = (Path(name).parent.name for name in self._names)
     return [folder or Path(self[row]).parent.name for row, folder in enumerate(folders)]
 
   def check(self, rows: np.ndarray) -> None:
-    """Refuses names that are repeated, and files of some rows that do not exist or are one file."""
+    """Raises InputError if a name is repeated, or if files of `rows` do not exist or are the
+    same file.
+    """
     real_folder = functools.cache(os.path.realpath)
 
     def real(path: str) -> str:
@@ -160,13 +172,14 @@ class _Files(Sequence[str]):
     self._refuse_repeated(paths, rows)
 
   def may_be_grey(self, row: int) -> bool:
-    """Whether a row's file is grey, cannot be read or does not exist."""
+    """Returns whether a row's file is grey, cannot be read or does not exist."""
     try:
       return image_files.may_be_grey(self[row])
     except InputError:  # it matters only if the row is chosen
       return True
 
   def _path(self, row: int) -> str:
+    """Returns the path of a row's file; raises InputError if there is no such file, or several."""
     path = self._root / self._names[row]
     if not os.path.isfile(path):
       alike = self._anywhere.get(composed(self._names[row]), [])
@@ -181,7 +194,9 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """Files by their path below the root, and those in folders by their name, too."""
+    """All files below the root by their path relative to it, and those in subfolders also by
+    their name.
+    """
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
       anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)
@@ -190,6 +205,7 @@ class _Files(Sequence[str]):
     return anywhere
 
   def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:
+    """Raises InputError if two of `paths` are equal; `rows` are their rows, for the message."""
     is_repeated = pd.Series(paths, dtype=object).duplicated().to_numpy()
     if is_repeated.any():
       row = int(rows[is_repeated.argmax()])

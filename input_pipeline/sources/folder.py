@@ -1,9 +1,9 @@
-"""A folder of class folders: PATH/class/image.png, or PATH/split/class/image.png.
+"""Sources `folder` and `foolbox`: image files in class folders, PATH/class/ or PATH/split/class/.
 
-Classes are the folders sorted by name, by number where all names are numbers; a class without
-images keeps its label and is named in the log. Images are in their class folder at any depth,
-sorted by path; hidden files and files of other kinds are left out and counted. `example_id` is the
-position among all images in that order.
+Classes are the folders sorted by name, or by number if all names are numbers. A class without
+images keeps its label, and the log names it. Images may be at any depth in their class folder and
+are sorted by path; hidden files and other kinds of files are not read but counted. `example_id` is
+the index among all images in this order.
 
 The source `foolbox` reads the 20 labelled ImageNet pictures that come with the package foolbox (MIT
 licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
@@ -43,7 +43,7 @@ class Folder(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; grey only if every file is grey, else RGB."""
+    """Returns the images, grey if every file is grey, else RGB."""
     root = self.find_root(settings.split)
     classes = image_files.folders_in(root)
     if not classes:
@@ -98,9 +98,15 @@ class Folder(Source):
 
 
 def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> dict[str, list[Path]]:
-  """Returns the files by class of a coarser space, in its order; folders are WordNet identifiers.
+  """Returns {class of a coarser label space: files}, in the order of its classes.
 
-  Folders of no member of a class are left out.
+  Args:
+    files: {class folder, a WordNet identifier: its files}; folders of no class are left out.
+    space: the label space.
+    root: the folder, for messages.
+
+  Raises:
+    InputError: no folder is of a class of the space.
   """
   by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
   for folder, paths in files.items():
@@ -124,7 +130,9 @@ class Foolbox(Source):
   splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; the package itself is not imported."""
+    """Returns the pictures, RGB; labels number the classes that occur. The package is not
+    imported.
+    """
     spec = importlib.util.find_spec('foolbox')
     if spec is None or not spec.submodule_search_locations:
       raise InputError(

@@ -49,8 +49,9 @@ class Imagenet9(Source):
 
   Attributes:
     path: the folder of the variants.
-    masks: whether to read the originals that have a mask of the foreground, with the mask, alone.
-    variants: those that are read.
+    masks: whether to read the variant 'original' only, with the mask of each foreground as a
+      further column; pictures without a mask are left out.
+    variants: the variants that are read.
   """
 
   name = 'imagenet_9'
@@ -61,7 +62,7 @@ class Imagenet9(Source):
   variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty', bool)
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; RGB. A subset takes all variants of a foreground."""
+    """Returns the pictures, RGB; a subset takes all variants of the same foregrounds."""
     self.choose('variants', VARIANTS)
     self.require(len({*self.variants}) == len(self.variants), 'variants', 'distinct')
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')

@@ -1,16 +1,17 @@
-"""ImageNet-C, Tiny-ImageNet-C, ImageNet-3DCC and LAION-C as they were released.
+"""Sources `imagenet_c`, `tiny_imagenet_c`, `imagenet_3dcc` and `laion_c`: image folders as
+released.
 
 Files are PATH/<corruption>/<severity>/<WordNet identifier>/<image>.JPEG; files of LAION-C are
 PATH/<distortion>/intensity_level_<severity>/<superclass>/<image>_<distortion>_<severity>.JPEG.
 
-Any corruptions of the set and any severities may be there, each with the same images. Rows are
+Corruptions and severities may be missing, but all that exist must have the same images. Rows are
 ordered by corruption (as in `robustness.corruptions.names.NUMBERS`), then severity, then class and
-file name; `base_id` is the position among the images of one severity. Clean images, which the
-release lacks, come first if there is a folder PATH/clean/<WordNet identifier>/; they must be
+file name; `base_id` is the index among the images of one severity. The release has no clean images.
+They are read as the first rows if there is a folder PATH/clean/<WordNet identifier>/; they must be
 prepared as the corrupted ones were (resize to 256, crop to 224).
 
 Tiny-ImageNet-C as first archived has 1,000 class folders of frost, and 200 of every other
-corruption: of frost the classes of the others are read; results say how many are left out.
+corruption. Only the 200 are read of frost, and the results state how many are left out.
 """
 
 import dataclasses
@@ -48,6 +49,7 @@ _DISTORTION = re.compile(
   r'_(glitched|mosaic|stickers?|vertical_lines|geometric_shapes|luminance(_checkerboard)?)_[1-5]'
   r'(?=\.\w+$)'
 )
+"""End of a LAION-C file name before its suffix, which states distortion and severity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +69,16 @@ class ImagenetC(Source):
   path: str = ''
 
   def base_name(self, file: str) -> str:
-    """Returns what the path <class>/<image> of an image is in all corruptions and severities."""
+    """Returns the name of an image that is the same under all corruptions and severities.
+
+    `file` is its path <class>/<image>; here it is returned unchanged.
+    """
     return file
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; RGB."""
+    """Returns the images, RGB; raises InputError if corruptions or severities have different
+    images.
+    """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
@@ -93,6 +100,7 @@ class ImagenetC(Source):
       raise InputError(f'{file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
+      """Returns the path of image `index` of a part."""
       return os.path.join(paths[part], files_of_part[part][index])
 
     return of_parts(
@@ -157,12 +165,14 @@ class LaionC(ImagenetC):
   severity_folder = 'intensity_level_{}'
 
   def base_name(self, file: str) -> str:
-    """See `ImagenetC`; the generator ends names with the distortion and the severity."""
+    """Returns a file name without its end _<distortion>_<severity>, which differs between the
+    parts.
+    """
     return _DISTORTION.sub('', file)
 
 
 def labels_of_folders(files: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-  """Returns the classes of paths <class>/<image> in their order, and the labels, int32 [N]."""
+  """Returns the classes of paths <class>/<image>, in label order, and the labels, int32 [N]."""
   folders = [os.path.dirname(file) for file in files]
   names = in_class_order(set(folders))
   position = {name: label for label, name in enumerate(names)}

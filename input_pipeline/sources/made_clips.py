@@ -1,11 +1,10 @@
-"""Made video clips: MNIST digits that turn, grow, drift and flicker, with neighbor sets.
+"""Source `made_clips`: rendered video clips of moving MNIST digits, with neighbor sets.
 
-Nothing is downloaded and nothing was filmed: frames are rendered from the 5000 digits of
-`input_pipeline.sources.digits`. The split 'test' has one clip for each of 200 test digits: a random
-anchor among 41 frames, and up to 10 frames on each side of it, fewer at the ends. The split 'train'
-has one frame of a clip for each training digit, and no sets. Videos have 25 or 30 frames a second,
-and the digit moves the less from frame to frame the more there are. `example_id` is the position,
-clip by clip.
+The digits of `input_pipeline.sources.digits` turn, grow, drift and flicker; nothing is downloaded.
+The split 'test' has one clip of 41 frames for each of 200 test digits. Of each it has a random
+anchor and the up to 10 frames on each side of it, fewer at the ends of the clip. The split 'train'
+has one frame of a clip for each training digit, and no sets. Videos have 25 or 30 frames per
+second; the motion per frame is smaller at 30. `example_id` is the index of the frame, clip by clip.
 """
 
 import dataclasses
@@ -19,13 +18,25 @@ from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.digits import CLASSES, read_split
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
+"""Clips in the split 'test', frames of a clip, side of a frame in pixels, and neighbors on each
+side.
+"""
 FPS = (25, 30)
+"""Frames per second that clips are drawn from."""
 _STREAM = 0xC119
+"""Seed of the random stream of the motions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-  """How N digits move: angle, scale and place [N, 4] at time 0, and their change a frame."""
+  """How N digits move.
+
+  Attributes:
+    middle: [N, 4], angle in radians, scale and shift (down, right) in pixels at the clip's middle.
+    change: [N, 4], the change of these per frame.
+    contrast: [N], factor of the digit's brightness.
+    fps: [N], frames per second.
+  """
 
   middle: np.ndarray
   change: np.ndarray
@@ -39,7 +50,11 @@ class MadeClips(Source):
   splits = ('train', 'test')
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; uint8 [28, 28, 1]; `group_id`, `offset`, `fps`, `path` in the split 'test'."""
+    """Returns the frames, uint8 [28, 28, 1].
+
+    The split 'test' has the columns `group_id` (clip), `offset` (frames from the anchor), `fps` and
+    `path`; a subset takes whole clips.
+    """
     digits, labels = read_split(settings.split)
     generator = np.random.default_rng([_STREAM, settings.split == 'train'])
     is_test = settings.split == 'test'
@@ -75,11 +90,14 @@ class MadeClips(Source):
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
-  """Draws how digits move: up to 40° of turn and 8 pixels of drift in a clip."""
+  """Draws how `count` digits move: up to 40° of turn and 8 pixels of drift in a clip at 27.5
+  frames/s.
+  """
   fps = generator.choice(FPS, count)
   per_frame = (np.mean(FPS) / fps) / LENGTH
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
+    """Returns numbers uniform on [-largest, largest], [count, *shape]."""
     return generator.uniform(-largest, largest, (count, *shape))
 
   angle, spin = uniform(0.35), uniform(0.7)
@@ -91,7 +109,10 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
 
 
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns clip and offset of each frame of the sets, int32, clip by clip in order of time."""
+  """Returns the clip and the offset from the anchor of each frame of the sets, int32 [F] each.
+
+  `anchors` are frame numbers, int [clips]. Frames are ordered by clip, then time.
+  """
   offsets = np.arange(-K, K + 1)
   inside = (anchors[:, None] + offsets >= 0) & (anchors[:, None] + offsets < LENGTH)
   clip, column = np.nonzero(inside)
@@ -99,7 +120,14 @@ def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
-  """Renders frames, uint8 [F, 28, 28, 1], of digits at times in frames from their clip's middle."""
+  """Renders frames of clips, uint8 [F, 28, 28, 1].
+
+  Args:
+    digits: uint8 [N, 28, 28, 1].
+    motion: how these move.
+    clip: int [F], the digit of each frame.
+    time: [F], time of each frame from the clip's middle, in frames.
+  """
   poses = motion.middle[clip] + motion.change[clip] * time[:, None]
   flicker = motion.contrast[clip] * (1 + 0.15 * np.sin(2 * np.pi * 10 * time / motion.fps[clip]))
   frames = np.empty((len(clip), SIDE, SIDE, 1), np.uint8)

@@ -1,10 +1,11 @@
-"""Arrays with images and labels: a `.npz` file, or a folder of `.npy` files.
+"""Sources `npz` and `npy`: arrays of images and labels in a `.npz` file or a folder of `.npy`
+files.
 
-They are called `images` and `labels`, or `image` and `label`, or `x` and `y`, uint8 or floats in
-[0, 1] [N, H, W], [N, H, W, 1] or [N, H, W, 3] and integers [N] or [N, L]. A file or folder may hold
-splits, as in `x_train`, `y_train`, `x_test`, `y_test`. `class_names` is optional; without it the
-classes are called '0', '1', ... up to the largest label. `example_id` is the position in the
-arrays.
+The arrays are called `images` and `labels`, or `image` and `label`, or `x` and `y`. Images are
+uint8, or floats in [0, 1], [N, H, W], [N, H, W, 1] or [N, H, W, 3]; labels are integers [N] or
+[N, L]. A file or folder may hold splits, as in `x_train`, `y_train`, `x_test`, `y_test`. An array
+`class_names` is optional; without it the classes are called '0', '1', ... up to the largest label.
+`example_id` is the index in the arrays.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names, check_label_array, numbered_classes
 
 _IMAGES, _LABELS = ('images', 'image', 'x'), ('labels', 'label', 'y')
+"""Names of the arrays of images and of labels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Npz(Source):
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
   def arrays(self) -> Mapping[str, np.ndarray]:
-    """Returns the arrays by name; nothing in them is executed."""
+    """Returns {name: array} of the file, which is read whole; pickled objects are refused."""
     if not self.path or not expanded(self.path).is_file():
       fix, problem = 'Give a .npz file.', 'which is no file'
       raise SettingError(self.key('path'), self.path, fix=fix, problem=problem)
@@ -57,13 +59,13 @@ class Npy(Npz):
   name = 'npy'
 
   def arrays(self) -> Mapping[str, np.ndarray]:
-    """See `Npz`; the files are mapped into memory."""
+    """Returns {name: array} of the folder's files, mapped into memory."""
     folder = self.folder('give the one that holds images.npy and labels.npy.')
     return {file.stem: read_npy(file) for file in sorted(folder.glob('[!.]*.npy'))}
 
 
 def read_npy(path: Path) -> np.ndarray:
-  """Maps a `.npy` file into memory; nothing in it is executed."""
+  """Maps a `.npy` file into memory; raises InputError if it is damaged or holds pickled objects."""
   if path.exists() and not path.is_file():  # a pipe would be waited for
     raise InputError(f'{path} is no regular file: give a copy of the array.')
   try:

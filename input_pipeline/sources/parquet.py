@@ -1,15 +1,15 @@
-"""Parquet files as hubs store images: a column of encoded files, a label, and any further columns.
+"""Source `parquet`: files in which the Hugging Face Hub stores images.
 
-`path` is a file or a folder of shards, in which names such as
-`data/train-00000-of-00014.parquet` or `<config>/<split>/0000.parquet` say the split. The images are
-the column `image` or `img`, or the only one with bytes: `struct<bytes, path>` or binary. The label
-is the column `label_column`, else the first column with a usual name of labels. Names of classes
-come from the hub's features in the file's metadata, or from `label_space`, such as 'imagenet'.
-`example_id` is the row number over all shards.
+They have a column of encoded images, a label, and any further columns. `path` is a file or a
+folder of shards, whose names state the split, such as `data/train-00000-of-00014.parquet` or
+`<config>/<split>/0000.parquet`. The images are the column `image` or `img`, or the only one with
+bytes: `struct<bytes, path>` or binary. The label is the column `label_column`, else the first
+column with a usual name of labels. Class names come from the Hub's features in the file's metadata,
+or from `label_space`, such as 'imagenet'. `example_id` is the row number over all shards.
 
-Images of up to 1 GiB are read at once. More are streamed by row group, and shuffled for a training
-in windows of row groups: an epoch's order depends on the seed and the epoch alone, and a resumed
-training reads no row group that it does not need.
+Images of up to 1 GiB are read at once. Larger sets are streamed by row group and shuffled for
+training in windows of several row groups. The order of an epoch depends only on the seed and the
+epoch, and a resumed training skips row groups that it does not need.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ class Parquet(shards.Shards):
   name = 'parquet'
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the images of the split; columns other than the images are read into memory at once.
+
+    Raises:
+      InputError: files are damaged or of different data sets, or the labels or images are missing.
+    """
     left_out = Counter[str]()
     files = self.shards('.parquet', settings.split, left_out)
     opened = [_opened(file) for file in files]
@@ -94,7 +98,13 @@ class Parquet(shards.Shards):
 
 @dataclasses.dataclass(frozen=True)
 class ParquetStore(StreamedStore):
-  """The images in a column of Parquet files, in order, which are read by row group."""
+  """The images in a column of Parquet files, read by row group.
+
+  Attributes:
+    files: paths of the files, in order.
+    column: name of the column of encoded images.
+    labels: labels of all rows, int32 [N].
+  """
 
   files: tuple[str, ...]
   column: str
@@ -124,7 +134,11 @@ class ParquetStore(StreamedStore):
     return sum(group.total_byte_size for group in groups)
 
   def read_group(self, group: int) -> list[bytes]:
-    """Returns the encoded images of a row group."""
+    """Returns the encoded images of a row group, numbered over all files.
+
+    Raises:
+      InputError: a row has no image bytes, the file is damaged, or the images are too large.
+    """
     file_number, number = self._places[group]
     file = Path(self.files[file_number])
     images, size = list[bytes](), 0
@@ -159,24 +173,30 @@ class ParquetStore(StreamedStore):
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
-    """Returns a row's image; the latest row groups are kept."""
+    """Returns the encoded image of a row."""
     group = int(np.searchsorted(self._first, index, side='right')) - 1
     return self._group(group)[index - int(self._first[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
-    """See `HostStore`."""
+    """Returns the encoded image and the label of a row."""
     return self._encoded(index), self.labels[index]
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
+    """Returns the elements at `indices`, which are ascending and distinct, in this order."""
     return self._read(lambda: iter([np.asarray(indices, np.int64)]))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """See `StreamedStore`: row groups are permuted, and rows within windows of `WINDOW` groups."""
+    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
+    elements.
+
+    In each epoch the row groups are permuted, and rows are permuted within each window of `WINDOW`
+    consecutive groups.
+    """
     indices = np.asarray(indices, np.int64)
     epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
+      """Yields the indices of one window after another, from element `start` on."""
       number, skipped = epoch, offset
       while True:
         for window in self._epoch(indices, seed, number):
@@ -188,7 +208,7 @@ class ParquetStore(StreamedStore):
     return self._read(windows)
 
   def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
-    """Yields the indices of an epoch in windows."""
+    """Yields the indices of an epoch, one shuffled window after another."""
     rng = np.random.default_rng((seed, epoch))
     groups = np.searchsorted(self._first, indices, side='right') - 1
     order = rng.permutation(np.unique(groups))
@@ -233,7 +253,9 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:
-  """Returns the name of the column of images."""
+  """Returns the name of the column of encoded images; raises InputError unless there is exactly
+  one.
+  """
   import pyarrow as pa
 
   def holds_bytes(kind: pa.DataType) -> bool:

@@ -179,12 +179,12 @@ class SceneParts(Source, abc.ABC):
   canvas: int = setting(0, COUNT, is_count)
 
   def for_study(self, study: Facts) -> Self:
-    """See `Source`."""
+    """Returns the source with the study's canvas if the settings do not set one."""
     return dataclasses.replace(self, canvas=self.canvas or study.get('canvas', 0))
 
   @property
   def side(self) -> int:
-    """Side of the canvas, pixels."""
+    """The side of the canvas in pixels."""
     return self.canvas or CANVAS
 
   def pairs(

@@ -1,9 +1,10 @@
-"""Frames of neighbor sets: a metadata folder, and a folder of frames.
+"""Source `video_neighbors`: the frames of neighbor sets, from a metadata folder and frame files.
 
-`metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or one such folder for
-each split; `frames` is the folder that its paths are under, or holds `ytbb_videos`. A frame is a
-row once, however many sets it is a member of; `config.data.num_images` counts anchors, with
-their neighbors; `NeighborFrames` describes the columns.
+A neighbor set is an anchor frame of a video with nearby frames that look similar to it.
+`metadata` is laid out as ImageNet-Vid-Robust or YTBB-Robust were released, or has one such folder
+for each split. Its paths are relative to `frames`, or to `frames/ytbb_videos` if that exists. Each
+frame is one row, even if it belongs to several sets. `config.data.num_images` counts anchors, which
+are taken with all of their neighbors. `NeighborFrames` describes the columns.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from robustness.video.ytbb_robust import VIDEOS
 KEY = 'config.data.video_neighbors'
 SPACES = ('imagenet_vid', 'youtube_bb')
 LISTED = 10
+"""Missing frames that a message lists."""
 _SUBSET = 0xA2C4  # the random stream of `choose`
+"""Seed of the random stream of `NeighborFrames.choose`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +64,7 @@ class VideoNeighbors(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; the distinct frames of the sets, uint8 RGB."""
+    """Returns the distinct frames of the sets, uint8 RGB."""
     home = find_metadata(self.metadata or self.frames, settings.split)
     frames = load(home, self.frames, self.label_space, self.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
@@ -88,22 +91,24 @@ class VideoNeighbors(Source):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborFrames:
-  """N distinct frames, in the order of their paths.
+  """The N distinct frames of neighbor sets whose files exist, sorted by path.
 
   Attributes:
-    paths: under the folder of frames.
-    labels: int32 [N], or [N, L] padded with −1; a frame without labels has the labels of
-      the anchors of its sets.
-    class_names: in the order of the labels.
-    columns: further columns of rows: `path`; `group_id` int32 [N, M], the sets that a frame
-      is in (positions of their anchors in the metadata), padded with −1; `offset` int32 [N, M],
-      frame number minus the anchor's, 0 is the anchor itself and padding; `anchor` int32 [N], 1
-      where the frame is one; `frame_type` int32 [N], position in `metadata.FRAME_TYPES`, −1 where
-      unknown; `fps` float32 [N], frames a second of the video, NaN where unknown.
-    num_anchors: how many sets there are.
-    missing: paths of the metadata that are not on disk and were left out.
-    missing_anchors: how many of these are anchors; all of their sets were left out.
-    title, digest: of the sets, see `NeighborSets`.
+    paths: paths relative to the folder of frames.
+    labels: int32 [N], or [N, L] padded with −1; a frame without labels has the labels of the
+      anchors of its sets.
+    class_names: class names in label order.
+    columns: further columns of the rows. `path` is the path. `group_id`, int32 [N, M], has the sets
+      to which a frame belongs, as indices of their anchors in the metadata, padded with −1.
+      `offset`, int32 [N, M], is the frame's number minus the anchor's in each of these sets, 0 for
+      the anchor itself and for padding. `anchor`, int32 [N], is 1 if the frame is an anchor.
+      `frame_type`, int32 [N], is an index in `metadata.FRAME_TYPES`, −1 if unknown. `fps`, float32
+      [N], is the video's frames per second, NaN if unknown.
+    num_anchors: number of sets.
+    missing: paths in the metadata whose files do not exist; they are left out.
+    missing_anchors: number of anchors among these; their sets are left out.
+    title: name and counts of the sets, see `NeighborSets.title`.
+    digest: SHA-256 of the sets, see `NeighborSets.digest`.
   """
 
   paths: tuple[str, ...]
@@ -117,10 +122,13 @@ class NeighborFrames:
   digest: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
-    """Returns the positions of all frames of random sets, ascending; 0 takes all.
+    """Returns the ascending indices of all frames of random sets; 0 takes all sets.
 
-    Sets that share frames come together, which may make them a few more. Choices of one seed are
-    nested.
+    Sets that share frames are taken together, so there may be slightly more than `num_anchors`. For
+    one seed, a smaller choice is part of a larger one.
+
+    Raises:
+      InputError: there are fewer sets.
     """
     if num_anchors > self.num_anchors:
       raise SettingError(
@@ -142,7 +150,12 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of metadata: the folder of the split if it exists, else `path` itself."""
+  """Returns the folder of the metadata: `path/split` if it holds neighbor sets, else `path` itself.
+
+  Raises:
+    InputError: `path` does not exist or holds no sets, or the split is neither '' nor 'test' and
+      has no folder.
+  """
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
   root = existing_folder(path, advice, f'{KEY}.metadata')
   if split and find(root / split):
@@ -163,10 +176,17 @@ def find_metadata(path: str, split: str) -> Path:
 def load(
   metadata: Path, frames: str, names: str = '', allow_missing: bool = False
 ) -> NeighborFrames:
-  """Reads neighbor sets and looks for their frames in a folder.
+  """Reads neighbor sets and returns their frames whose files exist.
 
-  `names` is the label space of metadata without a class index: 'imagenet_vid' (''), or
-  'youtube_bb'. A set with a missing anchor is left out.
+  Args:
+    metadata: folder that holds the neighbor sets.
+    frames: folder to which the paths are relative.
+    names: label space if the metadata have no class index, 'youtube_bb' or 'imagenet_vid'; '' is
+      the latter.
+    allow_missing: whether files may be missing; a set without its anchor is then left out.
+
+  Raises:
+    InputError: files are missing although `allow_missing` is False, or no anchor has a file.
   """
   sets = read(metadata)
   logging.info('%s', sets.title)
@@ -179,7 +199,7 @@ def load(
 
 
 def frames_folder(path: str, first: str = '') -> Path:
-  """Returns the folder of the frames: `path`, or `ytbb_videos` in it.
+  """Returns the folder to which the paths of frames are relative: `path/ytbb_videos`, else `path`.
 
   Raises:
     InputError: `path` does not exist; the message has the path of the `first` frame.
@@ -216,7 +236,10 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
 
 
 def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
-  """Returns the classes' names, in the words of their label space if they have one."""
+  """Returns the class names in label order, in the spelling of their label space if they have one.
+
+  `names` is the label space of sets without class names; '' is 'imagenet_vid'.
+  """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
     key = KEYS.data.video_neighbors.label_space

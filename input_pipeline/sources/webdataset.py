@@ -1,16 +1,19 @@
-"""WebDataset shards: tar files in which adjacent members are the parts of one sample.
+"""Source `webdataset`: tar files in which consecutive members are the fields of one sample.
 
-`path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`.
-A sample's members share the path up to the first dot of their last part; the rest is the field. If
-all fields of images have dots, as in `a.v2.jpg` and `a.v2.cls`, the path ends at the last dot. The
-image is a field called by the suffix of a picture, such as `jpg`;
-the label is the field `cls`, a number, or the key `label_column` of the field `json`, a number
-or a name. Other numbers and words of the field `json` are columns of the rows. Other members are
-left out and counted: `pkl` and `pth` are never read. `classnames.txt` next to the shards, one name
-a line, or `label_space` names numbered classes. `example_id` is the sample's number over all
-shards.
+`path` is a tar file, a folder of them, or a pattern such as `x-{000000..000009}.tar`. The path of a
+member up to the first dot of its name is the sample's key, and the rest is the field: `a/b.jpg` and
+`a/b.cls` are the fields `jpg` and `cls` of the sample `a/b`. If all image fields of a key have
+dots, as in `a.v2.jpg` and `a.v2.cls`, the key ends at the last dot instead.
 
-Opening reads the headers of all members. Images are then read at their offsets, in any order.
+The image is the field named by the suffix of a picture, such as `jpg`. The label is the field
+`cls`, a number, or the key `label_column` of the field `json`, a number or a class name. Other
+numbers and strings in the field `json` become columns of the rows. Further members are not read
+but counted; `pkl` and `pth` in particular are never opened. Names of numbered classes are in
+`classnames.txt` next to the shards, one per line, or are those of `label_space`. `example_id` is
+the index of the sample over all shards.
+
+Opening the source reads the headers of all members. Images are then read at their offsets, in any
+order.
 """
 
 import dataclasses
@@ -39,12 +42,19 @@ from robustness.core.settings import require
 IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
 LABEL, METADATA = 'cls', 'json'
 _MAX_LABEL = 32  # bytes of a field `cls`
+"""Largest size of a field `cls` in bytes."""
 _ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Member:
-  """The place of a file in a shard, in bytes."""
+  """The position of a file in a shard.
+
+  Attributes:
+    shard: the tar file.
+    offset: first byte of the content.
+    size: number of bytes of the content.
+  """
 
   shard: Path
   offset: int
@@ -69,7 +79,9 @@ class WebDataset(shards.Shards):
   name = 'webdataset'
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the images of all samples; raises InputError if a shard is damaged or labels are
+    missing.
+    """
     left_out = Counter[str]()
     if files := self._expand():
       files = shards.of_split(files, files[0].parent, settings.split, self.path)
@@ -101,7 +113,9 @@ class WebDataset(shards.Shards):
     )
 
   def _expand(self) -> list[Path]:
-    """Returns the shards that a pattern with one range in braces names; [] of another path."""
+    """Returns the shards that a pattern with one range in braces names; [] if `path` is no
+    pattern.
+    """
     match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', self.path)
     if not match:
       return []
@@ -128,9 +142,15 @@ def _lines(file: Path) -> list[str]:
 def _samples(
   shard: Path, left_out: Counter[str], shard_of_key: dict[str, Path]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields key and fields of the samples of a shard that have an image; counts other members.
+  """Yields (key, fields) of the samples in a shard that have an image, in order.
 
-  The keys of the shard's samples are added to `shard_of_key`, which has all keys read so far.
+  Args:
+    shard: the tar file.
+    left_out: members that are not read are counted here, by reason.
+    shard_of_key: {key: shard} of the samples read so far, to which this shard's are added.
+
+  Raises:
+    InputError: the shard is truncated or no tar file, or a key or field is repeated.
   """
   key, fields = '', dict[str, _Member]()
   try:
@@ -204,12 +224,15 @@ def _image(key: str, fields: dict[str, _Member]) -> _Member:
 
 
 def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> dict[str, Any]:
-  """Returns the label and columns that a sample states; refuses labels of two different classes.
+  """Returns the label and the columns that a sample's fields `cls` and `json` state.
 
   Args:
-    key: the key of the sample.
-    fields: its members.
-    names: the names of numbered classes in `classnames.txt`, if it exists.
+    key: key of the sample.
+    fields: {field: member}.
+    names: class names in `classnames.txt`; () if there is no such file.
+
+  Raises:
+    InputError: `cls` is no number, or names another class than the label in `json`.
   """
   stated: dict[str, Any] = {}
   if METADATA in fields:
