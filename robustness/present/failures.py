@@ -1,4 +1,6 @@
-"""The gallery of failures: the images that a study's views damage most, with the clean images."""
+"""The gallery of failures: the images that a study's views damage most, next to the clean
+images.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -16,11 +18,13 @@ MAX_LETTERS = 40  # of a name
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'failures' or 'failures_<label>': (figure, caption)} of classifiers with failures.
+  """Returns a gallery for each classifier with failures, {'failures_<label>': (figure, caption)}.
 
-  Results have the table `DAMAGED_IMAGES` and `<prefix>failure_images` uint8 [F, S, H, W, C]. With
-  S = 2, each image is as stored, then in the view of its most confident mistake. With S = 1, views
-  compose their images, and each is in that view alone.
+  The results need the table `DAMAGED_IMAGES` and the array `<prefix>failure_images`, uint8 [F, S,
+  H, W, C], for F images. With S = 2 each image is shown as stored, then in the view in which the
+  classifier is wrong with the highest confidence. With S = 1 the study composes its images, so that
+  there is no stored image, and only that view is shown. For a single classifier the name of the
+  figure is 'failures'.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
@@ -41,7 +45,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
   Args:
     label: label of the classifier.
     rows: the rows of the table of failures, by column.
-    pictures: number of pictures of each image, 1 or 2.
+    pictures: number of pictures of each image: 1, or 2 with the image as stored.
   """
   has_one_view = rows[0]['of'] == 1
   if has_one_view and pictures == 1:
@@ -67,7 +71,12 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
 
 @style.styled
 def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
-  """Draws images [F, S, H, W, C], uint8 or in [0, 1], a column of S for each of F titles of S."""
+  """Draws images in columns of S pictures, with a title above each picture.
+
+  Args:
+    images: [F, S, H, W, C], uint8 or in [0, 1].
+    titles: F lists of S titles.
+  """
   count, lines, height, width = images.shape[:4]
   size = min(1.5, style.PAGE_WIDTH / max(count, 4))
   figure = Figure(
@@ -82,8 +91,15 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 
 
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
-  """Returns the titles of the clean and the damaged picture, or of the only one: the class, the
-  view unless it is as stored, and the mistake."""
+  """Returns the title of each picture of an image.
+
+  The clean picture has the true class; the damaged one the view and the mistake. A single picture
+  has both.
+
+  Args:
+    row: a row of the table of failures, by column.
+    pictures: number of pictures of the image, 1 or 2.
+  """
   mistake = taken(row['taken for'], row['confidence'])
   label = _short(row['class'])
   view = _broken(row['shown in'])
@@ -95,16 +111,19 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
 
 
 def taken(name: str, confidence: float) -> str:
-  """Returns a prediction by the first of its class's names, broken into lines."""
+  """Returns a prediction as a title: the first name of its class, and the probability in percent.
+
+  `confidence` is the probability of the predicted class, in [0, 1].
+  """
   return f'→ {_short(name)} {style.percent(confidence)}'
 
 
 def _short(name: str) -> str:
-  """Returns a class by the first of its names, broken into lines."""
+  """Returns the first name of a class, broken into lines of a title."""
   return _broken(name.split(',')[0])
 
 
 def _broken(name: str) -> str:
-  """Returns a name broken into lines, and cut where it is too long for them."""
+  """Returns a name broken into lines of `MAX_LETTERS_PER_LINE`, and cut after `MAX_LETTERS`."""
   words = name.replace('_', ' ')
   return textwrap.fill(textwrap.shorten(words, MAX_LETTERS, placeholder='…'), MAX_LETTERS_PER_LINE)

@@ -1,7 +1,7 @@
-"""Pictures with one value along an axis: points in lines, curves, scatters.
+"""Figures of points, curves and scatter plots.
 
-Each function takes rows of the table of results with a column `marked`, which is true for
-significant differences. A classifier has one colour, line style and marker in all pictures.
+Each function takes rows of the table of results with a boolean column `marked`, which is true for
+significant differences. A classifier has the same colour, line style and marker in all figures.
 """
 
 import math
@@ -19,7 +19,7 @@ from robustness.present.notation import Notation, says_nothing, value_text
 from robustness.present.style import panels
 
 MAX_COLUMNS = 5
-"""Most panels of curves in a row."""
+"""Most plots of curves side by side."""
 _LINE, _GROUP = 0.13, 0.2  # inches: a point with its interval, the points of one name
 _DECADES = 2.5  # of values from which an axis is logarithmic
 
@@ -32,11 +32,15 @@ def rows_of_points(
   name: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws points with intervals, a horizontal line per name, a column per notation.
+  """Draws points with intervals: a horizontal line of the figure per name, a plot per notation.
 
-  `names`, values of the column `name`, are drawn from top to bottom. The colour of a classifier
-  depends on its place in `labels`. `reference` has values by (classifier, name), drawn as bars, or
-  by (classifier, ''), drawn as a dashed line; columns of differences have neither.
+  Args:
+    names: values of the column `name`, which are drawn from top to bottom.
+    columns: the notation and rows of each plot, left to right: values, then differences.
+    labels: all classifiers, in the order that decides their colours.
+    name: the column of the rows that has the names.
+    reference: values to compare with, unscaled, by (classifier, name), drawn as bars, or by
+      (classifier, ''), drawn as broken lines. Plots of differences show neither.
   """
   present = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   facet = columns[0][0].quantity.facet(name)
@@ -90,7 +94,16 @@ def _points(
   label: str,
   linewidth: float = 0.9,
 ) -> None:
-  """Draws the points of a classifier; `x` and `y` are [values] or [values, lows, highs]."""
+  """Draws the points of a classifier with error bars.
+
+  Args:
+    axes: the plot.
+    x: one array of values, or three: values, lower and upper ends.
+    y: likewise for the vertical axis.
+    index: position of the classifier in the order that decides its colour.
+    label: its name in the legend.
+    linewidth: width of the error bars in points.
+  """
   xerr, yerr = (
     np.maximum(np.nan_to_num(np.stack([ends[0] - ends[1], ends[2] - ends[0]])), 0)
     if len(ends) > 1
@@ -102,14 +115,16 @@ def _points(
 
 
 def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int) -> None:
-  """Draws the points of a mask, which are degenerate, with a white face."""
+  """Draws the points of a boolean mask, which are degenerate estimates, with a white face."""
   look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
   if mask.any():
     axes.plot(x[mask], y[mask], style.marker(index), markersize=3.5, **look)
 
 
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
-  """Returns [values, lows, highs]; degenerate estimates have NaN as ends."""
+  """Returns [values, lower ends, upper ends], times `scale`; degenerate estimates have NaN as
+  ends.
+  """
   value, *ends = (scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high'))
   is_degenerate = says_nothing(rows)
   return [value, *(np.where(is_degenerate, np.nan, end) for end in ends)]
@@ -123,10 +138,14 @@ def curves(
   x: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws curves with bands of intervals over the facet `x`, a panel for each title and its rows.
+  """Draws curves with bands of intervals over the facet `x`, in a plot for each title.
 
-  `notations` has one notation for all panels, or one for each. The values of `reference` at
-  (classifier, '') are dotted lines.
+  Args:
+    titled: the title and rows of each plot.
+    notations: one notation for all plots, or one for each.
+    labels: all classifiers, in the order that decides their colours.
+    x: the ordered facet of the horizontal axis.
+    reference: values to compare with, unscaled; those at (classifier, '') are dotted lines.
   """
   count, is_mixed = len(titled), len(notations) > 1
   columns = min(MAX_COLUMNS, count)
@@ -173,7 +192,10 @@ def curves(
 def _curve(
   axes: Axes, rows: pd.DataFrame, notation: Notation, x: str, index: int, label: str
 ) -> None:
-  """Draws a classifier's curve over the facet `x` with its band; `index` selects its colour."""
+  """Draws a classifier's curve over the facet `x` with the band of its intervals.
+
+  `index` is the position of the classifier in the order that decides its colour.
+  """
   places, (value, low, high) = rows[x].to_numpy(float), _ends(rows, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(rows) <= 40 else ''
@@ -185,8 +207,11 @@ def _curve(
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
-  """Returns the range of the quantity, with margins, if all values are equal and it has a range;
-  None lets the values decide."""
+  """Returns limits of the vertical axis if all values are equal; None lets Matplotlib choose.
+
+  Equal values have no scale of their own, so the limits are the range of the quantity with margins.
+  The result is None also if this range is infinite.
+  """
   quantity = notation.quantity
   low, high = quantity.difference_range if notation.difference else quantity.range
   ends = np.concatenate([end for rows in parts for end in _ends(rows, 1)])
@@ -198,20 +223,22 @@ def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | N
 
 
 def _spans_decades(rows: pd.DataFrame) -> bool:
-  """Returns whether positive values span more decades than a linear scale shows."""
+  """Returns whether positive values span so many decades that the axis is logarithmic
+  (`_DECADES`).
+  """
   values = rows.value.to_numpy(float)
   values = values[np.isfinite(values)]
   return len(values) > 0 and 0 < values.min() * 10**_DECADES < values.max()
 
 
 class NamedPoints(NamedTuple):
-  """A panel of points, rows of the table of results indexed by name, as fractions.
+  """A scatter plot of rows of the table of results indexed by name; values are fractions.
 
   Attributes:
-    titles: lines above the panel.
-    x, y: tables with `value`, `low` and `high` for each axis; a name that is in one table alone is
+    titles: lines above the plot.
+    x, y: tables with `value`, `low` and `high` for each axis. Names that only one of them has are
       not drawn.
-    line: a table indexed by x, drawn as a line with a band; None draws the diagonal.
+    line: table indexed by x, drawn as a line with a band; None draws the diagonal.
   """
 
   titles: Sequence[str]
@@ -224,9 +251,15 @@ class NamedPoints(NamedTuple):
 def named_points(
   points: Sequence[NamedPoints], x: str, y: str, labels: Sequence[str] = ()
 ) -> Figure:
-  """Draws panels in percent, with one legend of all names and common axes named `x` and `y`.
+  """Draws scatter plots in percent side by side, with one legend and common axes.
 
-  The colour of a classifier depends on its place in `labels`. Differences have a line at 0.
+  Plots of differences have lines at 0.
+
+  Args:
+    points: the plots.
+    x: name of the horizontal axis.
+    y: name of the vertical axis.
+    labels: all names, in the order that decides their colours.
   """
   lines = math.ceil(len(points) / 3)
   columns = math.ceil(len(points) / lines)
@@ -261,10 +294,13 @@ def named_points(
 def scatter_page(
   pairs: Sequence[tuple[str, str]], values: Mapping[str, pd.DataFrame], labels: Sequence[str]
 ) -> Figure:
-  """Draws a panel a pair of quantities, with their names on its axes, and one legend.
+  """Draws a scatter plot for each pair of quantities, with one legend.
 
-  `values` are rows of the table of results indexed by name, with a column `scale`, by quantity. The
-  colour of a name depends on its place in `labels`.
+  Args:
+    pairs: names of the quantities on the horizontal and the vertical axis of each plot.
+    values: by quantity, rows of the table of results indexed by name, with a column `scale` that
+      values are multiplied by.
+    labels: all names, in the order that decides their colours.
   """
   lines = math.ceil(len(pairs) / 3)
   columns = math.ceil(len(pairs) / lines)

@@ -1,9 +1,10 @@
 """Measured values next to the published tables 1 and 3, or 4, of Yin et al. (2019).
 
-The measured values come from the task with the study `corruption_error`. Changes and mCE refer
-to the first classifier, in the paper the naturally trained one. Classifiers match by label:
-natural, gaussian, adversarial, low_pass, high_pass, auto_augment and fog_noise. Published values
-are rows of the table of results with the facet `source`, as errors.
+The measured values come from the task with the study `corruption_error`. Changes of the error and
+mCE are relative to the first classifier, which in the paper is the naturally trained one.
+Classifiers are matched to the paper's by label: natural, gaussian, adversarial, low_pass,
+high_pass, auto_augment and fog_noise. Published values are rows of the table of results, converted
+from accuracies to errors, with the facet `source`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,17 +23,26 @@ from robustness.results import Findings, Results, Table
 
 TITLE = 'Tables and figures of Yin et al. (2019)'
 STUDY, PUBLISHED, NATURAL = 'corruption_error', 'published', 'natural'
+"""The study with the measured values, the value of the facet `source`, and the first classifier's
+label in the paper.
+"""
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns the table of the paper for the measured corruptions, and the name of their set."""
+  """Returns the paper's table for the measured corruptions, and the name of their set."""
   is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
   return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:
-  """Returns the published values as rows, and tables: measured next to published values, and for
-  each classifier the corruptions under which both changes have the same sign."""
+  """Returns the published values as rows of the table of results, and two tables.
+
+  One has measured next to published values. The other lists for each classifier the corruptions
+  under which the measured and the published change of the error have the same sign.
+
+  Args:
+    tasks: results by task.
+  """
   results = _errors(tasks)
   if results is None:
     return Findings()
@@ -47,7 +57,10 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'agreement': (figure, caption)}: changes of the error, measured against published."""
+  """Returns {'agreement': (figure, caption)}: measured changes of the error against published ones.
+
+  It is empty if no classifier and corruption have both.
+  """
   results = _errors(tasks)
   rows = changes(results) if results else pd.DataFrame()
   if results is None or rows.empty:
@@ -66,13 +79,15 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def published(results: Results) -> pd.DataFrame:
-  """Returns the published values of the classifiers, and their differences from the first one."""
+  """Returns the published values of the measured classifiers, and their changes from the first."""
   (table, corruption_set), first = published_table(results), results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
-    """Returns a published value, or a published change from `versus`, as a row."""
+    """Returns a published value, or with `versus` a published change from that classifier, as a
+    row.
+    """
     n, places = table.images, {**facets, 'source': PUBLISHED}
     printed = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
     return row(label, versus, declared[name], places, printed, np.nan)
@@ -99,8 +114,11 @@ def published(results: Results) -> pd.DataFrame:
 
 
 def changes(results: Results) -> pd.DataFrame:
-  """Returns the measured differences of errors from the first classifier that are also published,
-  by corruption: rows of the table of results with the published difference as `printed`."""
+  """Returns the measured differences of errors that are also published, by corruption.
+
+  These are rows of the table of results for differences from the first classifier, with the
+  published difference in the column `printed`.
+  """
   first, keys = results.labels[0], ['classifier', 'corruption']
   measured = select(results.table, 'error', first, corruption=...)
   printed = select(published(results), 'error', first, corruption=..., source=PUBLISHED)
@@ -108,15 +126,15 @@ def changes(results: Results) -> pd.DataFrame:
 
 
 def _errors(tasks: Mapping[str, Results]) -> Results | None:
-  """Returns the results of the task with errors by corruption, if it was run."""
+  """Returns the results of the task with errors by corruption; None if there is none."""
   return next((results for results in tasks.values() if results.study == STUDY), None)
 
 
 def _comparison(results: Results, printed: pd.DataFrame) -> Table:
-  """Returns a table of the estimates that are measured and published.
+  """Returns a table of the estimates that are both measured and published, a row each.
 
-  Each is a row; each classifier has a column of measured and one of published values. `printed` are
-  the published values, as rows of the table of results.
+  Each classifier has a column of measured and one of published values. `printed` has the published
+  values, as rows of the table of results.
   """
   facets = [name for name in facets_of(printed) if name != 'source']
   quantities, rows = {q.name: q for q in results.quantities}, []
@@ -142,7 +160,11 @@ def _comparison(results: Results, printed: pd.DataFrame) -> Table:
 
 
 def _agreement(rows: pd.DataFrame) -> Table:
-  """Returns for each classifier the corruptions by agreement of the sign with the published one."""
+  """Returns a table that divides the corruptions of each classifier by agreement with the paper.
+
+  They agree if the measured and the published change of the error have the same sign. `rows` are
+  those of `changes`.
+  """
   lines = []
   for label, group in rows.groupby('classifier', sort=False):
     has_sign = (group.low > 0) | (group.high < 0)

@@ -1,4 +1,7 @@
-"""The headlines of a run as a table and as pictures, classifiers side by side."""
+"""The headlines of a run as a table and as figures, classifiers side by side.
+
+A headline is a quantity that reports state first, such as mCE.
+"""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +18,11 @@ from robustness.results import Results, Table
 
 
 class HeadlineText(NamedTuple):
-  """A headline as text: its name with the unit; values and notes by (classifier, versus)."""
+  """A headline as text.
+
+  Attributes are its name with the unit, and its values and notes by (classifier, versus), where
+  `versus` is the classifier subtracted or ''.
+  """
 
   name: str
   values: dict[tuple[str, str], str]
@@ -23,10 +30,12 @@ class HeadlineText(NamedTuple):
 
 
 def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
-  """Returns the headlines as text, extremes with their places.
+  """Returns the headlines as text; extremes are followed by their conditions.
 
-  A `limit` other than 0 selects the first ones of each task under short names, see
-  `choice.first_headlines`.
+  Args:
+    tasks: results by task.
+    limit: the number of headlines, spread over the tasks (`choice.first_headlines`), under short
+      names; 0 returns all under full names.
   """
   texts, choices = [], headlines(tasks)
   choices = first_headlines(choices, limit) if limit else choices
@@ -49,7 +58,10 @@ def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
 
 
 def joined_notes(row: HeadlineText) -> str:
-  """Returns each note of a headline after its columns, or alone if it concerns all columns."""
+  """Returns the notes of a headline as one text.
+
+  A note is preceded by the columns it concerns, unless it concerns all.
+  """
   columns: dict[str, list[str]] = {}
   for key, note in row.notes.items():
     columns.setdefault(note, []).append(column_name(*key))
@@ -60,8 +72,10 @@ def joined_notes(row: HeadlineText) -> str:
 
 
 def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
-  """Returns a table with a row per headline, and columns of classifiers, differences, and notes if
-  there are any. For `limit` see `cells`."""
+  """Returns a table with a row per headline and a column per classifier and per difference.
+
+  It has a column of notes if there are any. For `limit` see `cells`.
+  """
   rows = cells(tasks, limit)
   present = dict.fromkeys(key for row in rows for key in row.values)
   values = [(label, '') for label in labels_of(tasks) if (label, '') in present]
@@ -76,7 +90,9 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns a picture of points for all headlines of one unit and direction."""
+  """Returns a figure of points for each set of headlines with the same unit and better
+  direction.
+  """
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for choice in headlines(tasks):
     quantity = choice.quantity

@@ -18,11 +18,14 @@ _NAME_WIDTH = 1.1  # inches, of the names of rows
 
 @style.styled
 def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
-  """Draws rows of pictures; values outside [0, 1] are clipped.
+  """Draws pictures in rows; values outside [0, 1] are clipped.
 
-  `rows` has pictures [height, width, 1 or 3], 0 black and 1 white, by the name of the row, which
-  may be '', and by title. Titles that all rows share are drawn above the first row alone, `label`
-  below all. The figure is no wider than a page and, except for very many rows, no higher.
+  The figure is no wider than a page and, except for very many rows, no higher.
+
+  Args:
+    rows: by the name of the row, which may be '', the pictures by title: [height, width, 1 or 3], 0
+      is black and 1 white. Titles that all rows share are drawn above the first row only.
+    label: text below all rows.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
   if not pictures:
@@ -79,8 +82,11 @@ def normalised(image: ArrayLike) -> np.ndarray:
 
 @style.styled
 def basis(images: np.ndarray) -> Figure:
-  """Draws basis images U_ij [R, K, height, width], zero frequency in the centre, as in the heat map
-  (Yin et al. 2019, section 2), on one grey scale that is symmetric about zero."""
+  """Draws Fourier basis images U_ij [R, K, height, width] in R rows and K columns.
+
+  The zero frequency is in the centre, as in Fourier heatmaps (Yin et al. 2019, section 2). All
+  images share one grey scale, which is symmetric about zero.
+  """
   rows, columns, height, width = images.shape
   gap = max(1, round(0.08 * max(height, width)))
   tiles = np.full((rows, columns, height + gap, width + gap), np.nan)

@@ -1,7 +1,7 @@
-"""Pictures with a value in each cell: maps over two axes, grids of two names.
+"""Heatmaps: maps over two ordered facets, and grids over two facets with names.
 
-Each function takes rows of the table of results with the column `marked`; see
-`robustness.present.forms`.
+Each function takes rows of the table of results with a boolean column `marked`, which is true for
+significant differences. A cell shows one estimate.
 """
 
 import math
@@ -25,13 +25,13 @@ from robustness.present.style import panels
 from robustness.results import NO_SPREAD
 
 MAX_MAPS = 6
-"""Most maps in a row."""
+"""Most maps side by side."""
 MIN_FONT_SIZE = 4.5
-"""Points, of a number in a cell."""
+"""The smallest legible number in a cell, in points."""
 MIN_LETTERS = 10
-"""Fewest letters in a line of the label of a map, however narrow it is."""
+"""Fewest letters in a line of a map's label, however narrow the map is."""
 _LEFT, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
-"""Inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
+"""Sizes in inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
 _LINE = 0.13  # inches, the height of a line of a title or name
 DECADES = 4  # maps show |F| down to 10^-4 of the largest value
@@ -39,7 +39,7 @@ _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """A map: its title, rows of the table of results, one per cell, and their notation."""
+  """A heatmap: its title, its rows of the table of results, one per cell, and their notation."""
 
   title: str
   rows: pd.DataFrame
@@ -48,11 +48,16 @@ class Panel(NamedTuple):
 
 @style.styled
 def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
-  """Draws maps over two facets, values on one scale and differences on another.
+  """Draws heatmaps over two facets, with one colour scale for values and one for differences.
 
-  `y` grows downwards. A dot marks a significant difference; a cell without a value is grey. If the
-  maps need more than one row, differences begin a row, so that each scale is next to its maps. The
-  scales include the values of `scaled`, maps of other figures.
+  A black dot marks a significant difference; a cell without a value is grey. If the maps need more
+  than one line, differences begin a new line, so that each scale is next to its maps.
+
+  Args:
+    parts: the heatmaps.
+    y: facet of the vertical axis, which grows downwards.
+    x: facet of the horizontal axis.
+    scaled: further heatmaps, not drawn, whose values the colour scales include.
   """
   parts = sorted(parts, key=lambda panel: panel.notation.difference)  # values come first
   quantity = parts[0].notation.quantity
@@ -101,10 +106,10 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
 
 
 def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
-  """Returns the number of maps in a row, and the index of each map in the grid, row by row.
+  """Returns the number of maps in a line, and each map's index in the grid of maps, line by line.
 
-  `counts` are the numbers of maps of values and of differences, or of one of these; each kind
-  begins a row if all maps are more than one row.
+  `counts` has the number of maps of values and that of differences, or only one of them. If all
+  maps need more than one line, each kind begins a new line.
   """
   if sum(counts) <= MAX_MAPS:
     return sum(counts), [*range(sum(counts))]
@@ -117,7 +122,10 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _in_lines(text: str, inches: float) -> str:
-  """Returns text in lines of at most `inches`; a unit in brackets has a line unless it fits."""
+  """Returns text broken into lines of at most `inches`.
+
+  A unit in brackets gets its own line if it does not fit behind the text.
+  """
   letters = max(MIN_LETTERS, int(inches / style.LETTER))
   words, bracket, unit = text.partition(' (')
   lines = style.wrapped(words, letters)
@@ -126,7 +134,10 @@ def _in_lines(text: str, inches: float) -> str:
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns the values as a table [y, x]; a Fourier map includes the mirrors through 0."""
+  """Returns the values as a table [y, x].
+
+  A row of a Fourier heatmap fills two cells: a frequency and its mirror image through 0.
+  """
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
     return cells.pivot(index=y, columns=x, values='value')
@@ -147,7 +158,11 @@ def _mirrored(frequencies: pd.Series, across: pd.Series) -> pd.Series:
 
 
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
-  """Returns the ends of the colour scale; equal values get the range of the quantity."""
+  """Returns the smallest and largest value on the colour scale of heatmaps.
+
+  Scales of differences are symmetric about 0. If all values are equal, the range of the quantity is
+  used.
+  """
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]
   if not len(values):
@@ -163,8 +178,11 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns the colours of values or differences: blue if a classifier is better than the first, or
-  lower in a quantity with no better end."""
+  """Returns Matplotlib's colour map for values, or the one for differences.
+
+  Blue differences are better than the first classifier; for a quantity without a better direction
+  they are lower.
+  """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
   colours = colormaps[style.DIFFERENCE]
@@ -174,7 +192,17 @@ def _colours(notation: Notation) -> Colormap:
 def cell_image(
   axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
 ) -> ScalarMappable:
-  """Draws a table of values, see `cells_of`, as coloured cells between two limits."""
+  """Draws a table of `cells_of` as coloured cells.
+
+  Args:
+    axes: the plot.
+    table: the values [y, x].
+    notation: decides the colours.
+    limits: the smallest and largest value of the colour scale.
+
+  Returns:
+    The image, for a colour bar.
+  """
   values = notation.scale * table.to_numpy(float)
   across, down = _edges(table.columns), _edges(table.index)
   scale: dict[str, Any] = {
@@ -197,7 +225,7 @@ def cell_image(
 
 
 def _edges(values: pd.Index) -> np.ndarray:
-  """Returns the edges of the cells of increasing values, halfway between these."""
+  """Returns the n + 1 edges of the cells of n increasing values, halfway between neighbours."""
   centres = values.to_numpy(float)
   middles = (centres[1:] + centres[:-1]) / 2
   ends = 2 * centres[[0, -1]] - middles[[0, -1]] if len(middles) else centres[0] + [-0.5, 0.5]
@@ -206,10 +234,15 @@ def _edges(values: pd.Index) -> np.ndarray:
 
 @style.styled
 def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
-  """Draws values, or differences, by two facets with names as cells with numbers.
+  """Draws heatmaps over two facets with names, with the number in each cell.
 
-  A dot follows a significant difference; a dash marks a cell without a value. Cells with a note
-  are outlined. Cells too low for legible numbers have none.
+  A dot after a number marks a significant difference; a dash stands for a missing value. Cells with
+  a note are outlined. Numbers are left out if cells are too low for them to be legible.
+
+  Args:
+    parts: the heatmaps, all of values or all of differences.
+    y: facet of the lines.
+    x: facet of the columns.
   """
   notation, quantity = parts[0].notation, parts[0].notation.quantity
   facets = pd.concat([panel.rows[[y, x]] for panel in parts])
@@ -267,12 +300,12 @@ def _write_numbers(
   """Writes the numbers of a grid into its cells; see `grids`.
 
   Args:
-    axes: the axes of the grid.
-    image: the coloured cells.
-    values: [Y, X], the values of the cells; those that are NaN get no number.
+    axes: the plot of the grid.
+    image: the coloured cells, which decide whether a number is black or white.
+    values: [Y, X], the values of the cells; NaN gets no number.
     rows: the rows of the table of results, with the columns `marked` and `note`.
-    places: the indices along Y and along X of each row's cell.
-    font_size: points; numbers that would be smaller than `MIN_FONT_SIZE` are left out.
+    places: the index along Y and the index along X of each row's cell.
+    font_size: points; below `MIN_FONT_SIZE` no number is written.
   """
   low, high = image.get_clim()
   digits = max(0, math.ceil(-math.log10((high - low) / 30)))
@@ -292,12 +325,12 @@ def _write_numbers(
 
 
 def cell_notes(rows: pd.DataFrame) -> pd.Series:
-  """Returns the notes of cells, except the note that all seeds are equal."""
+  """Returns the notes that outline cells: all except the note that all seeds are equal."""
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
 
 def _longest(names: Sequence[str]) -> int:
-  """Returns the number of letters in the longest line of some names."""
+  """Returns the number of letters in the longest line of these names."""
   return max(len(line) for name in names for line in name.split('\n'))
 
 
@@ -308,10 +341,14 @@ def spectrum_panels(
   decades: float = DECADES,
   quantity: str = 'mean |F|',
 ) -> Figure:
-  """Draws spectra, each in a panel, with the zero frequency in the centre.
+  """Draws spectra side by side, with the zero frequency in the centre and one logarithmic scale.
 
-  `maps` has at least one fftshifted map [H, W] of magnitudes ≥ 0; NaN cells are grey. The scale
-  spans `decades` below the largest value of all maps; 0 spans all values.
+  Args:
+    titles: title of each spectrum.
+    maps: magnitudes ≥ 0 of each spectrum, [H, W], fftshifted; NaN cells are grey.
+    decades: powers of ten that the scale spans below the largest value of all spectra; 0 spans all
+      values.
+    quantity: name of the colour bar.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)
   y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])

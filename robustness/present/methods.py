@@ -1,4 +1,6 @@
-"""How the numbers of a run were made, as a paragraph for a paper: what its checklists ask for."""
+"""The paragraph of a paper on how its numbers were made, with what reproducibility checklists ask
+for.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,15 +34,15 @@ METHODS = {
   **{method: f'quantiles of {method} of the accuracies' for method in systematic.JOINT.values()},
   OVER_SEEDS: "Student's over trainings",
 }
-"""The descriptions of intervals, by the column `method` of the table of results."""
+"""Descriptions of intervals, by the beginning of the column `method` of the table of results."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
-  """Returns a paragraph on what was measured, the intervals, what they cover, and the machine.
+  """Returns a paragraph on what was measured, how intervals were computed, and on which machine.
 
   Args:
     results: the results of a finished workdir.
-    environment: plain values of its `environment.json`.
+    environment: the contents of its `environment.json`.
     label: the classifier that the paragraph describes; '' describes all and their differences.
   """
   command = environment['command']
@@ -56,7 +58,7 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
 
 
 def _classifiers(results: Results, label: str) -> str:
-  """Returns the classifier `label` in words, or all classifiers if it is ''."""
+  """Returns the description of the classifier `label`, or of all classifiers if it is ''."""
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
@@ -66,8 +68,11 @@ def _classifiers(results: Results, label: str) -> str:
 
 
 def _intervals(results: Results, label: str) -> str:
-  """Returns the methods of the intervals of the headlines, with n and the number of independent
-  units if it differs. Differences are left out if a single classifier `label` is described."""
+  """Returns the methods of the headlines' intervals, with the number of images.
+
+  The number of independent units, such as videos, is added if it differs. Intervals of differences
+  are left out if the paragraph describes a single classifier `label`.
+  """
   rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}
   for choice in headlines(results.over_seeds.by_task):
     for _, row in choice.summary_rows.iterrows():
@@ -89,7 +94,9 @@ def _intervals(results: Results, label: str) -> str:
 
 
 def _baseline(results: Results) -> str:
-  """Returns which classifiers' values ratios such as mCE are relative to; '' without ratios."""
+  """Returns which classifier's values ratios such as mCE are relative to; '' if there is no
+  ratio.
+  """
   names = set()
   for task in results.by_task.values():
     if any(q.kind == RATIO and q.better == 'lower' for q in task.quantities):
@@ -100,13 +107,15 @@ def _baseline(results: Results) -> str:
 
 
 def _span(counts: Sequence[int]) -> str:
-  """Returns the smallest and the largest of some counts as '10' or '10 to 1,000'."""
+  """Returns the smallest and the largest count as text: '10' or '10 to 1,000'."""
   low, high = min(counts), max(counts)
   return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
-  """Returns what the intervals cover, such as other images, and what they leave out."""
+  """Returns the uncertainty that intervals include, such as other images, and what they leave
+  out.
+  """
   seeds = results.settings.get('seeds') or ()
   if seeds or SEED in results.table:
     return (
@@ -133,7 +142,7 @@ def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str
 
 
 def _machine(environment: Facts) -> str:
-  """Returns the versions, the duration and the devices of a run in words."""
+  """Returns software versions, duration and devices of a run in words."""
   versions: Mapping[str, str] = environment.get('versions', {})
   code = f'classifier-robustness {environment.get("robustness", "")}'
   commit = str(environment.get('git_commit', ''))
