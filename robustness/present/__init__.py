@@ -1,5 +1,5 @@
-"""Presentation of the table of results: numbers, sentences, pictures, tables to copy.
+"""Presentation of the table of results: numbers, sentences, figures, and tables to copy.
 
-Every function queries the table (`robustness.estimates.table`) and the declaration of its
-quantities (`robustness.estimates.quantity`).
+Every function reads the table (`robustness.estimates.table`) and the declarations of its quantities
+(`robustness.estimates.quantity`).
 """

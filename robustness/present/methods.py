@@ -34,7 +34,7 @@ METHODS = {
   **{method: f'quantiles of {method} of the accuracies' for method in systematic.JOINT.values()},
   OVER_SEEDS: "Student's over trainings",
 }
-"""Descriptions of intervals, by the beginning of the column `method` of the table of results."""
+"""Descriptions of intervals, by the column `method` of the table of results."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:

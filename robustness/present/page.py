@@ -1,8 +1,9 @@
 """The report of a run: one HTML file that contains its figures, style and script.
 
-The first screen shows what was run, one table of classifiers and the main figure; for a battery,
-these are the foremost headlines and the profile. Findings, figures, and an appendix follow. The
-appendix has every table, the settings, and how to repeat and cite the run.
+It begins with what was run, one table of classifiers and the main figure. For a battery (several
+studies of the same classifiers) the table has the first headlines of each task, and the figure is
+the profile. Findings, figures and an appendix follow; the appendix has every table, the settings,
+and how to repeat and cite the run.
 """
 
 import base64
@@ -37,7 +38,7 @@ PAPERS: dict[str, str] = {
     r'(@\w+{(\w+),.*?\n}\n)', (_PACKAGE / 'papers.bib').read_text('utf-8'), re.DOTALL
   )
 }
-"""BibTeX entries by key: the papers of CITATION.cff and those that studies build on."""
+"""BibTeX entries by key: the papers of CITATION.cff and those that studies are based on."""
 
 SOFTWARE = f"""\
 @software{{classifier_robustness,
@@ -48,13 +49,19 @@ SOFTWARE = f"""\
 """
 NAME = 'report.html'
 ENVIRONMENT = 'environment.json'
-"""A file of a workdir that states how long the run took; tasks and seeds have none."""
+"""A file of a workdir that states how long the run took. The folders of tasks and seeds have
+none.
+"""
 TASKS = 'tasks'
-"""The folder of a workdir that contains a folder with figures for each task of a battery."""
+"""The folder of a workdir with a folder for each task of a battery, which has the task's
+figures.
+"""
 CLASSIFIERS, SETTINGS, VERSIONS = 'Classifiers and data', 'Settings', 'Environment'
 FILES = 'Files'
 _SETTINGS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
-"""Sections that are not printed; the card and the gallery contain what matters of them."""
+"""Sections that are left out when the page is printed. The facts at its top and the gallery have
+what matters of them.
+"""
 _SCREEN = ' class="screen"'
 _FORMATS = ('png', 'svg', 'pdf')
 _NUM_OPEN_FINDINGS = 6  # the others are folded
@@ -72,13 +79,14 @@ DATA_SETS = {
   'imagenet2012': 'ImageNet',
   'mnist': 'MNIST',
 }
-"""The names of TFDS data sets in papers."""
+"""Names of data sets in papers, by their TFDS name."""
 _MAX_UNBROKEN = 28  # letters of a cell that stay on one line
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
+"""PNG files and their captions."""
 
 
 class Context(NamedTuple):
-  """The parts of a report other than results and figures.
+  """Title, environment, config and findings of a report, in addition to results and figures.
 
   Attributes:
     title: the title of the page, in plain words.
@@ -87,7 +95,7 @@ class Context(NamedTuple):
     config: the configuration as plain values.
     findings: the findings in words.
     papers: keys of `PAPERS` to cite.
-    unverified: the values that records do not confirm, in words; '' for none.
+    unverified: which values the records do not confirm, in words; '' if all are confirmed.
   """
 
   title: str = ''
@@ -101,10 +109,14 @@ class Context(NamedTuple):
 def write_report(
   directory: str | os.PathLike[str], results: Results, figures: Figures, context: Context
 ) -> pathlib.Path:
-  """Writes `report.html`, and returns its path.
+  """Writes `report.html` to a folder and returns its path.
 
-  `figures` are pairs of a PNG file and its caption, the main figure first. The page contains them,
-  with links to their files in each format. Figures below the folder `tasks` are in the appendix.
+  Args:
+    directory: the folder.
+    results: the results.
+    figures: PNG files and captions, the main figure first. The page contains the figures, with
+      links to their files in each format. Figures of single tasks are in the appendix.
+    context: title, environment, config and findings.
   """
   path = pathlib.Path(directory) / NAME
   write_atomically(path, render(path.parent, results, figures, context).encode())
@@ -112,7 +124,10 @@ def write_report(
 
 
 def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
-  """Returns the tables of the page in a folder that have more rows there than in the results."""
+  """Returns the names of tables that have more rows on the page in a folder than in the results.
+
+  It is empty if the folder has no page.
+  """
   file = folder / NAME
   if not file.is_file():
     return []
@@ -126,7 +141,9 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
 
 
 def render(folder: pathlib.Path, results: Results, figures: Figures, context: Context) -> str:
-  """Returns the page as HTML with links relative to `folder`; see `write_report`."""
+  """Returns the page as HTML with links relative to `folder`; the arguments are as in
+  `write_report`.
+  """
   title = escape(context.title or _title(results))
   captions = {pathlib.Path(path): caption for path, caption in figures}
   own_paths = [path for path in captions if not _task(folder, path)]  # of no task
@@ -175,7 +192,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
 
 
 def _title(results: Results) -> str:
-  """Returns the title of a page: a battery's classifiers and images, or the study."""
+  """Returns the title of a page: classifiers and images for a battery, else the study."""
   if not results.tasks:
     return words(results.study).capitalize()
   labels = [*results.labels[:MAX_NAMED], *(['others'] if results.labels[MAX_NAMED:] else [])]
@@ -186,12 +203,16 @@ def _title(results: Results) -> str:
 
 
 def _first_table(results: Results) -> Table:
-  """Returns the table above the main figure: all headlines, or a battery's foremost."""
+  """Returns the table above the main figure: all headlines, or for a battery the first of each
+  task.
+  """
   return headlines.table(results.by_task, MAX_ROWS_OF_FIRST_TABLE if results.tasks else 0)
 
 
 def _card(results: Results, context: Context) -> str:
-  """Returns the facts at the top of the page: data, classifiers, seeds, commit and command."""
+  """Returns the lines at the top of the page as HTML: data, classifiers, seeds, commit and
+  command.
+  """
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
   when = environment.get('started', '')[:10], duration(environment), counted_devices(environment)
@@ -217,14 +238,18 @@ def counted_devices(environment: Facts) -> str:
 
 
 def duration(environment: Facts) -> str:
-  """Returns the duration of a run, such as '40 s'; '' if it is unknown, as after a resumption."""
+  """Returns the duration of a run, such as '40 s'; '' if it is unknown because the run was
+  resumed.
+  """
   seconds = environment.get('seconds', 0)
   text = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
   return text if seconds and not environment.get('resumed') else ''
 
 
 def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
-  """Returns a description list of names and texts as HTML; `kind` is an HTML attribute."""
+  """Returns names and texts as an HTML description list; `kind` is an HTML attribute of the
+  list.
+  """
   items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
   return f'<dl{kind}>{items}</dl>' if items else ''
 
@@ -232,10 +257,16 @@ def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
 def _findings(
   results: Results, findings: Sequence[Finding], figures: set[tuple[str, str]], tables: set[str]
 ) -> str:
-  """Returns the findings, folded from the seventh on, and an explanation of their brackets.
+  """Returns the findings as HTML, and an explanation of the intervals in brackets.
 
-  Each links to its figure, or a figure of its quantity by more facets, and to its rows. `figures`
-  are pairs of a task and a name, `tables` the names of the tables on the page.
+  Findings from the seventh on are hidden until the reader opens them. Each finding links to its
+  figure, or else to a figure of the same quantity by more facets, and to the table of its rows.
+
+  Args:
+    results: the results.
+    findings: the findings.
+    figures: (task, name) of each figure on the page.
+    tables: names of the tables on the page.
   """
   items = []
   for finding in findings:
@@ -257,6 +288,7 @@ def _findings(
     return ''
 
   def as_list(items: Sequence[str]) -> str:
+    """Returns items as an HTML list."""
     return '<ul class="findings">\n{}\n</ul>'.format('\n'.join(items))
 
   text = as_list(items[:_NUM_OPEN_FINDINGS])
@@ -266,7 +298,7 @@ def _findings(
 
 
 def _about_brackets(results: Results) -> str:
-  """Returns a paragraph that says what the intervals in brackets cover."""
+  """Returns a paragraph that says which uncertainty the intervals in brackets include."""
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []
@@ -291,7 +323,10 @@ def _about_brackets(results: Results) -> str:
 def _tasks(
   folder: pathlib.Path, results: Results, captions: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
-  """Returns the section of each task of a battery: figures and tables, folded on the screen."""
+  """Returns the section of each task of a battery as HTML, by task: its figures and tables.
+
+  They are hidden on the screen until the reader opens them.
+  """
   contents: dict[str, list[str]] = {}
   for path, caption in captions.items():
     if task := _task(folder, path):
@@ -310,13 +345,15 @@ def _tasks(
 
 
 def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
-  """Returns the name of the task that a figure belongs to; '' outside the folder `tasks`."""
+  """Returns the name of the task that a figure belongs to; '' if it is of the whole run."""
   parts = pathlib.Path(os.path.relpath(path, folder)).parts
   return parts[1] if parts[0] == TASKS and len(parts) > 2 else ''
 
 
 def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
-  """Returns the tables of estimates as HTML, and which estimates are in results.csv alone."""
+  """Returns the tables of estimates as HTML, and a list of the estimates that only
+  results.csv has.
+  """
   parts = [
     f'<h3 id="rows-{quote(name)}">{escape(table.title)}</h3>{_table(table.table)}'
     for name, table in titled.items()
@@ -327,7 +364,7 @@ def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
 
 
 def _files(folder: pathlib.Path, results: Results) -> str:
-  """Returns links to the files in the folder; tasks and seeds of a run have no config."""
+  """Returns links to the files in the folder as HTML."""
   names = ('results.csv', 'results.json', 'results.npz', 'config.json', ENVIRONMENT, 'figures/')
   links = ', '.join(f'<a href="{name}">{name}</a>' for name in names if (folder / name).exists())
   return (
@@ -338,6 +375,12 @@ def _files(folder: pathlib.Path, results: Results) -> str:
 
 def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = '') -> str:
   """Returns a figure as HTML: the PNG file itself, its caption, and links to its files.
+
+  Args:
+    folder: the folder of the page.
+    file: the PNG file.
+    caption: its caption.
+    task: the task of a battery that it belongs to; '' for none.
 
   Raises:
     InputError: the file does not exist or is not a PNG file.
@@ -367,9 +410,10 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
 
 
 def _table(table: Table, head: Callable[[str], str] = str) -> str:
-  """Returns a table that scrolls sideways if it is wider than the page, and copies of it as text.
+  """Returns a table as HTML, with copies of it as text in other formats.
 
-  `head` converts the names of columns for display.
+  It scrolls sideways if it is wider than the page. `head` converts the names of columns for
+  display.
   """
   if not table.rows:
     return ''
@@ -393,24 +437,34 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
 
 
 def _cell(tag: str, value: object, right: bool) -> str:
-  """Returns a table cell as HTML; `tag` is 'td', or 'th' with its attributes."""
+  """Returns a table cell as HTML.
+
+  Args:
+    tag: 'td', or 'th' with HTML attributes.
+    value: the content.
+    right: whether it is aligned to the right, as numbers are.
+  """
   text = tables.cell_text(value, '–')
   kind = ' class="number"' if right else ' class="long"' if len(text) > _MAX_UNBROKEN else ''
   return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
 
 
 def _is_number(value: object) -> bool:
-  """Returns whether a cell is empty or a number, perhaps with an interval."""
+  """Returns whether a cell is empty or a number, possibly with an interval."""
   return value is None or (not isinstance(value, bool) and bool(_NUMBER.fullmatch(str(value))))
 
 
 def _copied(text: str) -> str:
-  """Returns a block of text to which the script of the page adds a button that copies it."""
+  """Returns a block of text as HTML, to which the page's script adds a button that copies it."""
   return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 
 
 def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
-  """Yields the name, such as 'data.split', and the text of each plain value in nested values."""
+  """Yields (dotted name, text) of each plain value in nested values, such as ('data.split',
+  'test').
+
+  `name` is the dotted name of `values`.
+  """
   if isinstance(values, Mapping):
     for key, value in values.items():
       yield from _flattened(value, f'{name}.{key}' if name else str(key))
@@ -425,7 +479,9 @@ def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
 
 
 def bibtex(papers: Iterable[str]) -> str:
-  """Returns the BibTeX entries of papers by key, then the entry of this software."""
+  """Returns the BibTeX entries of papers, given keys of `PAPERS`, followed by that of this
+  software.
+  """
   return '\n'.join([*(PAPERS[key] for key in papers), SOFTWARE])
 
 
@@ -440,8 +496,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def data_words(data: Facts) -> str:
-  """Returns the images of a run, or of each task, in words: '100 images of digits, split test', or
-  '100 and 20 images of digits' of tasks with different numbers of the same images."""
+  """Returns the images of a run in words: '100 images of digits, split test'.
+
+  Different numbers of the same images in a battery's tasks are joined: '100 and 20 images of
+  digits'.
+  """
   if 'num_examples' not in data:
     counts: dict[str, dict[str, None]] = {}
     for of_task in (data_words(v) for v in data.values() if isinstance(v, Mapping)):
@@ -472,7 +531,9 @@ def source_words(data: Facts) -> str:
 
 
 def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns the words for a classifier, its file, number of parameters and digest."""
+  """Returns the description of a classifier, its file, number of parameters and digest of its
+  weights.
+  """
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   facts = [classifier_words(classifier)]
   if file := classifier.get('file'):
@@ -485,7 +546,9 @@ def classifier_facts(classifier: Facts) -> list[str]:
 
 
 def classifier_words(classifier: Facts) -> str:
-  """Returns a classifier, or the one of the first seed, in words: 'small cnn, trained here'."""
+  """Returns a classifier in words, such as 'small cnn, trained here'; with several seeds, the
+  first's.
+  """
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
   behind = f' behind {_part_words(part)}' if (part := classifier.get('input_filter')) else ''
@@ -516,7 +579,9 @@ def _training(classifier: Facts) -> str:
 
 
 def _part_words(part: Facts) -> str:
-  """Returns the name and the numbers of a part of a training: 'gaussian (sigma 0.4)'."""
+  """Returns the name and the numbers of an augmentation, attack or objective: 'gaussian (sigma
+  0.4)'.
+  """
   numbers = [
     f'{words(key)} {value:g}'
     for key, value in part.items()

@@ -1,5 +1,8 @@
-"""The profile of classifiers in a battery: a picture with the heat map of frequencies, errors by
-corruption and severity, and the accuracy under attack by its radius, side by side."""
+"""The profile of the classifiers in a battery: one figure of their robustness in three ways.
+
+A row per classifier has the heatmap of Fourier frequencies, the errors by corruption and severity,
+and the accuracy under attack by its radius ε.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,19 +20,20 @@ from robustness.present.notation import FREQUENCIES, Notation, value_text
 from robustness.results import Results
 
 MAX_CLASSIFIERS = 3
+"""Most classifiers in a profile, which then fits on a page."""
 _HEIGHT = 2.4
-"""Height of the panels of one classifier in inches."""
+"""Height in inches of a row."""
 
 
 class _Column(NamedTuple):
-  """A column of panels, one per classifier.
+  """A column of the profile: the same kind of plot for each classifier.
 
   Attributes:
-    caption: what the panels show.
+    caption: what the plots show.
     quantity: the quantity of all rows.
-    rows: the rows of all classifiers.
-    draw: draws the rows of one classifier; takes the axes, rows, quantity and the smallest and
-      largest value of all panels.
+    rows: rows of the table of results, of all classifiers.
+    draw: draws the rows of one classifier. Its arguments are the axes, the rows, the quantity, and
+      the smallest and largest value of all classifiers.
   """
 
   caption: str
@@ -40,8 +44,10 @@ class _Column(NamedTuple):
 
 @style.styled
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers, a row each;
-  {} if no task has any of the three parts."""
+  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers.
+
+  Columns that no task measured are left out; without any, the result is empty.
+  """
   columns = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
   if not columns:
@@ -66,8 +72,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns the first drawn share that has values by exactly these facets in a task, and its rows;
-  None if there is none."""
+  """Returns the first drawn share with values by exactly these facets in any task, and its rows.
+
+  The result is None if there is none.
+  """
   any_value: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():
     for quantity in results.drawn:
@@ -78,7 +86,7 @@ def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.Data
 
 
 def _heat_map(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of maps over the frequencies of Fourier basis images, if one is measured."""
+  """Returns the column of heatmaps over Fourier frequencies; None if no task measured them."""
   measured = _rows(tasks, *FREQUENCIES)
   return measured and _Column(f'{measured[0].words} by frequency', *measured, _draw_map)
 
@@ -86,14 +94,14 @@ def _heat_map(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_map(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's heat map of frequencies; see `_Column.draw`."""
+  """Draws a classifier's heatmap over Fourier frequencies; see `_Column.draw`."""
   image = maps.cell_image(axes, maps.cells_of(rows, *FREQUENCIES), Notation(quantity), limits)
   _name_axes(axes, 'horizontal frequency', 'vertical frequency')
   _add_bar(axes, image, quantity)
 
 
 def _corruptions(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of grids over corruption and severity, if one is measured."""
+  """Returns the column of grids over corruption and severity; None if no task measured them."""
   measured = _rows(tasks, 'corruption', 'severity')
   return measured and _Column(
     f'{measured[0].words} by corruption and severity', *measured, _draw_corruptions
@@ -103,7 +111,9 @@ def _corruptions(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_corruptions(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's values by corruption and severity as cells; see `_Column.draw`."""
+  """Draws a classifier's values by corruption and severity as coloured cells; see
+  `_Column.draw`.
+  """
   names = list(dict.fromkeys(rows.corruption))
   numbered = rows.assign(corruption=rows.corruption.map(names.index))
   table = maps.cells_of(numbered, 'corruption', 'severity')
@@ -115,7 +125,10 @@ def _draw_corruptions(
 
 
 def _attack(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of accuracies by the radius ε of an attack, of which 0 is no attack."""
+  """Returns the column of accuracies by the radius ε of an attack; None if no task measured them.
+
+  Radius 0 is the accuracy without an attack.
+  """
   for results in tasks.values():
     attacked = select(results.table, 'attack_error', '', epsilon=...)
     if len(attacked):
@@ -146,7 +159,7 @@ def _draw_curve(
 
 
 def _name_axes(axes: Axes, x: str, y: str) -> None:
-  """Writes the names `x` and `y` next to the axes."""
+  """Writes the names `x` and `y` at the axes."""
   axes.set_xlabel(x, fontsize=7)
   axes.set_ylabel(y, fontsize=7)
 

@@ -1,4 +1,4 @@
-"""Writing the results of a finished run, the figures drawn from them, and the report."""
+"""Writes the results of a finished run, the figures drawn from them, and the report."""
 
 import base64
 import dataclasses
@@ -19,18 +19,22 @@ from robustness.present.sentences import Finding
 from robustness.results import Results
 
 _CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')  # equal after a resumption
+"""Entries of environment.json about the code; a resumed run has the same ones."""
 
 
 class Presented(Protocol):
-  """A study, or a `Presentation` of joined tasks or seeds."""
+  """The protocol for title, papers, figures and findings of a report.
+
+  A study follows it, and a `Presentation` of joined tasks or seeds.
+  """
 
   @property
   def title(self) -> str:
-    """The title of the report, in plain words; '' takes the name of the study."""
+    """The title of the report, in plain words; '' uses the name of the study."""
 
   @property
   def papers(self) -> tuple[str, ...]:
-    """Keys of `robustness.present.page.PAPERS`."""
+    """The papers to cite, as keys of `robustness.present.page.PAPERS`."""
 
   def figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
     """Returns {file name without suffix: (figure, caption)}, the main figure first."""
@@ -41,7 +45,7 @@ class Presented(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """A `Presented` that is not a study."""
+  """Title, papers, figures and findings of a report that is not of a single study."""
 
   title: str
   papers: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ class Presentation:
 
   @classmethod
   def of_study(cls, study: Presented) -> Self:
-    """Returns the presentation of a study."""
+    """Returns a study's title, papers, figures and findings."""
     return cls(study.title, study.papers, study.figures, study.findings)
 
   def report(self, results: Results) -> bytes:
@@ -66,7 +70,7 @@ class Presentation:
     return tables.to_latex(*side_by_side.arranged(results.by_task))
 
   def html(self, results: Results) -> str:
-    """Returns title, headlines and main figure for a notebook."""
+    """Returns title, headlines and main figure as HTML for a notebook."""
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
@@ -78,11 +82,11 @@ class Presentation:
 
 
 Drawn = Sequence[tuple[pathlib.Path, str]]
-"""The PNG files of figures, with captions."""
+"""PNG files of figures, with captions."""
 
 
 def captioned(figures: Mapping[str, Drawn]) -> Drawn:
-  """Returns the figures of all tasks of a battery, with the name of the task in the caption."""
+  """Returns the figures of all tasks of a battery, with the task's name before each caption."""
   return [(file, f'{task}: {text}') for task, drawn in figures.items() for file, text in drawn]
 
 
@@ -95,11 +99,18 @@ def publish(
   appended: Drawn = (),
   pdf: bool = False,
 ) -> Drawn:
-  """Writes `results.json`, `results.npz`, `figures/` (PNG, SVG, with `pdf` PDF) and `report.html`.
+  """Writes results, figures and the report to a folder, and returns the PNG files with captions.
 
-  `appended` are files of figures that follow the figures of the results in the report. For
-  `environment` see `robustness.workdir.environment`. Returns the PNG files of the figures of the
-  results, with captions.
+  The files are `results.json`, `results.npz`, `results.csv`, `figures/` and `report.html`.
+
+  Args:
+    folder: the folder.
+    results: the results.
+    presented: decides title, figures and findings.
+    environment: see `robustness.workdir.environment`.
+    config: the config of the run as plain values.
+    appended: PNG files and captions of further figures, which the report shows last.
+    pdf: whether figures are written as PDF too, besides PNG and SVG.
   """
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
@@ -117,9 +128,9 @@ def illustrate(
   unverified: str = '',
   pdf: bool = False,
 ) -> Drawn:
-  """Writes the figures and the report of results that are in the folder already; see `publish`.
+  """Writes the figures and the report of results that the folder already has; see `publish`.
 
-  `unverified` describes the values that records do not confirm.
+  `unverified` says in words which values the records do not confirm; '' if all are confirmed.
   """
   drawn = []
   figures = {**presented.figures(results), **failures.draw(results)}

@@ -1,4 +1,7 @@
-"""Reliability diagrams: accuracy by confidence, in the first view and over all other views."""
+"""Reliability diagrams: accuracy by confidence, in the first view and over all other views.
+
+The first view is usually the clean images, and the others are corrupted.
+"""
 
 import math
 
@@ -20,11 +23,11 @@ _MIN_COUNT = 5  # fewest predictions in a bin with a drawn accuracy
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
-  """Returns a figure and its caption: a diagram per classifier, and a second one of all views but
-  the first if there are more.
+  """Returns a figure and its caption: a diagram per classifier for the first view.
 
-  Results have `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`, with the highest
-  confidence first.
+  If there are more views, each classifier has a second diagram with all of them together. The
+  results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`,
+  with the bin of the highest confidence first.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
@@ -52,7 +55,15 @@ def draw(results: Results) -> tuple[Figure, str]:
 
 
 def _diagram(axes: Axes, rows: pd.DataFrame, is_first: bool, confidence: float, colour: str) -> str:
-  """Draws the bins of the first view, or of all others, and returns the name of the views."""
+  """Draws the accuracy in each bin of confidence, and returns the name of the views.
+
+  Args:
+    axes: the plot.
+    rows: rows of a classifier.
+    is_first: whether the first view is drawn, and not all others together.
+    confidence: confidence of the intervals, in (0, 1).
+    colour: colour of the classifier.
+  """
   names = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
   view = rows[names].iloc[0]
   size, mean, accuracy = (

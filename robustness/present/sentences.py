@@ -1,7 +1,8 @@
-"""Sentences about choices: levels with their differences, significant differences, extreme values.
+"""Sentences about results: overall values with differences, significant differences, extremes.
 
-A sentence depends on the rows of a choice alone. The intervals of its differences are simultaneous
-over the classifiers that it compares, those at an extreme over all candidates.
+A sentence is made from one `Choice` (`robustness.present.choice`). The intervals of its differences
+hold for all classifiers in the sentence together; those of an extreme hold for all values that it
+was selected from.
 """
 
 import re
@@ -27,26 +28,26 @@ from robustness.present.notation import (
 from robustness.results import Results
 
 MAX_CLAUSES_IN_LINE = 2
-"""Most clauses of a sentence on one line; more clauses have a line each."""
+"""Most clauses in one line of a sentence; with more clauses, each has a line."""
 MANY = 100
-"""Number of places from which their share in percent replaces their number."""
+"""With at least this many conditions, their share in percent is stated and not their number."""
 _ANSWERS = re.compile(r'top-1 (error|accuracy)\b *')
 _VERBS = {
   'error': ('errs less', 'errs more'),
   'accuracy': ('is right less often', 'is right more often'),
 }
-"""The verbs for a classifier with a lower, and with a higher, top-1 error or accuracy."""
+"""Verbs for a classifier with a lower and with a higher top-1 error or accuracy."""
 
 
 class Finding(NamedTuple):
   """A statement about rows of the table of results.
 
   Attributes:
-    text: one sentence, and the coverage of its intervals; clauses of many classifiers have a line
-      each.
-    rows: the rows that it states, levels with the intervals in the text.
+    text: one sentence, followed by what its intervals hold for. With many classifiers, each has a
+      line.
+    rows: the rows that it states; overall values have the intervals in the text.
     facets: the facets of the rows.
-    task: the name of the task in a battery, '' for none.
+    task: the name of the task in a battery; '' for none.
   """
 
   text: str
@@ -56,7 +57,7 @@ class Finding(NamedTuple):
 
   @property
   def figure(self) -> str:
-    """The name of the picture of these rows, see `robustness.present.charts.draw`."""
+    """The name of the figure of these rows, see `robustness.present.charts.draw`."""
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
@@ -66,7 +67,7 @@ def sentences(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns the findings about the headline quantities, or about all if none is a headline."""
+  """Returns the findings about the headline quantities, or about all if there is no headline."""
   selected, findings = choices(results), list[Finding]()
   levels = [choice for choice in selected if choice.extremes is None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):
@@ -82,8 +83,11 @@ def findings(results: Results) -> list[Finding]:
 
 
 def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
-  """Yields a finding with all classifiers for each level of a quantity, or one finding with all
-  levels of a single classifier."""
+  """Yields findings about the overall values of a quantity.
+
+  With several classifiers there is a finding per overall value, which compares them; for a single
+  classifier there is one finding with all values.
+  """
   estimates = [choice.rows[choice.rows['low'].notna()] for choice in levels]
   labels = pd.concat(estimates).classifier.unique()
   if len(levels) > 1 and len(labels) == 1:
@@ -110,7 +114,10 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
 def _level_clauses(
   rows: pd.DataFrame, differences: dict[str, pd.Series], quantity: Quantity
 ) -> Iterator[str]:
-  """Yields each classifier's value, then its difference from the first classifier."""
+  """Yields a clause per classifier: its value, then its difference from the first classifier.
+
+  `differences` are rows by classifier.
+  """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):
     clause, link = f'{label}{values.get(label, "")}', ', ' if label in values else ' is '
@@ -130,8 +137,11 @@ def _level_clauses(
 
 
 def _differences(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the head of a sentence, and a clause for each classifier: the places where it differs
-  significantly from the first classifier, and its largest difference."""
+  """Returns the beginning of a sentence and a clause for each classifier about its differences.
+
+  A clause names the conditions in which the classifier differs significantly from the first one,
+  and its largest difference.
+  """
   quantity, clauses = choice.quantity, []
   answers = _ANSWERS.match(quantity.words)
   verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
@@ -158,8 +168,11 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the head of a sentence, and a clause for each classifier: its highest or lowest value
-  with the place. A classifier with equal values everywhere has no clause."""
+  """Returns the beginning of a sentence and a clause for each classifier about its extreme.
+
+  A clause has the highest or lowest value and its conditions. A classifier with equal values in all
+  conditions has no clause.
+  """
   quantity, clauses = choice.quantity, []
   for _, rows in choice.rows.groupby('classifier', sort=False):
     extreme = _extreme_of(choice, rows)
@@ -176,7 +189,14 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
 
 
 def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
-  """Returns the places of `rows`, some of `total` differences, or the number of many places."""
+  """Returns the conditions of `rows` in words, or their number if there are many.
+
+  Args:
+    choice: the choice that the rows are from.
+    rows: the significant differences of a classifier in one direction.
+    total: the number of all its differences.
+    at: the preposition before a number of conditions.
+  """
   if len(rows) == total > 1:
     return f'{at} all'
   if len(rows) <= MAX_NAMED + 1:
@@ -186,23 +206,25 @@ def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
 
 
 def _shortened(places: str) -> str:
-  """Returns places without the word 'frequency', which the head of the sentence has."""
+  """Returns conditions without the word 'frequency', which the sentence has at its beginning."""
   return places.replace('at frequency ', 'at ')
 
 
 def _comparatives(quantity: Quantity) -> tuple[str, str]:
-  """Returns the words for a lower value, and for a higher one."""
+  """Returns the words for a lower and for a higher value: 'better', 'worse', 'lower' or
+  'higher'.
+  """
   better = {'lower': ('better', 'worse'), 'higher': ('worse', 'better')}
   return better.get(quantity.better, ('lower', 'higher'))
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:
-  """Returns the rows of a table."""
+  """Returns the rows of a table as a list."""
   return [row for _, row in table.iterrows()]
 
 
 def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the extreme of a classifier, the first of a tie; None without an interval."""
+  """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval."""
   if choice.extremes is None:
     return None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
@@ -210,13 +232,15 @@ def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
 
 
 def _reversed(row: pd.Series) -> pd.Series:
-  """Returns a difference in the other direction, with its interval."""
+  """Returns a difference with the classifiers swapped: value and interval are negated."""
   return pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
 
 
 def _estimate(quantity: Quantity, row: pd.Series) -> str:
-  """Returns an estimate with its unit, and its note if this limits its meaning; the baseline of a
-  ratio is described as such."""
+  """Returns an estimate with its unit, followed by its note if the note limits what it means.
+
+  The baseline of a ratio, whose value is 1 by definition, is called the baseline.
+  """
   text = Notation(quantity, bool(row.versus)).full(row)
   if ITSELF in row.note:
     return f'{row.value:g}, {ITSELF}'
@@ -225,6 +249,9 @@ def _estimate(quantity: Quantity, row: pd.Series) -> str:
 
 
 def _joined(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
-  """Returns a head followed by its clauses; more clauses than `limit` have a line each."""
+  """Returns the beginning of a sentence and its clauses, joined.
+
+  More clauses than `limit` have a line each.
+  """
   between, begin = ('; ', ' ') if len(clauses) <= limit else (';\n', '\n')
   return sentence(f'{head}{begin}{between.join(clauses)}')

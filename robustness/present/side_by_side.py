@@ -1,4 +1,6 @@
-"""A table of classifiers for a paper: rows and columns by classifier, quantity and facets."""
+"""The table of classifiers for a paper, with rows and columns by classifier, quantity and
+facets.
+"""
 
 import collections
 import itertools
@@ -19,20 +21,20 @@ CLEAN_ACCURACIES = 'top1_accuracy', CLEAN_ACCURACY.name
 CLEAN = *CLEAN_ACCURACIES, CLEAN_ERROR.name
 """Names of the quantities that the column 'clean' may hold, the preferred one first."""
 MAX_COLUMNS = 7
-"""If there are more headlines than this, they are rows and the classifiers columns."""
+"""With more headlines than this, the headlines are rows and the classifiers columns."""
 ARROWS = {'lower': ' ↓', 'higher': ' ↑', '': ''}
-"""The mark after the name of a quantity, by its better end."""
+"""The mark after the name of a quantity, by `Quantity.better`."""
 
 
 class Entry(NamedTuple):
-  """An estimate as text.
+  """An estimate as text for one cell.
 
   Attributes:
-    labels: the text of the estimate's classifier, quantity, task and facets, by name.
+    labels: {'classifier': …, 'quantity': …, 'task': …, facet: …} of the estimate as text.
     quantity: the quantity that is estimated.
-    value: the estimate, NaN if it is undefined.
-    text: the estimate, perhaps with its interval.
-    numbers: the values of the facets that are numbers, by name.
+    value: the estimate; NaN if it is undefined.
+    text: the estimate as text, with its interval if the table has intervals.
+    numbers: values of the facets that are numbers, by facet, which rows are sorted by.
   """
 
   labels: Mapping[str, str]
@@ -42,7 +44,7 @@ class Entry(NamedTuple):
   numbers: Mapping[str, float]
 
   def key(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the labels of these names: the head of the entry's row or column."""
+    """Returns the labels with these names, which identify the row or column of the entry."""
     return tuple(self.labels[name] for name in names)
 
 
@@ -54,22 +56,22 @@ def arranged(
   intervals: bool = False,
   short_columns: Sequence[str] = (),
 ) -> tuple[Table, frozenset[Cell]]:
-  """Returns a table of the estimates of classifiers, and the cells of the best classifiers.
+  """Returns a table of estimates, and the cells with the best classifier's value.
 
-  Cells with the same text as the best one are included. There is no best cell if neither end of a
-  quantity is better, or if all cells have the same text.
+  Cells with the same text as the best one count as best too. There is no best cell if the quantity
+  has no better direction or all cells have the same text.
 
   Args:
     tasks: results by task, see `Results.by_task`.
-    quantities: names of quantities; () takes the headlines.
-    rows, columns: 'classifier', 'quantity', 'task' in a battery, or facets. Estimates have exactly
-      these facets; without any, they are the headlines. Classifiers default to rows, quantities to
-      columns.
+    quantities: names of quantities; () selects the headlines.
+    rows, columns: what varies along each: 'classifier', 'quantity', 'task' or facets. With facets,
+      estimates by exactly these facets are shown; without, the headlines. By default rows are
+      classifiers and columns quantities.
     intervals: whether intervals follow values.
     short_columns: columns with short titles in place of quantities, see `_columns`.
 
   Raises:
-    InputError: a quantity or facet that the results do not have, or no estimate by them.
+    InputError: the results lack a quantity or facet, or estimates by these facets.
   """
   dimensions = [*rows, *columns]
   facets = [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
@@ -119,7 +121,10 @@ def arranged(
 def _check_names(
   tasks: Mapping[str, Results], quantities: Sequence[str], dimensions: Sequence[str]
 ) -> None:
-  """Raises InputError for a quantity or dimension that the results lack or that is repeated."""
+  """Raises InputError for a quantity or dimension that the results lack or that is repeated.
+
+  A dimension is what varies along rows or columns; see `arranged`.
+  """
   estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
   estimated &= {name for results in tasks.values() for name in results.table['quantity']}
   if estimated & {*CLEAN_ACCURACIES}:
@@ -141,14 +146,14 @@ def _check_names(
 def _choices(
   task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
 ) -> list[Choice]:
-  """Returns the rows of a task that the table has, as choices.
+  """Returns the rows of a task that the table shows, as choices.
 
   Args:
     task: name of the task.
     results: its results.
-    quantities: names of quantities; () takes the headlines. 'accuracy' is the accuracy on clean
-      images if it was measured, and is left out where it is no headline.
-    facets: names of the facets of the rows; () takes the overall values or the extremes.
+    quantities: names of quantities; () selects the headlines. 'accuracy' is the accuracy on clean
+      images if that was measured, and is left out if it is no headline.
+    facets: facets of the rows; () selects overall values, or extremes if there are none.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]
@@ -172,17 +177,19 @@ def _choices(
 
 
 def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
-  """Returns the quantities among `names` that results have estimates of, in the order of names."""
+  """Returns the quantities among `names` that the results have estimates of, in the order of
+  `names`.
+  """
   measured = {*results.table['quantity']}
   declared = {q.name: q for q in results.quantities if q.name in measured}
   return [declared[name] for name in names if name in declared]
 
 
 def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Choice]]:
-  """Yields the short head and the choice of each column that a name given by --show stands for.
+  """Yields a short head and a choice for each column that a name in `--show` stands for.
 
-  The name is a task, which stands for its first headline, a quantity, or 'clean' or 'accuracy' for
-  the accuracy or error on clean images. A quantity is taken from the first task that has it.
+  The name of a task stands for its first headline; 'clean' and 'accuracy' stand for the accuracy or
+  error on clean images; any other name is a quantity, from the first task that has it.
 
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
@@ -212,7 +219,14 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
 
 
 def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> list[Choice]:
-  """Returns the choices of a quantity, or of 'clean', from the first task that has any."""
+  """Returns the choices of a quantity from the first task that has any; [] if there are none.
+
+  Args:
+    tasks: results by task.
+    name: the column that the user named; 'clean' and 'accuracy' stand for the accuracy or error on
+      clean images.
+    quantity: name of the quantity for any other column.
+  """
   is_clean = name in ('clean', ACCURACY.name)
   for task, results in tasks.items():
     for measured in _measured(results, CLEAN if is_clean else (quantity,)):
@@ -224,7 +238,7 @@ def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> l
 
 
 def notes_of(tasks: Mapping[str, Results], short_columns: Sequence[str]) -> list[str]:
-  """Returns the notes of the columns `short_columns`, such as why mCE is not comparable."""
+  """Returns notes on the columns `short_columns`, such as why mCE is not comparable with papers."""
   notes = dict[str, None]()
   for name in short_columns:
     for head, choice in _columns(tasks, name):
@@ -237,14 +251,14 @@ def notes_of(tasks: Mapping[str, Results], short_columns: Sequence[str]) -> list
 def _entries(
   words: str, choice: Choice, facets: Sequence[str], intervals: bool, by_task: bool
 ) -> Iterator[Entry]:
-  """Yields the estimate of each classifier in a choice.
+  """Yields the value of each classifier in a choice; differences are left out.
 
   Args:
-    words: the name of the quantity in the table; the unit and an arrow to the better end follow.
-    choice: the rows; only values of classifiers are taken, no differences.
-    facets: names of the facets that are labels of the entries.
+    words: the name of the quantity in the table, which the unit and an arrow follow.
+    choice: the rows.
+    facets: facets that label the entries.
     intervals: whether intervals follow values.
-    by_task: whether the task is a label.
+    by_task: whether the task labels the entries.
   """
   notation = Notation(choice.quantity)
   unit = f' ({notation.unit})' if notation.unit else ''
@@ -264,9 +278,9 @@ def _entries(
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:
-  """Returns the distinct keys of entries by `names`, sorted by the first name, then the second, ….
+  """Returns the distinct keys of entries by `names`, sorted by the first name, then by the next.
 
-  Facets that are numbers ascend; other labels have the order in which they occur first.
+  Numbers ascend; other labels keep the order in which they first occur.
   """
   ranks = {}
   for name in names:
@@ -275,15 +289,17 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
     ranks[name] = {label: rank for rank, label in enumerate(ordered)}
 
   def ranks_of(key: tuple[str, ...]) -> list[int]:
+    """Returns the position of each label of a key among all labels of its name."""
     return [ranks[name][label] for name, label in zip(names, key, strict=True)]
 
   return sorted({entry.key(names) for entry in entries}, key=ranks_of)
 
 
 def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
-  """Returns the cells with the best value's text, of entries that differ only in the classifier.
+  """Returns the cells with the same text as the best value, among entries that differ in
+  classifier.
 
-  Returns [] if neither end of the quantity is better or if all values have the same text.
+  It is [] if the quantity has no better direction or all values have the same text.
   """
   better = entries[0][1].quantity.better
   defined = [(cell, entry) for cell, entry in entries if not math.isnan(entry.value)]

@@ -1,4 +1,4 @@
-"""The style of all pictures: sizes in print, fonts, and colours for colour-blind readers."""
+"""The style of all figures: sizes in print, fonts, and colours for colour-blind readers."""
 
 import functools
 import io
@@ -41,9 +41,9 @@ _NARROWEST = 0.6  # inches: a column of a legend
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
-"""Pixels per inch of saved files."""
+"""Pixels per inch of PNG files, and of images in vector files."""
 PIXELS_PER_INCH = 110.0
-"""Scale of figures in notebooks, whose files have `DPI`."""
+"""Size at which notebooks show figures, in pixels per inch of the figure."""
 VECTOR_FORMATS = ('svg',)
 """Formats that are written with every PNG. PDF takes half of the total time, so it is optional."""
 
@@ -84,7 +84,10 @@ _R = TypeVar('_R')
 
 
 def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-  """Runs a drawing function in this package's style and restores the settings of the caller."""
+  """Returns a drawing function that runs in this package's style.
+
+  Matplotlib's settings are restored after each call.
+  """
 
   @functools.wraps(draw)
   def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -99,10 +102,10 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @styled
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes; the figure grows with its lines.
+  """Puts one legend of all labelled artists above the axes; the figure grows by its lines.
 
-  Matplotlib omits every label that begins with an underscore, which the label of a classifier may;
-  this function omits the labels that Matplotlib generates alone.
+  Matplotlib omits every label that begins with an underscore, as labels of classifiers may. This
+  function omits only labels that Matplotlib generates.
   """
   entries: dict[str, Any] = {}
   for axes in figure.axes:
@@ -126,17 +129,20 @@ def legend_above(figure: Figure) -> None:
 
 
 def colour(index: int) -> str:
-  """Returns the colour of a curve; after the last colour the first follows, with other markers."""
+  """Returns the colour of curve number `index`.
+
+  After the last colour the first one follows, with other markers.
+  """
   return COLOURS[index % len(COLOURS)]
 
 
 def dashes(index: int) -> str:
-  """Returns the line style of a curve."""
+  """Returns the line style of curve number `index`."""
   return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
 
 def marker(index: int) -> str:
-  """Returns the marker of a curve."""
+  """Returns the marker of curve number `index`."""
   return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
@@ -144,7 +150,7 @@ class PowersOfTen(LogFormatter):
   """Labels of a logarithmic axis as plain text, such as 10⁻² and 5×10⁻²."""
 
   def __call__(self, x: float, pos: int | None = None) -> str:
-    """Returns the label of a tick; '' if ticks are too close for it."""
+    """Returns the label of a tick at `x`; '' if the ticks are too close for one."""
     if not super().__call__(x, pos):
       return ''
     digits, exponent = f'{x:.0e}'.split('e')
@@ -159,7 +165,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def mark_significant(axes: Axes, x: ArrayLike, y: ArrayLike, size: float = 2.0) -> None:
-  """Marks significant differences by black dots of `size` points with a white edge."""
+  """Draws a black dot with a white edge at each significant difference; `size` is in points."""
   edge: dict[str, Any] = {'markeredgecolor': 'white', 'markeredgewidth': 0.18 * size}
   axes.plot(x, y, 'ko', markersize=size, zorder=4, **edge)
 
@@ -172,7 +178,7 @@ def log_scale(axes: Axes) -> None:
 
 
 def diagonal(axes: Axes, label: str = '') -> None:
-  """Draws the line on which both axes are equal within the limits of the points."""
+  """Draws the line y = x within the limits of the points."""
   limits = axes.get_xlim(), axes.get_ylim()
   ends = [max(low for low, _ in limits), min(high for _, high in limits)]
   if ends[0] < ends[1]:
@@ -182,18 +188,28 @@ def diagonal(axes: Axes, label: str = '') -> None:
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
-  """Returns an entry of a legend: a thin dark line in one of the styles of `DASHES`."""
+  """Returns an entry for a legend: a thin dark line with these dashes.
+
+  Args:
+    label: its text.
+    dashes: a line style of Matplotlib.
+    **look: further arguments of `Line2D`.
+  """
   look = {'color': '0.2', 'linewidth': 0.9, **look}
   return Line2D([], [], linestyle=dashes, label=label, **look)
 
 
 @styled
 def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
-  """Writes a figure as PNG and in `VECTOR_FORMATS`, with `DPI` dots per inch.
+  """Writes a figure as PNG and in `VECTOR_FORMATS`, with images and heatmaps as pixels.
 
-  A PDF is written with `pdf`, or if the folder has an earlier one. Each file is written atomically,
-  with the same bytes for the same figure. The axes are laid out once and have the same places in
-  all formats. In vector files, images and heat maps are pixels.
+  Each file is written atomically, and equal figures give equal bytes. The layout is computed once,
+  so that all formats look the same.
+
+  Args:
+    figure: the figure.
+    path: path of the PNG file; other formats differ in the suffix.
+    pdf: whether a PDF is written too; one is written also if the folder has an earlier one.
   """
   png = pathlib.Path(path)
   needs_pdf = pdf or png.with_suffix('.pdf').is_file()
@@ -210,14 +226,17 @@ def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def _file(figure: Figure, kind: str) -> bytes:
-  """Returns the file of a figure in a format of `_METADATA`."""
+  """Returns the bytes of a figure's file in a format of `_METADATA`."""
   buffer = io.BytesIO()
   figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
   return buffer.getvalue()
 
 
 def _lay_out(figure: Figure, dpi: float) -> None:
-  """Fixes the layout of a figure; otherwise legends would move to the edge of a larger file."""
+  """Computes the layout of a figure and fixes it.
+
+  Otherwise a legend outside the axes would move when the file is larger than the figure.
+  """
   original = figure.dpi
   engine = figure.get_layout_engine()
   figure.dpi = dpi
@@ -249,10 +268,17 @@ def percent(fraction: float) -> str:
 def panels(
   count: int, columns: int, size: Sequence[float], layout: Any = 'constrained', **share: Any
 ) -> tuple[Figure, list[Axes]]:
-  """Returns a figure of a size in inches and the axes of its panels, `columns` in a row.
+  """Returns a figure and the axes of its plots, in lines of at most `columns`.
 
-  Panels share both axes unless `share` has sharex or sharey; the lowest panel of each column has
+  Plots share both axes unless `share` has sharex or sharey; only the lowest plot of each column has
   tick labels.
+
+  Args:
+    count: number of plots.
+    columns: most plots side by side.
+    size: width and height of the figure in inches.
+    layout: Matplotlib's layout engine.
+    **share: further arguments of `Figure.subplots`.
   """
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
   share = {'sharex': True, 'sharey': True, **share}

@@ -1,4 +1,7 @@
-"""Reports that join the tasks of a battery, or the seeds of a run."""
+"""Reports that join the tasks of a battery, or the seeds of a run.
+
+A battery is several studies, its tasks, of the same classifiers.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,20 +21,26 @@ from robustness.present.sentences import Finding, findings
 from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results
 
 Line = tuple[Choice, pd.Series]
+"""A headline, and the row of its mean over seeds."""
 MAX_WORST_TASKS = 3
-"""Number of tasks reported for a classifier, the worst first."""
+"""Most tasks that are reported for a classifier, worst first."""
 
 
 def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns the presentation of the joined results of a battery.
+  """Returns title, figures and findings of a battery's report.
 
-  The summary 'fourier_table' presents the tables of Yin et al. (2019). Others present the profile
-  and the headlines of all tasks, under a title of the classifiers and data.
+  With the summary 'fourier_table' these are the tables of Yin et al. (2019); with '' the profile
+  and the headlines of all tasks, with the classifiers and data as title.
+
+  Args:
+    summary: one of `robustness.results.SUMMARIES`.
+    studies: the study of each task.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   is_fourier_table = summary == FOURIER_TABLE
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
+    """Returns the figures of the battery's report, by file name."""
     tasks = results.by_task
     if is_fourier_table:
       return fourier_table.draw(tasks)
@@ -42,10 +51,10 @@ def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
 
 
 def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
-  """Returns the tasks in which each classifier errs most, then the findings of each task, those of
-  single classes last.
+  """Returns the tasks in which each classifier errs most, then the findings of each task.
 
-  The intervals of the former are simultaneous over the errors of all tasks.
+  Findings about single classes come last. The intervals of the first findings hold for the errors
+  of all tasks together.
   """
   choices, joint = headline_choices(tasks), []
   for label in labels_of(tasks):
@@ -71,15 +80,19 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
 
 
 def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
-  """Returns the presentation of the means over seeds and of the variation between seeds."""
+  """Returns title, figures and findings of a report on several seeds: means, and their variation.
+
+  The arguments are as in `of_battery`.
+  """
   battery = of_battery(summary, studies)
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
+    """Returns the figure of all seeds, and the figures of the means, by file name."""
     means = results.over_seeds
     return {**draw_seeds(results), **(battery.figures if means.tasks else charts.draw)(means)}
 
   def find(results: Results) -> list[Finding]:
-    """Returns the findings about the means, and the share that another seed changes most."""
+    """Returns the findings about the means, and about the share that varies most between seeds."""
     means = results.over_seeds
     return [*(battery.findings if means.tasks else findings)(means), *most_changed(results)]
 
@@ -89,7 +102,10 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
 
 @style.styled
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means; or {}."""
+  """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means.
+
+  It is empty if there are no headlines.
+  """
   lines: dict[str, list[Line]] = {}
   for choice in headline_choices(results.over_seeds.by_task):
     rows = choice.summary_rows.dropna(subset=['value'])
@@ -117,9 +133,14 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 
 
 def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -> None:
-  """Draws the mean over seeds with its interval, and the value of each seed, in a row per line.
+  """Draws a line of the figure for each headline: its mean with the interval, and each seed's
+  value.
 
-  `lines` are pairs of a headline and the row of its mean; a labelled panel names both marks.
+  Args:
+    axes: the plot.
+    results: the results of all seeds.
+    lines: the headlines and the rows of their means.
+    is_labelled: whether the legend explains the marks of this plot.
   """
   for place, (choice, mean) in enumerate(lines):
     scale = Notation(choice.quantity).scale
@@ -146,13 +167,16 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
 
 
 def _name(line: Line) -> str:
-  """Returns the name of a line: 'top-1 error, natural'."""
+  """Returns a headline and its classifier: 'top-1 error, natural'."""
   choice, row = line
   return style.wrapped(f'{choice.name}, {row.classifier}', 60)
 
 
 def most_changed(results: Results) -> list[Finding]:
-  """Returns the share with the widest interval over seeds, among shares that every seed has."""
+  """Returns a finding about the share with the widest interval over seeds; [] if there is none.
+
+  Only shares that every seed has are considered.
+  """
   widest: list[tuple[float, Finding]] = []
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}

@@ -1,4 +1,4 @@
-"""Tables that people read: a quantity by its facets, classifiers and differences as columns."""
+"""Tables for readers: a quantity by its facets, with classifiers and differences as columns."""
 
 import csv
 import html
@@ -26,9 +26,9 @@ from robustness.present.notation import (
 from robustness.results import Results, Table
 
 MOST_ROWS = 60
-"""Most rows of a table that is shown; longer ones are in results.csv alone."""
+"""Most rows of a table in a report; results.csv alone has the estimates of longer ones."""
 CELL = ('value', 'low', 'high', 'family', 'note')
-"""Columns of the table of results that a cell needs."""
+"""Columns of the table of results that the text of a cell is made from."""
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
   | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
@@ -49,8 +49,7 @@ _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r'
 
 
 class Titled(NamedTuple):
-  """A table of text, its title with the unit, and its name, which is also the name of the picture
-  of the same rows, see `robustness.present.charts.draw`."""
+  """A table with its title and name; the figure of the same rows has this name too."""
 
   title: str
   table: Table
@@ -58,7 +57,10 @@ class Titled(NamedTuple):
 
 
 def tables(results: Results) -> Iterator[Titled]:
-  """Yields a table with intervals for each quantity and set of facets that is not too long."""
+  """Yields a table with intervals for each quantity and set of facets.
+
+  Tables of more than `MOST_ROWS` rows are left out.
+  """
   for quantity, facets, rows in results.by_facets():
     if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue
@@ -70,7 +72,10 @@ def tables(results: Results) -> Iterator[Titled]:
 
 
 def left_out(results: Results, names: Container[str]) -> list[str]:
-  """Returns the rows that are in no table of `names`: 'top-1 error by frequency: 1,200 rows'."""
+  """Returns a line for each set of rows that has no table: 'top-1 error by frequency: 1,200 rows'.
+
+  `names` are the names of the tables that exist.
+  """
   return [
     f'{quantity.words} by {joined_words(quantity, facets)}: {len(rows):,} rows'
     for quantity, facets, rows in results.by_facets()
@@ -79,9 +84,9 @@ def left_out(results: Results, names: Container[str]) -> list[str]:
 
 
 def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
-  """Returns a table with a row per value of the facets, a column per classifier and difference.
+  """Returns a table with a row per condition, and a column per classifier and per difference.
 
-  Values of facets that are numbers ascend; names have the order in which they occur.
+  Facets that are numbers ascend; names keep the order in which they first occur.
   """
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
   keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
@@ -115,18 +120,20 @@ def _facet_text(facet: Facet, value: Any) -> str:
 
 
 def cell_text(value: Any, missing: str = '') -> str:
-  """Returns a cell as text: a number with four significant digits, `missing` for None and NaN."""
+  """Returns a cell as text: a number with four significant digits, or `missing` for None and
+  NaN.
+  """
   if value is None or value != value:
     return missing
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
 Cell = tuple[int, int]
-"""The row, counted from 0 below the head, and the column of a cell."""
+"""The position of a cell: its row, counted from 0 below the head, and its column."""
 
 
 def to_csv(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as CSV, which has no bold cells."""
+  """Returns a table as CSV. `bold` is ignored; other formats have bold cells."""
   del bold
   buffer = io.StringIO()
   lines = (map(cell_text, line) for line in (table.columns, *table.rows))
@@ -139,6 +146,7 @@ def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
   """Returns a table in GitHub's Markdown, with the cells `bold` in bold."""
 
   def line(cells: Iterable[str]) -> str:
+    """Returns cells as a line of a table."""
     return f'| {" | ".join(cells)} |\n'
 
   rows = _marked(table, bold, _markdown_cell, '**{}**')
@@ -146,7 +154,9 @@ def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
 
 
 def markdown_text(text: str) -> str:
-  """Returns a text escaped for Markdown and HTML: no tag, link, picture or emphasis."""
+  """Returns a text in which nothing is taken for Markdown or HTML, such as tags, links and
+  emphasis.
+  """
   return _markdown_cell(html.escape(text, quote=False))
 
 
@@ -161,8 +171,9 @@ def _latex_text(text: str) -> str:
 
 
 def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
-  """Returns a table as a LaTeX `tabular` with rules of the package booktabs, and the cells `bold`
-  in bold."""
+  """Returns a table as a LaTeX `tabular` with rules of the package booktabs; `bold` cells are
+  bold.
+  """
   head, *rows = (
     f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _latex_text, '\\textbf{{{}}}')
   )
@@ -175,7 +186,14 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
 def _marked(
   table: Table, bold: Container[Cell], escape: Callable[[str], str], mark: str
 ) -> Iterator[list[str]]:
-  """Yields the cells of the head and of each row as escaped text."""
+  """Yields the cells of the head and of each row as text.
+
+  Args:
+    table: the table.
+    bold: the cells that are marked.
+    escape: escapes the characters with a meaning in the format.
+    mark: the format of a marked cell, with the place of its text.
+  """
   for row, cells in enumerate([table.columns, *table.rows], -1):
     texts = map(escape, map(cell_text, cells))
     yield [mark.format(x) if (row, column) in bold else x for column, x in enumerate(texts)]

@@ -10,13 +10,13 @@ from robustness.present.choice import labels_of
 from robustness.results import Results, Table
 
 MAX_SENTENCES, WIDTH = 4, 100
-"""The most sentences that are printed, and the letters of a line."""
+"""Most findings that are printed, and letters in a line."""
 
 
 def summary(results: Results) -> list[str]:
-  """Returns lines with each classifier's headlines and paired differences, and their notes.
+  """Returns lines with each classifier's headlines, paired differences and their notes.
 
-  Without headlines, a line refers to the report.
+  If there are no headlines, a line refers to the report.
   """
   tasks = results.over_seeds.by_task
   rows, labels = headlines.cells(tasks), labels_of(tasks)
@@ -40,13 +40,19 @@ def summary(results: Results) -> list[str]:
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
-  """Returns a headline's value for (classifier, versus), and the number of its note in brackets."""
+  """Returns a headline's value, followed by the number of its note in brackets.
+
+  Args:
+    row: the headline.
+    key: (classifier, versus) of the value.
+    notes: all notes, whose positions give the numbers.
+  """
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')
 
 
 def findings(sentences: Sequence[str]) -> list[str]:
-  """Returns the first sentences as indented lines, each sentence with a bullet."""
+  """Returns the first sentences as indented lines, with a bullet before each sentence."""
   wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent='    ', break_on_hyphens=False)
   lines = []
   for sentence in sentences[:MAX_SENTENCES]:
@@ -60,7 +66,9 @@ def findings(sentences: Sequence[str]) -> list[str]:
 
 
 def lines(table: Table) -> list[str]:
-  """Returns the head and the rows of a table as aligned text; fractions have four decimals."""
+  """Returns the head and the rows of a table as lines of aligned text; fractions have four
+  decimals.
+  """
   rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
   width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = []
