@@ -1,1 +1,1 @@
-"""Building the classifiers of a run: what is refused before, trainings in the workdir, probes."""
+"""Builds the classifiers of a run: checks the config, trains networks and fits probes."""

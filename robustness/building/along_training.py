@@ -22,18 +22,19 @@ from robustness.models.classifier import Classifier
 from robustness.results import JSON_NAME, Results
 
 FOLDER = 'along_training'
-"""The folder of a workdir with TASK/CLASSIFIER/step<n>/, and the joined results in TASK/."""
+"""The folder of a workdir with the results of each step in TASK/CLASSIFIER/step<n>/, where TASK is
+the name of a study, and the results of all steps in TASK/."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AlongTraining:
-  """Measures studies with the weights of a step; a measured step is not repeated.
+  """Measures studies with the weights of a training step, unless that step was measured before.
 
   Attributes:
-    classifier: the trained network, with any variables.
-    tasks: studies with their images, by the name of the task.
-    execution: how a run is carried out.
-    folder: `along_training` of the workdir.
+    classifier: the network that is trained; its variables are replaced by those of the step.
+    tasks: {name of the task: (study, rows that it is measured on)}.
+    execution: settings of the run, such as precision and seed.
+    folder: the folder `along_training` of the workdir.
   """
 
   classifier: Classifier
@@ -57,7 +58,7 @@ class AlongTraining:
 
 
 def _digest(folder: pathlib.Path) -> object:
-  """Returns the SHA-256 of the weights that the results in a folder are of."""
+  """Returns the SHA-256 of the weights that the results in a folder were measured with."""
   return Results.read(folder).classifiers[0].get('sha256')
 
 

@@ -1,4 +1,4 @@
-"""All classifiers of a config: weights loaded, networks trained in the workdir, probes fitted."""
+"""Builds all classifiers of a config: loads weights, trains networks and fits probes."""
 
 import contextlib
 import dataclasses
@@ -55,14 +55,16 @@ from robustness.training.writers import NO_WRITER, ScalarWriter
 class ClassifierBuilder:
   """Builds the classifiers of a run.
 
+  A recipe is a classifier's section of the config, and its label is the name of that section. A
+  task is a study with the data that it is measured on.
+
   Attributes:
     experiment: the checked config.
-    rows: what will be evaluated; fixes the image shape.
+    rows: the rows that are evaluated; they determine the image shape.
     open_rows: function from a recipe to its training rows, whose classes its network predicts.
-    directory: trained weights go to `<directory>/<label>`.
-    writer: returns the metric writer of a training, given its label.
-    opened: the rows of tasks with data of their own, by the settings of the data; the other tasks
-      use `rows`.
+    directory: the folder for trained weights, which are saved in `<directory>/<label>`.
+    writer: function from a label to the writer of the metrics of its training.
+    opened: the rows of tasks that have data other than `rows`, by the settings of the data.
     features: the folder for features that probes are fitted to; None takes `features` next to
       `directory`.
   """
@@ -76,9 +78,10 @@ class ClassifierBuilder:
   features: pathlib.Path | None = None
 
   def build(self) -> list[Classifier]:
-    """Loads or trains every classifier of the config, in its order.
+    """Loads or trains every classifier, and returns them in the order of the config.
 
-    All that can be refused is refused before the first training begins: see `planned`.
+    Errors that can be found without training are raised before the first training begins, see
+    `planned`.
     """
     built = dict(self.planned)
     for label, trained in self.to_train().items():
@@ -92,12 +95,12 @@ class ClassifierBuilder:
     return list(built.values())
 
   def to_train(self) -> dict[str, TrainedHere]:
-    """Returns the recipes that are trained here, by label."""
+    """Returns {label: recipe} of the networks that are trained in this run."""
     recipes = self.experiment.classifiers.items()
     return {label: recipe for label, recipe in recipes if isinstance(recipe, TrainedHere)}
 
   def training_rows(self) -> dict[str, Rows]:
-    """Returns the rows of the trainings here, by label."""
+    """Returns {label: training rows} of the networks that are trained in this run."""
     return {label: self.open_rows(recipe) for label, recipe in self.to_train().items()}
 
   @property
@@ -107,12 +110,13 @@ class ClassifierBuilder:
 
   @functools.cached_property
   def planned(self) -> dict[str, Classifier]:
-    """Every classifier, checked: loaded, or, of one to be trained here, with shapes for weights.
+    """All classifiers by label, after all checks that need no training.
+
+    Those with weights are loaded; those to be trained have shapes as weights.
 
     Raises:
-      InputError: neither weights nor permission to train, weights that do not fit, classes of rows
-        that a network does not have, a layer that the study asks for and a network does not have,
-        or a training that would be refused when it begins.
+      InputError: a classifier has no weights and `train` is False, weights do not fit, a network
+        lacks classes of the rows or layers of a study, or a training could not begin.
     """
     planned = {}
     for label, recipe in self.experiment.classifiers.items():
@@ -133,11 +137,11 @@ class ClassifierBuilder:
     return planned
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
-    """Names the section of a classifier in errors."""
+    """Returns a context in which error messages name the classifier's section of the config."""
     return naming('config.classifier', self.experiment.section_of_classifier(label))
 
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier as it is before a training, checked on all rows."""
+    """Returns a classifier before any training, after checks of its settings against all rows."""
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
     if precision != 'float32' and not isinstance(recipe, Network):
@@ -160,14 +164,15 @@ class ClassifierBuilder:
     return classifier
 
   def class_names(self, recipe: ClassifierKind) -> tuple[str, ...]:
-    """Returns the classes of a recipe's training rows, which its network will have."""
+    """Returns the class names of a recipe's training rows, which are its network's outputs."""
     return tuple(self.open_rows(recipe).class_names)
 
   def shown_in_training(self, recipe: ClassifierKind) -> Facts:
-    """Returns what a training here shows, as plain values (see `study.Recipes`).
+    """Returns a description of the images that a training shows, as JSON values.
 
-    Rows with class groups add the classes of each group, and the environments that they are stored
-    in, if any.
+    It has the split of the data, augmentations, attack and objective (see `study.Recipes`). If the
+    data have class groups, it also has the classes of each group and, if rows are stored in
+    environments, these.
     """
     facts = dict(recipe.shown_in_training)
     if recipe.data.class_groups or recipe.data.random_class_groups:
@@ -182,11 +187,11 @@ class ClassifierBuilder:
 
   @functools.cached_property
   def _loaded(self) -> dict[str, Classifier]:
-    """Results of `_load` that a training needs again: to trace a deep network takes a second."""
+    """Cache of `_load` for networks that are trained here, since tracing one takes a second."""
     return {}
 
   def _load(self, label: str) -> Classifier:
-    """Returns the classifier of a section; one that is trained here has shapes for weights."""
+    """Returns the classifier with a label; if it is trained here, its weights are shapes only."""
     if label in self._loaded:
       return self._loaded[label]
     recipe, precision = self.experiment.classifiers[label], self.experiment.execution.precision
@@ -196,18 +201,19 @@ class ClassifierBuilder:
     return classifier
 
   def _images(self, recipe: ClassifierKind) -> Images:
-    """Returns the images that a classifier is loaded for.
+    """Returns shape and classes of the images that a classifier is loaded for.
 
-    One that is trained here has the classes of its training rows.
+    The classes are those of the training rows if it is trained here, else of the evaluated rows.
     """
     rows = self.open_rows(recipe) if recipe.is_trained_here else self.rows
     has_set_size = bool(self.experiment.data.crop)
     return Images(self.rows.image_shape, tuple(rows.class_names), has_set_size)
 
   def train(self, label: str, recipe: TrainedHere, initial: NetworkWeights | None) -> Variables:
-    """Trains a network, or resumes its training, and returns the weights.
+    """Trains a network, or resumes its training, and returns the final variables.
 
-    Each process reads its share of every batch, and all end with the same weights.
+    Each process reads its share of every batch, and all return the same variables. `initial` are
+    the weights to begin with, or None for random ones.
     """
     training = self.training(recipe, initial)
     finished = newest_step(self.directory / label) == training.total_steps
@@ -228,7 +234,12 @@ class ClassifierBuilder:
     )
 
   def training(self, recipe: TrainedHere, initial: NetworkWeights | None) -> Training:
-    """Returns the training of a recipe, on the rows that are not held out."""
+    """Returns the specification of a recipe's training, on the rows not held out for validation.
+
+    Raises:
+      InputError: training images have another shape than the evaluated ones, or the objective
+        counts fewer groups than the rows have.
+    """
     rows = self.open_rows(recipe)
     fitted, held_out = split_validation(rows, recipe.training.validation)
     rows = rows.at(fitted) if len(held_out) else rows
@@ -264,7 +275,7 @@ class ClassifierBuilder:
     return training
 
   def _along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
-    """Returns what measures the studies of `config.training.measure` along a training."""
+    """Returns the function that measures the studies of `config.training.measure`, if any."""
     if not recipe.training.measure:
       return None
     classifier = self._as_measured(self._load(label), recipe)
@@ -272,7 +283,7 @@ class ClassifierBuilder:
     return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
-    """Returns the studies of `config.training.measure` with their rows, by name."""
+    """Returns {name: (study, rows)} of the studies in `config.training.measure`."""
     tasks, measurements = {}, self.experiment.measurements
     for name in recipe.training.measure:
       task = measurements[SINGLE if self.experiment.is_single else name]
@@ -280,7 +291,7 @@ class ClassifierBuilder:
     return tasks
 
   def along_training(self) -> dict[str, Results]:
-    """Returns the results of the studies that were measured along the trainings, by task."""
+    """Returns {task: results} of the studies that were measured at steps of the trainings."""
     labels: dict[str, list[str]] = {}
     for label, recipe in self.to_train().items():
       for name in recipe.training.measure:
@@ -289,10 +300,11 @@ class ClassifierBuilder:
     return {name: along_training.joined(folder / name, labels[name]) for name in labels}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows:
-    """Returns the evaluation of the weights during a training.
+    """Returns the function that measures the accuracy of the weights during a training.
 
-    It is on held-out training rows and all classes of the network if there are held-out rows, else
-    on the rows of the study with the classes of the study's classifier, which does not adapt here.
+    If training rows are held out, it predicts these, with all classes of the network. Otherwise it
+    predicts the rows of the study, in the label space of the recipe. Test-time adaptation is not
+    used in either case.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)
@@ -306,7 +318,13 @@ class ClassifierBuilder:
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
-    """Returns how steps run: on the largest number of devices that divides a micro-batch."""
+    """Returns the devices for a training: the largest number that divides a micro-batch.
+
+    `all_processes` is whether the devices of all processes share a batch.
+
+    Raises:
+      SettingError: the processes do not divide the batch.
+    """
     kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
     processes = jax.process_count() if all_processes else 1
     if processes > 1 and training.batch_size % (processes * training.accumulate):
@@ -322,7 +340,7 @@ class ClassifierBuilder:
   def _trained(
     self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
   ) -> Classifier:
-    """Returns the weights of a training as the classifier of the run."""
+    """Returns the classifier with the trained `variables`; a probe is fitted to it later."""
     settings = recipe.training
     fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
     total = schedule.total_steps(settings, len(fitted))
@@ -343,7 +361,11 @@ class ClassifierBuilder:
   # Probes on the features of a network.
 
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with a probe of zeros; refuses whatever the fit would refuse."""
+    """Returns a network with a probe of zeros, to check everything before features are computed.
+
+    Raises:
+      InputError: the probe could not be fitted, for example for lack of rows or of the layer.
+    """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
     names, labels = self.class_names(recipe), rows.without_images()['label']
@@ -355,7 +377,11 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, empty, names, {})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with its probe, fitted to its features, which are recorded once."""
+    """Returns a network with its fitted probe.
+
+    The features of all training rows are recorded in a folder that probes of the same network,
+    layer and rows share, so that they are computed once.
+    """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
     extractor = probes.features_of(network, probe.layer, names)
@@ -386,11 +412,11 @@ class ClassifierBuilder:
     return newest_step(self.directory / label) is not None
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier in its label space and with its adaptation."""
+    """Returns a classifier projected to the recipe's label space and with its adaptation."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)
 
   def _training_precision(self, recipe: ClassifierKind) -> str:
-    """Returns the precision of a recipe's training."""
+    """Returns the precision of a recipe's training, by default that of the evaluation."""
     return recipe.training.precision or self.experiment.execution.precision

@@ -1,4 +1,4 @@
-"""Checks of a run before it trains or measures."""
+"""Checks of studies, rows and classifiers before a run trains or measures anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
     rows: the rows of each task, by their settings.
 
   Returns:
-    What each training shows, by the label of its classifier.
+    {label: description of the images that the classifier's training shows}.
 
   Raises:
     InputError: the rows or a training do not suit a study; the message names its section.

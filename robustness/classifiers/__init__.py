@@ -1,8 +1,9 @@
-"""Kinds of classifiers: what a classifier's section of the config means, one kind a file.
+"""Kinds of classifiers, such as published weights or a network that is trained in this run.
 
-A section is parsed once, into the frozen dataclass of its kind: its fields are the keys of the
-section, and its methods load the classifier and say what images it takes. Adding a file with a
-subclass of `ClassifierKind` adds a kind.
+Each file of this folder defines one kind. The section of a classifier in the config is parsed once,
+into the frozen dataclass of its kind: the fields are the keys of the section, and the methods load
+the classifier and state which images it takes. Adding a file with a subclass of `ClassifierKind`
+adds a kind.
 """
 
 import abc
@@ -43,8 +44,9 @@ class Images:
 
   Attributes:
     shape: height, width and channels.
-    class_names: the names of their classes, in the order of labels.
-    has_set_size: whether `config.data.crop` sets their size, so that all classifiers take it.
+    class_names: the names of the classes, in the order of the labels.
+    has_set_size: whether `config.data.crop` sets the size of images, so that all classifiers must
+      take images of that size; otherwise images get the size that the classifier's weights need.
   """
 
   shape: tuple[int, int, int]
@@ -71,21 +73,23 @@ class ClassifierSettings:
     positions: how a vision transformer's position embedding is resampled for images of another
       size than its weights were made for: 'bicubic' as timm does it, 'bilinear' as big_vision,
       'bicubic_pytorch' as transformers, or 'bicubic_dinov2' as DINOv2's authors.
-    mean: subtracted from images in [0, 1], one value a channel or one for all, where the weights
-      are a file that no record says it of; () takes the architecture's.
-    std: what the difference is then divided by; given with `mean`.
+    mean: number that is subtracted from images in [0, 1], one per channel or one for all. It is
+      needed for a file of weights that does not state its normalisation; () takes the
+      architecture's.
+    std: number that the difference is divided by; given together with `mean`.
     label_space: a coarser label space to project predictions onto ('imagenet_vid', 'youtube_bb',
-      'laion_c'), or 'data' for the classes of the data alone, where the classifier has more;
-      '' keeps the classes of the weights.
-    merge: 'max', 'sum' or 'mean' of the members' probabilities, where predictions are projected.
-    augment: how training images are varied.
-    attack: makes adversarial examples of them; None trains on the images.
-    objective: what the training minimises.
-    input_filter: what is done to images before normalisation, in training and evaluation.
-    probe: what takes the place of the network's logits, fitted to the features of the training rows
-      (see `robustness.models.probes`); None keeps them.
-    adaptation: how the classifier adapts to the images that a study shows (see
-      `robustness.models.adaptation`); None keeps each answer to its image.
+      'laion_c'), or 'data' for only the classes of the data, if the classifier has more; '' keeps
+      the classes of the weights.
+    merge: how the probabilities of fine classes are combined into one of a coarser label space:
+      'max', 'sum' or 'mean'.
+    augment: the augmentations of training images.
+    attack: attack that turns training images into adversarial examples; None trains on the images.
+    objective: the loss that the training minimises.
+    input_filter: filter that is applied to images before normalisation, in training and evaluation.
+    probe: small classifier on the features of the network that replaces its logits. It is fitted to
+      the training rows (see `robustness.models.probes`); None keeps the logits.
+    adaptation: how the classifier adapts to the images of a study at test time (see
+      `robustness.models.adaptation`); None predicts each image independently of the others.
     training: duration and optimizer; keys that are left out come from `config.training`.
     data: the rows to train on; keys that are left out come from `config.data`, except `num_images`
       (all) and `split` (`training.split`).
@@ -135,17 +139,18 @@ class ClassifierSettings:
 
   @property
   def architecture(self) -> Architecture | None:
-    """The architecture that `name` means; None where it means something else."""
+    """The architecture that `name` selects; None if it selects something else, as `timm:NAME`."""
     return catalog.find(self.name)
 
   @functools.cached_property
   def record(self) -> Weights | None:
-    """The record of published weights: their origin, and how images are prepared for these.
+    """The description of published weights: where they come from and how images are prepared.
 
-    It is None where no record is known.
+    It is None for weights without a description, such as those of a user.
 
     Raises:
-      InputError: unknown or other architecture's weights, or a record that cannot be followed.
+      InputError: the weights are unknown or of another architecture, or their preparation of images
+        cannot be reproduced.
     """
     if self.architecture is None or self.is_trained_here or self.weights == RANDOM:
       return None
@@ -163,18 +168,18 @@ class ClassifierSettings:
 
   @property
   def pipeline(self) -> Pipeline:
-    """The named parts of the training."""
+    """The augmentations, attack and objective of the training."""
     return Pipeline(self.augment, self.attack, self.objective)
 
   @property
   def shown_in_training(self) -> Facts:
-    """The rows and the parts of a training here, as plain values."""
+    """The split of the training data, and augmentations, attack and objective, as JSON values."""
     return {'training_split': self.data.split, **self.pipeline.describe()}
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierKind(ClassifierSettings, abc.ABC):
-  """A classifier's section as its kind: the base class of all kinds."""
+  """Base class of all kinds of classifiers; the fields are the keys of the classifier's section."""
 
   is_fallback: ClassVar[bool] = False
   """Whether this kind takes sections that no other kind claims."""
@@ -182,31 +187,36 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
   @classmethod
   @abc.abstractmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Whether a section is of this kind."""
+    """Returns whether the section of a config describes a classifier of this kind."""
 
   @property
   def channels(self) -> int:
-    """How many channels the classifier's images have."""
+    """The number of channels of the images that the classifier takes."""
     return self.architecture.input_shape[2] if self.architecture else 3
 
   @abc.abstractmethod
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier with a label for tables; untrained weights are shapes only.
+    """Returns the classifier; if it is still to be trained, its weights are shapes only.
+
+    Args:
+      label: the name of the classifier in tables.
+      images: the images that it will classify.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
 
     Raises:
-      InputError: there are no such weights, or they do not fit the network or the images.
+      InputError: the weights do not exist, or do not fit the network or the images.
     """
 
   def fetch(self) -> None:
-    """Downloads what the classifier is loaded from, so that missing weights are refused early.
+    """Downloads the weights, so that a run without them fails before it computes anything.
 
     Raises:
-      InputError: there are no such weights here, nor can they be downloaded.
+      InputError: the weights are not on this machine and cannot be downloaded.
     """
 
   @property
   def needs_mean(self) -> bool:
-    """Whether the normalisation of images comes from the config, or an assumption, only."""
+    """Whether only the config can state the normalisation of images, since the weights do not."""
     return False
 
   @property
@@ -215,7 +225,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
     return False
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that change nothing here or do not fit images of a shape."""
+    """Raises InputError for settings that have no effect on this kind or do not fit the images."""
     if self.input_filter:
       images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
       jax.eval_shape(Inputs(input_filter=self.input_filter), images)
@@ -239,7 +249,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
 
 def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
-  """Returns a section, with changes if any, as the dataclass of its kind."""
+  """Returns a section as the dataclass of its kind, with the fields in `changes` replaced."""
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
   plain = ClassifierSettings(**values)

@@ -1,4 +1,4 @@
-"""A checkpoint folder that a training of this project wrote."""
+"""Classifiers with the weights of a checkpoint folder, which a training of this project wrote."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from robustness.training.checkpoint import FACTS_NAME, load_variables, progress,
 
 _NUMBERS = {'mean': [float], 'std': [float], 'image_shape': [int]}
 OF_CLASSIFIER: json_files.Form = {'architecture': str, 'class_names': [str], **_NUMBERS}
-"""Facts of a checkpoint folder that a classifier is built from."""
+"""The keys of the folder's `classifier.json` that a classifier is built from, with their types."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +23,15 @@ class CheckpointFolder(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`; a folder with a record holds a hub's weights."""
+    """Returns whether `weights` is a folder of checkpoints, not one of published weights."""
     is_folder = section.weights != '' and expanded(section.weights).is_dir()
     return is_folder and section.architecture is not None and section.record is None
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """See `StoredNetwork`; position embeddings are resampled for images of another shape."""
+    """Returns the newest weights, with position embeddings resampled for images of another shape.
+
+    See `StoredNetwork`.
+    """
     loaded, _ = self._newest()
     if loaded.input_shape == tuple(image_shape):
       return loaded
@@ -38,7 +41,14 @@ class CheckpointFolder(StoredNetwork):
     return dataclasses.replace(loaded, variables=variables, input_shape=image_shape)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`; it takes images of the shape that it was trained on."""
+    """Returns the classifier with the newest weights; see `ClassifierKind`.
+
+    It takes images of the shape that it was trained on.
+
+    Raises:
+      InputError: the folder has no readable checkpoint, or it was trained with another architecture
+        or input filter than the config has.
+    """
     loaded, facts = self._newest()
     configured = self.input_filter.describe() if self.input_filter else None
     if configured != (trained_with := facts.get('input_filter')):
@@ -51,7 +61,7 @@ class CheckpointFolder(StoredNetwork):
     return self.classifier(label, loaded, precision)
 
   def _newest(self) -> tuple[NetworkWeights, Facts]:
-    """Returns the weights of the newest checkpoint, and the facts of `classifier.json`."""
+    """Returns the weights of the newest checkpoint, and the content of `classifier.json`."""
     path = expanded(self.weights)
     variables, facts = load_variables(path)
     json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')

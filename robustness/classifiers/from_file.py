@@ -1,11 +1,11 @@
-"""A classifier out of a user's own Python file, named `FILE.py:NAME` in a config.
+"""Classifiers that a user defines in a Python file, `FILE.py:NAME` in a config.
 
 NAME is a `Classifier`, a `Model` (what `robustness.classifier` returns), or a function without
 arguments that returns one of these. The file is run, as any script would be.
 
-The file does not identify a function, because its weights may be in another file. Its outputs on
-four fixed images are compared instead, within a tolerance: libraries and devices differ in the last
-digits, two networks in the first.
+The content of the file does not identify the classifier, because its weights may be in another
+file. A resumed run therefore compares outputs on four fixed images, within a tolerance: libraries
+and devices change the last digits, another network changes the first.
 """
 
 import dataclasses
@@ -25,27 +25,30 @@ KEY = 'outputs_on_fixed_images'
 TOLERANCE = 1e-3
 """Difference of two outputs of one function, as a share of the largest output."""
 RANDOM = 'not the same twice'
+"""The value that `probe` returns for a classifier whose outputs differ between two calls."""
 PROJECTIONS = 4
-_LEAST = 30.0  # logits further below the largest, infinite ones among them, are taken as this far
+"""The number of random projections of the logits of each image."""
+_LEAST = 30.0
+"""Logits that are further below the largest one, such as −∞, are compared as if this far below."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FromFile(ClassifierKind):
-  """A `Classifier` in a user's file, or a function there that returns one."""
+  """A `Classifier` or `Model` in a user's file, or a function there that returns one."""
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`; an architecture in a file is treated like an architecture here."""
+    """Returns whether `name` is `FILE.py:NAME` and not the name of an architecture in a file."""
     return registry.is_reference(section.name) and section.architecture is None
 
   @property
   def channels(self) -> int:
-    """See `ClassifierKind`; a `Model` takes images as they are."""
+    """The number of channels of the images; 1 for a `Model`, which takes any number."""
     made = _value_of(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind`; weights and an input filter belong to the classifier in the file."""
+    """Raises InputError for settings that the file decides, such as weights and input filter."""
     if self.input_filter:
       raise InputError(
         f'{label} is a classifier of a file, which brings its own input filter: set '
@@ -61,24 +64,24 @@ class FromFile(ClassifierKind):
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the classifier in the file, with a label for tables.
 
-    Its provenance has the file, name, the SHA-256 of the file, and the outputs for fixed images, so
+    Its provenance has the path, the name, the SHA-256 of the file, and outputs for fixed images, so
     that records of another version of the classifier are not mistaken for its records.
 
     Raises:
-      InputError: no such file or name, an error while the file or the classifier runs, or something
-        else than a `Classifier`.
+      InputError: the file or name does not exist, the file or the classifier raises an error, or
+        the name is neither a `Classifier` nor a `Model`.
     """
     made = _made_by(self.name, self._digest, images.shape, images.class_names)
     return dataclasses.replace(made, name=label)
 
   @property
   def _digest(self) -> str:
-    """SHA-256 of the file."""
+    """The SHA-256 of the file."""
     return registry.load(self.name, WHERE).digest
 
 
 def forget() -> None:
-  """Lets every file be run again: files that it reads, such as weights, may have changed."""
+  """Clears the caches of loaded files, because files that they read may have changed."""
   registry.forget()
   _value_of.cache_clear()
   _made_by.cache_clear()
@@ -86,7 +89,10 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _value_of(reference: str, digest: str) -> Classifier | Model:
-  """Returns what the name is or makes; `digest` is the file's."""
+  """Returns the object that `FILE.py:NAME` names, or that it returns if it is a function.
+
+  `digest` is the SHA-256 of the file, so that a changed file is read again.
+  """
   loaded = registry.load(reference, WHERE)
   value, named = loaded.value, f'{loaded.name} in {loaded.path}'
   try:
@@ -106,8 +112,11 @@ def _value_of(reference: str, digest: str) -> Classifier | Model:
 def _made_by(
   reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
 ) -> Classifier:
-  """Returns the classifier of a reference with its identity; a `Model` becomes one for images of
-  this shape, with these class names."""
+  """Returns the classifier that `FILE.py:NAME` names, with a provenance that identifies it.
+
+  A `Model` becomes a classifier of images of `shape` with these class names. `digest` is the
+  SHA-256 of the file.
+  """
   loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
   named = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):
@@ -120,13 +129,13 @@ def _made_by(
 
 
 def probe(classifier: Classifier, named: str = '') -> list[float] | str:
-  """Returns numbers that identify a classifier: projections of its logits on four fixed images.
+  """Returns 16 numbers that identify a classifier, from its logits on four fixed images.
 
-  The projections of an image's logits z on normal directions u are Σ u z / √classes, to six digits:
-  16 numbers in all, or `RANDOM` for a function with other outputs in a second call.
+  The logits z of each image are projected onto four random directions u, Σ_c u_c z_c / √classes,
+  rounded to six digits. The result is `RANDOM` if a second call has other outputs.
 
   Raises:
-    InputError: the classifier raises something; errors call it `named`, by default its name.
+    InputError: the classifier raises an error. The message calls it `named`, by default its name.
   """
   images = fixed_images(classifier.input_shape)
   try:
@@ -144,7 +153,7 @@ def probe(classifier: Classifier, named: str = '') -> list[float] | str:
 
 
 def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
-  """Returns a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
+  """Returns four images, a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
   height, width, channels = shape
   y, x = np.mgrid[:height, :width] / max(height, width)
   noise = np.random.default_rng(0).random(shape)

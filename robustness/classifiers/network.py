@@ -1,4 +1,4 @@
-"""Kinds of classifiers that are a network in Flax Linen: its architecture and its weights."""
+"""Base classes of the kinds of classifiers that are a Flax Linen network with weights."""
 
 import abc
 import dataclasses
@@ -21,24 +21,27 @@ from robustness.models.position_embedding import is_resampled
 from robustness.models.vit import VisionTransformer
 
 LAST_LAYER = HEAD_BIAS[:-1]
+"""The path of the last layer in the variables of every architecture."""
 KEPT_IN_FLOAT32 = 'weights, statistics of batch normalisation, logits and losses'
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkWeights:
-  """The weights of a network, with what a classifier or a training needs to know of them.
+  """The weights of a network, and what a classifier or a training needs to know about them.
 
   Attributes:
-    name: what results call them.
-    variables: the arrays, or their shapes where a training will make them.
-    class_names: the classes of their outputs, in order; () where nothing says them.
-    mean: subtracted from images in [0, 1], one value a channel or one for all.
-    std: what the difference is then divided by.
-    input_shape: height, width and channels of the images that they are for.
-    facts: what else results say of them.
-    trained_with: augmentations other than flips and crops, by name; None where they are not known.
-    unfinished: how far their training came if it did not reach its end; '' otherwise.
-    is_assumed: whether `mean` and `std` are the architecture's because nothing says them.
+    name: the name of the weights in results.
+    variables: the arrays, or their shapes if the network is still to be trained.
+    class_names: the names of the outputs, in order; () if nothing states them.
+    mean: number that is subtracted from images in [0, 1], one per channel or one for all.
+    std: number that the difference is divided by.
+    input_shape: height, width and channels of the images that the weights are for.
+    facts: further values about the weights for results, such as licence and SHA-256.
+    trained_with: names of the augmentations in their training, other than flips and crops; None if
+      they are not known.
+    unfinished: how far the training came if it did not reach its end, such as 'step 100 of 188';
+      '' otherwise.
+    is_assumed: whether `mean` and `std` are those of the architecture because nothing states them.
   """
 
   name: str
@@ -69,21 +72,21 @@ class NetworkWeights:
 
 @dataclasses.dataclass(frozen=True)
 class Network(ClassifierKind):
-  """Base class of the kinds that are an architecture of this project or of a user's file."""
+  """Base class of the kinds with an architecture of this project or of a user's file."""
 
   @property
   def architecture(self) -> Architecture:
-    """The architecture; an InputError where no architecture has this name."""
+    """The architecture; InputError is raised if no architecture has this name."""
     return catalog.get(self.name)
 
   @property
   def has_positions(self) -> bool:
-    """Whether variables of the network are resampled for images of another size."""
+    """Whether the network has position embeddings, which are resampled for other image sizes."""
     return is_resampled(self.architecture.shapes(1))
 
   @property
   def architecture_facts(self) -> Facts:
-    """The architecture's name, and the file that a user has it in."""
+    """The name of the architecture and, if it is a user's, the file that defines it."""
     return {'architecture': self.name, **catalog.file_facts(self.name)}
 
   def classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
@@ -91,7 +94,10 @@ class Network(ClassifierKind):
     return self.with_weights(self.with_shapes(label, loaded, precision), loaded, precision)
 
   def with_shapes(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
-    """Returns the network, traced once, as a classifier; its variables may be shapes."""
+    """Returns the network as a classifier, given its weights or only their shapes.
+
+    The network is traced once, to learn its layers, which takes about a second.
+    """
     imagenet = label_space.get(label_space.IMAGENET)
     classifier = from_linen(
       self.architecture.build(len(loaded.class_names), jnp.dtype(precision)),
@@ -110,7 +116,7 @@ class Network(ClassifierKind):
   def with_weights(
     self, classifier: Classifier, loaded: NetworkWeights, precision: str
   ) -> Classifier:
-    """Returns a classifier of `with_shapes` with its weights, and with what identifies these."""
+    """Returns a classifier from `with_shapes` with its weights, and their origin as provenance."""
     variables = loaded.variables
     facts: Facts = {
       **self.architecture_facts,
@@ -129,18 +135,18 @@ class Network(ClassifierKind):
 
 @dataclasses.dataclass(frozen=True)
 class StoredNetwork(Network):
-  """Base class of the kinds that read weights, which a training can begin with as well."""
+  """Base class of the kinds that read stored weights; a training can begin with these as well."""
 
   @abc.abstractmethod
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the weights for images of a shape.
+    """Returns the weights for images of shape [H, W, C].
 
     Raises:
-      InputError: there are no such weights, or they do not fit the network.
+      InputError: the weights do not exist, or do not fit the network.
     """
 
   def warn(self, label: str, loaded: NetworkWeights) -> None:
-    """Logs that the weights' training did not reach its end, or that normalisation is assumed."""
+    """Logs a warning if the training of the weights is unfinished or normalisation is assumed."""
     if loaded.unfinished:
       logging.warning(
         '%s: the training of %s did not reach its end: %s', label, loaded.name, loaded.unfinished
@@ -154,7 +160,7 @@ class StoredNetwork(Network):
 
 
 def _warn_of_borders(label: str, architecture: Architecture, shape: tuple[int, int, int]) -> None:
-  """Logs that a vision transformer ignores pixels at the border, if patches do not fill images."""
+  """Logs a warning if the patches of a vision transformer leave out pixels at the image border."""
   network = architecture.network
   if isinstance(network, VisionTransformer) and any(side % network.patch for side in shape[:2]):
     height, width = (side - side % network.patch for side in shape[:2])

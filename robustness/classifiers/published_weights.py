@@ -1,4 +1,4 @@
-"""Weights that somebody published, by their name, or by the name of their file."""
+"""Classifiers with published weights, selected by their name or by the name of their file."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from robustness.models.architecture import LOCAL, SOURCES
 
 @dataclasses.dataclass(frozen=True)
 class PublishedWeights(WeightsFile):
-  """A network with published weights, which the catalog or the hub describes."""
+  """A network with published weights, whose origin and preprocessing the catalog or hub states."""
 
   is_fallback = False
   class_names = label_space.get(label_space.IMAGENET).class_names
 
   @property
   def classes(self) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """The names of the classes, and the position of each by its other names."""
+    """The names of the classes in order, and the index of each class by its other names."""
     imagenet = label_space.get(label_space.IMAGENET)
     return imagenet.class_names, imagenet.aliases
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`; a hub is not asked when the config is read."""
+    """Returns whether `weights` names published weights; it does not contact a hub."""
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None
     return section.record is not None and section.record.source != LOCAL

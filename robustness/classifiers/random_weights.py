@@ -1,4 +1,4 @@
-"""Weights that are drawn from the seed and not trained."""
+"""Classifiers with random weights, drawn from the seed and not trained."""
 
 import dataclasses
 
@@ -18,11 +18,15 @@ class RandomWeights(Network):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`."""
+    """Returns whether `weights` is 'random' and `name` is an architecture of this project."""
     return section.weights == RANDOM and section.architecture is not None
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`."""
+    """Returns the network with random weights and the classes of the data; see `ClassifierKind`.
+
+    Raises:
+      InputError: the architecture computes some weights from training images.
+    """
     architecture, class_names = self.architecture, images.class_names or ('0',)
     if architecture.fit:
       raise InputError(

@@ -1,9 +1,11 @@
-"""Any image classifier of timm or transformers by its name, run by PyTorch with gradients.
+"""Image classifiers of timm or transformers, selected by name and run in PyTorch with gradients.
 
 `config.classifier.name` is `timm:NAME`, such as 'timm:convnext_tiny.fb_in1k', or `hf:REPOSITORY`,
-such as 'hf:google/vit-base-patch16-224', or `hf:FOLDER` with the files of one.
-`config.classifier.weights` is '' for the hub's (or the folder's), a file, a folder with a file and
-its record, or 'random', drawn from the seed. Images are prepared as the weights' record says.
+such as 'hf:google/vit-base-patch16-224', or `hf:FOLDER` for a folder with the files of such a
+repository. `config.classifier.weights` is '' for the published weights of the repository or folder,
+a file, a folder with a file of weights and its `config.json`, or 'random' to draw weights from the
+seed. Images are prepared as `config.json` (timm) or `preprocessor_config.json` (transformers)
+states.
 """
 
 import contextlib
@@ -34,16 +36,17 @@ if TYPE_CHECKING:
   import torch
 
 _PACKAGES = {TIMM: 'timm', HF: 'transformers'}
+"""The Python package by the prefix of a classifier's name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-  """The origin of a classifier.
+  """The files and descriptions that a network is built from.
 
   Attributes:
-    entry: the preparation of images and the name of the weights.
-    file: the file with the weights; None if they are drawn.
-    facts: timm's `pretrained_cfg`, or transformers' `config.json`.
+    entry: the name of the weights and how images are prepared for them.
+    file: the file with the weights; None if they are random.
+    facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
   """
 
   entry: Weights
@@ -53,8 +56,15 @@ class _Source:
 
 @dataclasses.dataclass(frozen=True)
 class _Built:
-  """A module in evaluation mode, the name of its last linear map, the number of its outputs, their
-  names if known, and whether the weights lack the last linear map."""
+  """A network of PyTorch with its weights.
+
+  Attributes:
+    module: the network, in evaluation mode.
+    head: the name of the submodule that is its last linear map; '' if unknown.
+    outputs: the number of outputs.
+    names: the class names of the outputs in order; () if the description does not state them.
+    headless: whether the weights lack the last linear map, so that the network gives features only.
+  """
 
   module: 'torch.nn.Module'
   head: str
@@ -65,13 +75,23 @@ class _Built:
 
 @functools.lru_cache(maxsize=8)
 def _source(name: str, weights: str) -> _Source:
-  """Returns the cached source of a name and the `weights` of a config."""
+  """Returns the source of a classifier's `name` and `weights` in a config, read once and cached."""
   library, _, identity = name.partition(':')
   return (_of_timm if library == TIMM else _of_transformers)(name, identity, weights)
 
 
 def _of_timm(name: str, identity: str, weights: str) -> _Source:
-  """Returns the source of `timm:IDENTITY`."""
+  """Returns the source of timm's model `identity`, such as 'convnext_tiny.fb_in1k'.
+
+  Args:
+    name: `timm:` and the identity, for messages.
+    identity: name of the model in timm, with the tag of its weights after a dot, if any.
+    weights: see the module; '' downloads the weights of the tag from Hugging Face.
+
+  Raises:
+    InputError: timm is not installed or has no such model or tag, the weights do not exist or
+      cannot be downloaded, or their `config.json` describes another model.
+  """
   timm = _package('timm', name)
   base, _, tag = identity.partition('.')
   if not timm.is_model(base):
@@ -98,7 +118,16 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
 
 
 def _of_transformers(name: str, identity: str, weights: str) -> _Source:
-  """Returns the source of `hf:IDENTITY`."""
+  """Returns the source of a repository of Hugging Face, or of a folder with its files.
+
+  Args:
+    name: `hf:` and the identity, for messages.
+    identity: ACCOUNT/NAME of the repository, or the path of a folder.
+    weights: see the module; '' takes `model.safetensors` of the repository or folder.
+
+  Raises:
+    InputError: transformers is not installed, or files are missing or cannot be downloaded.
+  """
   _package('transformers', name)
   folder = expanded(identity)
   if not folder.is_dir():
@@ -122,7 +151,15 @@ def _from(
   preparation: Facts,
   facts: Facts,
 ) -> _Source:
-  """Returns the source of weights in a file or folder; `path` is None if they are drawn."""
+  """Returns the source of weights in a file or folder.
+
+  Args:
+    name: the name of the classifier.
+    path: the file or folder with the weights; None if they are random.
+    record: the JSON file that states the preparation of images, if there is one.
+    preparation: the fields of `Weights` that describe the preparation.
+    facts: the description of the network.
+  """
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
@@ -134,33 +171,40 @@ def _from(
 
 @dataclasses.dataclass(frozen=True)
 class TorchLibrary(ClassifierKind):
-  """A network of timm or transformers; its layer 'features' is what its last linear map takes."""
+  """A network of timm or transformers; its layer 'features' is the input of its last linear map."""
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`."""
+    """Returns whether the name of the classifier begins with `timm:` or `hf:`."""
     return section.name.startswith(tuple(f'{library}:' for library in _PACKAGES))
 
   @functools.cached_property
   def record(self) -> Weights:
-    """See `ClassifierKind`.
+    """The name of the weights and the preparation of images; see `ClassifierKind`.
 
     Raises:
-      InputError: an unknown name (the nearest are listed), a package that is not installed, files
-        that are not there, or a record that cannot be followed.
+      InputError: the name is unknown (the nearest are listed), a package is not installed, files
+        are missing, or their preparation of images cannot be reproduced.
     """
     return _source(self.name, self.weights).entry
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind`."""
+    """Raises InputError for settings without effect, and for a training, which needs JAX."""
     if self.is_trained_here:
       raise InputError(f'{self.name} runs in PyTorch and is not trained here: give its weights.')
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`; networks of timm with positions of one size are resampled.
+    """Returns the network as a classifier; see `ClassifierKind`.
 
-    Random weights are for ImageNet's classes if the data have some of these, else for the data's.
+    timm resamples position embeddings if the network takes images of one size only. Outputs are
+    named by the description of the weights; 1000 unnamed outputs are ImageNet's classes, and as
+    many unnamed outputs as the data have classes are these. A network with random weights has
+    ImageNet's classes if those of the data are among them, and the classes of the data otherwise.
+
+    Raises:
+      InputError: the library cannot build the network, its outputs have no names, or it has no last
+        linear map and the config has no probe.
     """
     source, imagenet = _source(self.name, self.weights), label_space.get(label_space.IMAGENET)
     entry, data_classes, side = source.entry, images.class_names, source.entry.input_size
@@ -221,7 +265,13 @@ class TorchLibrary(ClassifierKind):
 
 
 def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
-  """Builds a network of timm for images of a shape."""
+  """Returns a network of timm with its weights, built for images of a shape.
+
+  Args:
+    source: the files and descriptions of the network.
+    input_shape: height, width and channels of the images.
+    classes: the number of outputs if weights are random; otherwise the file decides.
+  """
   facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
   base = source.entry.name.partition(':')[2].partition('.')[0]
   head = facts.get('classifier') or ''
@@ -247,13 +297,17 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
 
 
 def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
-  """Builds a network of transformers; `classes` counts for drawn weights."""
+  """Returns a network of transformers with its weights; for the arguments see `_build_timm`.
+
+  Raises:
+    InputError: arrays are missing in the file or have no place in the network.
+  """
   import torch
 
   transformers = _package('transformers', source.entry.name)
 
   class Logits(torch.nn.Module):
-    """The module with its logits alone."""
+    """A model of transformers that returns only the tensor of logits."""
 
     def __init__(self, model: torch.nn.Module) -> None:
       super().__init__()
@@ -291,7 +345,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-  """Lets what PyTorch draws follow from a seed, and leaves its generator as it was."""
+  """Seeds PyTorch's random generator within a context, and restores its state afterwards."""
   import torch
 
   with torch.random.fork_rng(devices=[]):
@@ -300,7 +354,10 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _package(package: str, name: str) -> ModuleType:
-  """Imports PyTorch and a package; `name` is the classifier that needs it."""
+  """Returns the imported package, with PyTorch imported too.
+
+  `name` is the classifier that needs it, for the InputError if either is not installed.
+  """
   with importing(f"{name} needs {package}: pip install '.[{package}]'"):
     importlib.import_module('torch')
     return importlib.import_module(package)

@@ -1,4 +1,4 @@
-"""A network that is trained in the workdir of the run."""
+"""Classifiers whose network is trained in the workdir of the run."""
 
 import dataclasses
 import functools
@@ -16,21 +16,21 @@ from robustness.models.classifier import Classifier
 
 @dataclasses.dataclass(frozen=True)
 class TrainedHere(Network):
-  """A network without weights, which needs permission to train it (`train`)."""
+  """A network that is trained in this run, which the config must allow by `train`."""
 
   is_fallback = True
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`."""
+    """Returns whether the section names no weights."""
     return not section.weights
 
   @functools.cached_property
   def start(self) -> StoredNetwork | None:
-    """The stored network that the training begins with; None where weights are drawn.
+    """The kind that reads `initial_weights`; None if the training begins with random weights.
 
     Raises:
-      InputError: `initial_weights` are of a kind that cannot be begun with.
+      InputError: `initial_weights` are not of a kind that a training can begin with.
     """
     if not self.initial_weights:
       return None
@@ -46,21 +46,24 @@ class TrainedHere(Network):
 
   @functools.cached_property
   def record(self) -> Weights | None:
-    """See `ClassifierKind`."""
+    """The description of `initial_weights`, if these are published; see `ClassifierKind`."""
     return self.start.record if self.start else None
 
   @property
   def needs_mean(self) -> bool:
-    """See `ClassifierKind`."""
+    """Whether only the config can state the normalisation that `initial_weights` need."""
     return self.start is not None and self.start.needs_mean
 
   @property
   def resamples_positions(self) -> bool:
-    """See `ClassifierKind`."""
+    """Whether the training begins with position embeddings that may have to be resampled."""
     return self.start is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """See `ClassifierKind`; refuses as well adversarial examples that bfloat16 rounds away."""
+    """Raises InputError for settings that do not fit; see `ClassifierKind`.
+
+    This includes adversarial training in bfloat16 if ε is so small that rounding removes it.
+    """
     super().check(label, image_shape, precision)
     if not self.train:
       names = [entry.name for entry in self.architecture.weights]
@@ -80,7 +83,7 @@ class TrainedHere(Network):
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`; it has the classes of the training images."""
+    """Returns the network with shapes as weights and the classes of the training images."""
     initial = self.initial(images.shape)
     if self.start and initial:
       self.start.warn(label, initial)
@@ -88,13 +91,20 @@ class TrainedHere(Network):
     return self.with_shapes(label, self.trained(shapes, images, initial, {}), precision)
 
   def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
-    """Returns the weights that a training begins with; None where weights are drawn."""
+    """Returns the weights that the training begins with; None if they are drawn at random."""
     return self.start.read(image_shape) if self.start else None
 
   def trained(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns the weights of a training on some images, or their shapes, with facts about it."""
+    """Returns the trained weights as `NetworkWeights`, or their shapes before the training.
+
+    Args:
+      variables: the trained arrays or their shapes.
+      images: the images that the training used.
+      initial: the weights that it began with; None for random ones.
+      facts: further values about the training for results, such as its last step.
+    """
     normalisation = initial or self.architecture
     begun_with = facts_of_initial(initial) if initial else {}
     return NetworkWeights(
@@ -109,7 +119,7 @@ class TrainedHere(Network):
 
 
 def facts_of_initial(initial: NetworkWeights) -> Facts:
-  """Returns facts for results about the weights that a training began with.
+  """Returns values for results that describe the weights that a training began with.
 
   They include the augmentations of their training, and the transforms of `robustness.environments`
   that these resemble; None for both if the augmentations are not known.

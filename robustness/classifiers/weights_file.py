@@ -1,4 +1,4 @@
-"""A file of weights, with or without a record of how their images are prepared."""
+"""Classifiers with the weights of a file, which may state how images are prepared for them."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from robustness.models.naming import Scheme
 
 @dataclasses.dataclass(frozen=True)
 class WeightsFile(StoredNetwork):
-  """A network with the weights of a file, or of a folder that a hub's client downloaded."""
+  """A network with the weights of a file, or of a folder downloaded from Hugging Face."""
 
   is_fallback = True
 
@@ -30,21 +30,21 @@ class WeightsFile(StoredNetwork):
 
   @property
   def needs_mean(self) -> bool:
-    """See `ClassifierKind`."""
+    """Whether the file has no description, so that only the config states the normalisation."""
     return self.record is None
 
   @property
   def resamples_positions(self) -> bool:
-    """See `ClassifierKind`."""
+    """Whether the network has position embeddings, which are resampled for other image sizes."""
     return self.has_positions
 
   def fetch(self) -> None:
-    """See `ClassifierKind`."""
+    """Downloads the file if necessary; see `ClassifierKind`."""
     logging.debug('weights: %s', self.fetched.path)
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file, downloaded if need be."""
+    """The file with the weights, downloaded if necessary."""
     path = expanded(self.weights)
     if self.record and not path.is_file():
       return hub.fetch(self.record)
@@ -55,16 +55,19 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def class_names(self) -> tuple[str, ...]:
-    """The classes that the file or its record names; () where neither does."""
+    """The class names that the file, or the description next to it, states; () if neither does."""
     recorded = self.record.class_names if self.record else ()
     return weights.saved_class_names(self.fetched.path) or recorded
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """See `StoredNetwork`."""
+    """Returns the weights of the file for images of a shape; see `StoredNetwork`."""
     return self._read(image_shape, len(self.class_names) or None)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """See `ClassifierKind`; features, which need no classes, need no last layer either."""
+    """Returns the network with the weights as a classifier; see `ClassifierKind`.
+
+    With a probe, which replaces the logits, the file needs no last layer and no class names.
+    """
     names, *alternatives = self._possible_classes(images.class_names)
     count = None if self.probe or alternatives else len(names) or None
     loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
@@ -86,17 +89,18 @@ class WeightsFile(StoredNetwork):
 
   @property
   def _input_shape(self) -> tuple[int, int, int]:
-    """The shape of the images that the weights are for."""
+    """Height, width and channels of the images that the weights are for."""
     height, width, channels = self.architecture.input_shape
     if self.record:
       height = width = self.record.input_size
     return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns lists of classes that the weights may be for; the number of outputs decides.
+    """Returns candidate lists of class names; the one with as many classes as outputs is taken.
 
-    Weights that name no classes are for ImageNet's if the data have some of these, else for the
-    data's, or for either where predictions are projected onto another label space.
+    If the file names no classes, the only candidate is ImageNet's classes if those of the data are
+    among them, or else the classes of the data. Both are candidates if predictions are projected
+    onto another label space.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:
@@ -107,7 +111,10 @@ class WeightsFile(StoredNetwork):
     return [data_classes, imagenet] if self.label_space else [data_classes]
 
   def _read(self, image_shape: tuple[int, int, int], num_classes: int | None) -> NetworkWeights:
-    """Returns the weights; refuses another number of outputs than `num_classes`, if given."""
+    """Returns the weights for images of a shape.
+
+    InputError is raised if `num_classes` is not None and the file has another number of outputs.
+    """
     path, revision = self.fetched
     variables, notes = weights.load_with_notes(
       path, self.architecture, num_classes, image_shape, self.positions
