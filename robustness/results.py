@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import itertools
 import json
@@ -202,12 +201,7 @@ class Results:
 
   def figures(self) -> Mapping[str, tuple[Figure, str]]:
     """Returns {name: (figure, caption)}, the main figure first; a notebook shows the figures."""
-    from robustness.present import style  # it loads Matplotlib
-
-    figures = self.presented_by.figures(self)
-    for figure, _ in figures.values():
-      figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
-    return figures
+    return self.presented_by.displayed_figures(self)
 
   def figure(self, name: str = '') -> Figure:
     """Returns the Matplotlib figure of a name or quantity, such as 'error'; '' is the main one.

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import functools
 import pathlib
 import re
 import tempfile
@@ -56,6 +57,13 @@ class Presentation:
   def of_study(cls, study: Presented) -> Self:
     """Returns a study's title, papers, figures and findings."""
     return cls(study.title, study.papers, study.figures, study.findings)
+
+  def displayed_figures(self, results: Results) -> Mapping[str, tuple[Figure, str]]:
+    """Returns the figures with captions by name; a notebook displays them as PNG."""
+    figures = self.figures(results)
+    for figure, _ in figures.values():
+      figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
+    return figures
 
   def report(self, results: Results) -> bytes:
     """Returns the report as one HTML file without links to other files."""
