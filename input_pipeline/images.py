@@ -37,9 +37,7 @@ class Store(abc.ABC):
 
   @abc.abstractmethod
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices`, int64 [n], which are ascending and distinct, in this
-    order.
-    """
+    """Returns the elements at ascending, distinct `indices`, int64 [n], in this order."""
 
 
 class IndexedStore(Store):
@@ -50,7 +48,7 @@ class IndexedStore(Store):
     """Returns the element at an index, int64 []."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """See `Store`."""
+    """Returns the elements at `indices` by reading each of them alone."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)
@@ -61,8 +59,7 @@ class StreamedStore(Store):
 
   @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
-    elements.
+    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
     Epoch e is a permutation of `indices` that depends on (seed, e) only, so that a resumed training
     sees the same order.
@@ -99,7 +96,7 @@ class MemoryStore(IndexedStore):
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
+    """Returns the element at an index; the index is also its `example_id`."""
     import tensorflow as tf
 
     stored, labels = self._tensors
@@ -130,7 +127,7 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """See `IndexedStore`."""
+    """Returns the element at an index, calling `fetch` in Python."""
     import tensorflow as tf
 
     count, kind = len(self.labels), tf.uint8 if self.shape else tf.string
@@ -206,9 +203,7 @@ class Images:
   left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the decoded `image` of an element's `stored` value, and further columns if it has
-    any.
-    """
+    """Returns the decoded `image` of an element's `stored` value, and its further columns."""
     if self.decode is None:
       import tensorflow as tf
 

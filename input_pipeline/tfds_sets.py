@@ -147,9 +147,7 @@ def _first_line(error: Exception) -> str:
 
 
 def register_own(name: str) -> None:
-  """Imports the builders of this project, which registers them with TFDS, if `name` is one of
-  theirs.
-  """
+  """Imports this project's builders, which registers them with TFDS, if `name` is one of theirs."""
   if name.partition('/')[0] in OWN:
     importlib.import_module(BUILDERS)
 
@@ -369,11 +367,11 @@ class SplitsStore(StreamedStore):
     return functools.reduce(tf.data.Dataset.concatenate, self._runs(np.asarray(indices, np.int64)))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
-    elements.
+    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    The split of each example in an epoch is a permutation that depends on (seed, epoch). The
-    examples of an epoch before position `start` are read again but not decoded.
+    Each split is shuffled in a buffer of its own. The split of each example in an epoch is drawn as
+    a permutation that depends on (seed, epoch). The examples of an epoch before `start` are read
+    again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
     sizes = [len(of_split) for of_split in self._by_split(indices) if len(of_split)]
@@ -381,9 +379,7 @@ class SplitsStore(StreamedStore):
     epoch, offset = divmod(start, len(indices))
 
     def order(number: np.int64) -> np.ndarray:
-      """Returns the number of the split that each example of an epoch is taken from, int64
-      [examples].
-      """
+      """Returns the number of the split that each example of an epoch is taken from, int64 [n]."""
       mixed = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
       return np.random.default_rng((seed, int(number))).permutation(mixed)
 

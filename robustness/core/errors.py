@@ -62,6 +62,7 @@ class SettingError(InputError):
     return f'{sentence}. {self.fix}'.rstrip()
 
   def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+    """Returns the arguments with which the error is unpickled, in another process for example."""
     return type(self), (self.key, self.value, self.valid, self.fix, self.problem)
 
 
@@ -121,13 +122,16 @@ class KeyName:
     self._key = key
 
   def __getattr__(self, name: str) -> 'KeyName':
+    """Returns the name of the key `name` in this section."""
     return KeyName(f'{self._key}.{name}')
 
   def __str__(self) -> str:
+    """Returns the full name of the key in the user's config."""
     return key_name(self._key)
 
 
 KEYS = KeyName('config')
+"""The root of all names of keys."""
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Progress of long work, with rate and time left: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work with rate and remaining time: a bar on a terminal, log lines elsewhere."""
 
 import contextlib
 import contextvars
@@ -13,6 +13,7 @@ from absl import logging
 from tqdm import tqdm
 
 LINE_SECONDS = 20.0
+"""Smallest time in seconds between two log lines."""
 _DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until a phase is shown, between two reports of waiting, and between reports after as long
@@ -21,7 +22,10 @@ a time."""
 
 @contextlib.contextmanager
 def showing(bars: bool | None) -> Iterator[None]:
-  """A context in which long work draws bars, or none; None draws them in notebooks too."""
+  """A context that decides whether long work draws bars (True) or logs lines (False).
+
+  None draws bars in notebooks and leaves the choice to `draws_bars` elsewhere.
+  """
   is_notebook = 'ipykernel' in sys.modules
   token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
   try:
@@ -31,10 +35,10 @@ def showing(bars: bool | None) -> Iterator[None]:
 
 
 def draws_bars() -> bool:
-  """Returns whether progress is drawn as bars: as `showing` says, by default where stderr is a
-  terminal that redraws a line.
+  """Returns whether progress is drawn as bars: by the context `showing`, or on suitable terminals.
 
-  A `!command` of a notebook keeps all states of a line, each behind an empty line.
+  Without a choice, bars are drawn if stderr is a terminal that can redraw a line. The output of a
+  `!command` in a notebook cannot: it keeps all states of a line.
   """
   bars = _DRAWS_BARS.get()
   if bars is not None:
@@ -212,7 +216,9 @@ class Progress:
     return f'{self.rate:.4g} {self._unit}/s'
 
   def __enter__(self) -> Self:
+    """Returns itself; the end of the `with` block closes it."""
     return self
 
   def __exit__(self, *unused: object) -> None:
+    """Closes the progress."""
     self.close()

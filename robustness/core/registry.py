@@ -1,8 +1,9 @@
-"""Named parts of a run: modules of a package, `FILE.py:NAME` in a user's file, or
-`package.module:NAME` in an installed package.
+"""Registries of a run's exchangeable components, called parts, which a config selects by name.
 
-A part is a frozen dataclass. Its fields are its settings, the keys of its section of the config.
-Its name is the name of its module, so that adding a file adds a part.
+A part is a module of a package, `FILE.py:NAME` in a user's file, or `package.module:NAME` in an
+installed package; studies, data sources and augmentations are parts, for example. It is a frozen
+dataclass whose fields are its settings, the keys of its section of the config. Its name is the name
+of its module, so that adding a file adds a part.
 """
 
 import abc
@@ -34,6 +35,7 @@ SEPARATOR = '.py:'
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
 """Pattern of references package.module:NAME."""
 V = TypeVar('V')
+"""Any type."""
 _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 """Whether `load` may run files, see `files_refused`."""
 
@@ -44,7 +46,7 @@ class FileRefusedError(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Part(abc.ABC):
-  """Base class of parts that a config names.
+  """Base class of the components that a config selects by name.
 
   Attributes:
     name: name of the module, unless the class sets another one; the name of the class if it is in a
@@ -58,6 +60,7 @@ class Part(abc.ABC):
   file: ClassVar[Mapping[str, str]] = {}
 
   def __init_subclass__(cls, **kwargs: object) -> None:
+    """Sets the name of a subclass to that of its module unless the class sets `name`."""
     super().__init_subclass__(**kwargs)
     if 'name' not in vars(cls):
       cls.name = cls.__module__.rpartition('.')[2]
@@ -68,7 +71,9 @@ class Part(abc.ABC):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """Those of its settings that may be references to a user's code; () by default."""
+    """The values of those settings that may refer to a user's code, `FILE.py:NAME`; () by
+    default.
+    """
     return ()
 
   @property
@@ -96,7 +101,12 @@ class Part(abc.ABC):
     settings.require(condition, self.key(key), getattr(self, key), valid)
 
   def choose(self, key: str, valid: Iterable[str]) -> None:
-    """Raises InputError unless a setting, a word or a tuple of words, has only valid words."""
+    """Raises InputError if a setting has a value that is not in `valid`.
+
+    Args:
+      key: name of the setting, whose value is a word or a tuple of words.
+      valid: the valid words.
+    """
     words = getattr(self, key)
     for name in (words,) if isinstance(words, str) else words:
       settings.choice(self.key(key), name, valid)
@@ -152,7 +162,7 @@ P = TypeVar('P', bound=Part)
 
 @dataclasses.dataclass(frozen=True)
 class Registry(Generic[P]):
-  """The parts of one kind.
+  """All parts of one kind, by name.
 
   Attributes:
     package: package with the modules of the parts, for example 'robustness.augment', or a single
@@ -164,11 +174,11 @@ class Registry(Generic[P]):
   base: type[P]
 
   def classes(self) -> Mapping[str, type[P]]:
-    """Returns {name: part} of the package."""
+    """Returns {name: class} of all parts in the package."""
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the part with a name or reference.
+    """Returns the class of the part with a name or reference.
 
     Raises:
       InputError: there is no such part; `key` is the config key of the name in the message.
@@ -330,7 +340,10 @@ class FromFile:
 
 @contextlib.contextmanager
 def files_refused() -> Iterator[None]:
-  """Makes `load` raise `FileRefusedError` inside a `with` block, in which names come from data."""
+  """A context in which `load` raises `FileRefusedError` instead of running files.
+
+  It is used when names come from data, such as the config of results, and not from the user.
+  """
   token = _RUNS_FILES.set(False)
   try:
     yield

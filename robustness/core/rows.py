@@ -1,7 +1,7 @@
-"""Rows: stored images with their columns, read in fixed order, padded and masked.
+"""Rows: images with labels and further columns, read in a fixed order in padded batches.
 
-`input_pipeline` implements the protocol with tf.data. `ArrayRows` implements it with numpy arrays,
-so that a machine without TensorFlow can run any study. `with_column`, `with_facts` and
+`input_pipeline` implements the protocol `Rows` with tf.data. `ArrayRows` implements it with numpy
+arrays, so that a machine without TensorFlow can run any study. `with_column`, `with_facts` and
 `with_labels` return changed rows.
 """
 
@@ -22,6 +22,7 @@ from robustness.core.settings import require
 from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
+"""{column: array of B rows}, and the number of the block; see `Rows.batches`."""
 UNKNOWN_CLASSES = 'of no known class'
 """Value of `labels` in the description of rows without labels."""
 LEFT_OUT = 'left_out'
@@ -33,7 +34,12 @@ MAX_UNNAMED_CLASSES = 2**20
 
 
 def refuse_unknown_classes(description: Facts, user: str) -> None:
-  """Raises InputError if rows have no labels; `user` names what needs them."""
+  """Raises InputError if the images have no labels because they are of no known class.
+
+  Args:
+    description: description of the rows.
+    user: what needs the labels, as the subject of the message.
+  """
   if description.get('labels') == UNKNOWN_CLASSES:
     raise InputError(
       f'{user} counts what is right, and images of no known class '
@@ -42,11 +48,14 @@ def refuse_unknown_classes(description: Facts, user: str) -> None:
 
 
 class Rows(Protocol):
-  """Images with labels in a fixed order; every example belongs to one block and counts once."""
+  """Protocol of images with labels in a fixed order.
+
+  Rows are read in blocks of consecutive rows, such that each row belongs to exactly one block.
+  """
 
   @property
   def description(self) -> Facts:
-    """Facts about the source of the rows."""
+    """JSON values that identify the data: source, sizes, counts and settings."""
 
   @property
   def num_examples(self) -> int:
@@ -61,26 +70,27 @@ class Rows(Protocol):
     """Names of the classes, in label order."""
 
   def at(self, positions: np.ndarray) -> Rows:
-    """Returns the rows at ascending positions, with their example ids."""
+    """Returns the rows at ascending positions in [0, num_examples); they keep their example ids."""
 
   def with_channels(self, channels: int) -> Rows:
-    """Returns the same rows with grey images repeated to `channels`.
+    """Returns the same rows with `channels` channels; grey images are repeated.
 
     Raises:
-      InputError: the images have another number of channels than 1 and `channels`.
+      InputError: the images are not grey and have another number of channels.
     """
 
   def cached(self) -> Rows:
-    """Returns the same rows with images that are decoded once, when most of them are first read.
+    """Returns the same rows, whose images are decoded only once and then stay in memory.
 
-    A few rows, such as samples for a figure, are read directly, and so are all rows if `in_memory`
-    returns none for `MAX_CACHED_BYTES`.
+    They are stored when more than half of the rows are first read at once. A few rows, such as
+    samples for a figure, are read directly, and so are all rows if they need more than
+    `MAX_CACHED_BYTES` or cannot be stored (see `in_memory`).
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the rows as arrays, with stored images, if they have at most `max_bytes` bytes.
+    """Returns the rows as arrays if they have at most `max_bytes` bytes, with images as stored.
 
-    It is None for more bytes, and for rows that are cropped at random or streamed in training.
+    It is None for more bytes, and for rows that training crops at random or streams.
     """
 
   def without_images(self) -> Batch:
@@ -374,7 +384,7 @@ class ArrayRows:
 
   @property
   def description(self) -> Facts:
-    """See `Rows`."""
+    """JSON values that identify the data, with number and shape of the images."""
     shape = {'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
     return {'source': self.source, **self.facts, **shape}
 
@@ -388,7 +398,7 @@ class ArrayRows:
     return height, width, channels
 
   def at(self, positions: np.ndarray) -> ArrayRows:
-    """See `Rows`."""
+    """Returns the rows at positions, which copies their images."""
     return dataclasses.replace(
       self,
       images=self.images[positions],
@@ -398,16 +408,16 @@ class ArrayRows:
     )
 
   def cached(self) -> ArrayRows:
-    """See `Rows`; the rows are in memory already."""
+    """Returns the rows themselves, which are in memory already."""
     return self
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """See `Rows`."""
+    """Returns the rows themselves for any `max_bytes`."""
     arrays = (self.images, self.labels, *self.columns.values())
     return self if sum(array.nbytes for array in arrays) <= max_bytes else None
 
   def with_channels(self, channels: int) -> ArrayRows:
-    """See `Rows`; images are not copied."""
+    """Returns the rows with `channels` channels; grey images are repeated without a copy."""
     height, width, stored = self.image_shape
     if stored == channels:
       return self
@@ -427,20 +437,20 @@ class ArrayRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """See `Rows`."""
+    """Returns endless shuffled batches; see `Rows.training_batches`."""
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
     return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
   def without_images(self) -> Batch:
-    """See `Rows`."""
+    """Returns the labels, example ids and further columns of all rows."""
     return self._columns_at(slice(None))
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """See `Rows`."""
+    """Yields blocks of rows in order; see `Rows.batches`."""
     for block in chosen_blocks(self.num_examples, batch_size, blocks):
       batch = self._batch(slice(block * batch_size, (block + 1) * batch_size))
       if not stored:
@@ -478,7 +488,7 @@ def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], fa
 
 
 def with_facts(rows: Rows, facts: Facts) -> Rows:
-  """Returns the rows with facts added to their description; equal keys are replaced."""
+  """Returns the rows with further entries in their description; equal keys are replaced."""
   return _ChangedRows(rows, lambda batch: batch, rows.class_names, facts)
 
 
@@ -487,8 +497,7 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
   Args:
     rows: the rows.
-    positions: the new label of each old label, int32 [classes of the rows]; -1 for a class without
-      a new label.
+    positions: int32 [old classes], the new label of each old label; -1 for a class without one.
     class_names: the names of the new labels; () if no class is known.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES

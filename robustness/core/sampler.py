@@ -1,7 +1,7 @@
-"""The order of training rows, and the split into rows to train on and to validate on.
+"""Orders of training rows, and the split into training and validation rows.
 
-Position p of the endless sequence of rows is a pure function of (seed, p), so that any step of any
-process is reached directly, and tf.data, arrays and devices read the same order.
+The row at position p of the endless sequence depends only on (seed, p). Any step of any process can
+therefore be computed directly, and tf.data, arrays and devices read the same order.
 """
 
 import abc
@@ -23,7 +23,7 @@ _BLOCKS = 1024
 
 
 class Sampler(abc.ABC):
-  """An endless sequence of rows."""
+  """Protocol of an endless sequence of rows for training."""
 
   @abc.abstractmethod
   def positions(self, begin: int, end: int) -> np.ndarray:
@@ -84,7 +84,7 @@ class Epochs(Sampler):
     return np.random.default_rng(key).permutation(self.num_examples)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """See `Sampler`."""
+    """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
     size, positions = self.num_examples, [np.zeros(0, np.int64)]
     for epoch in range(begin // size, -(-end // size)):
       first = epoch * size  # position of the epoch's first row in the sequence
@@ -92,7 +92,7 @@ class Epochs(Sampler):
     return np.concatenate(positions)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """See `Sampler`; the column is the number of completed epochs, int32."""
+    """Returns {'epoch': number of completed epochs at each position, int32}."""
     return {EPOCH: (np.arange(begin, end) // self.num_examples).astype(np.int32)}
 
 
@@ -138,7 +138,7 @@ class Balanced(Sampler):
     return first, last, slice(begin - first * count, end - first * count)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
-    """See `Sampler`."""
+    """Returns the rows at positions [begin, end) of the sequence, int64."""
     first, last, within = self._span(begin, end)
     if first == last:
       return np.zeros(0, np.int64)
@@ -149,7 +149,7 @@ class Balanced(Sampler):
     return np.take_along_axis(np.stack(rows, 1), self._orders(first, last), 1).ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """See `Sampler`; the column is the group of each position, int32."""
+    """Returns {`column`: group of each position, int32}, or {} if the sampler has no column."""
     if not self._column:
       return {}
     first, last, within = self._span(begin, end)
@@ -159,15 +159,16 @@ class Balanced(Sampler):
 def held_out(
   num_examples: int, share: float, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows to train on and the rows to validate on, each as ascending int64 positions.
+  """Returns the rows for training and the rows for validation, each ascending, int64.
 
   The choice depends only on the arguments, so that trainings with different seeds are validated on
   the same rows.
 
   Args:
     num_examples: number N of rows.
-    share: fraction of the rows to validate on, rounded to rows or units.
-    units: integers [N], equal for rows that stay together, such as the frames of a clip; or None.
+    share: fraction of the rows for validation, rounded to whole rows or units.
+    units: integers [N], equal for rows that must be on the same side, such as the frames of a clip;
+      None splits rows singly.
 
   Raises:
     InputError: one side would be empty although `share` is not 0.

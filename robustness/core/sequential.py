@@ -1,7 +1,7 @@
-"""Functions of rows in sequence or sorted by branch, so that each row computes only one branch.
+"""Maps over rows in which each row computes only one branch of a `lax.switch`.
 
 Under `vmap`, a `lax.switch` with different indices in different rows computes all branches for
-every row.
+every row. Here rows are processed in sequence, or sorted by branch.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
-  """The columns of one row, sliced from a block when they are accessed.
+  """The columns of one row of a block, sliced only when they are accessed.
 
   A view that needs a small part of a large column should use `located`, which copies nothing.
 
@@ -32,6 +32,7 @@ class SequentialRow(Mapping[str, jax.Array]):
   index: ArrayLike
 
   def __getitem__(self, name: str) -> jax.Array:
+    """Returns the value of a column in this row, [...]."""
     column: jax.Array = jax.lax.dynamic_index_in_dim(self.columns[name], self.index, keepdims=False)
     return column
 
@@ -43,14 +44,18 @@ class SequentialRow(Mapping[str, jax.Array]):
 
 
 def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
-  """Returns a column of N rows, [N, ...], and the position of this row in it."""
+  """Returns a column of the row's block, [N, ...], and the row's position in it, without a copy."""
   if isinstance(row, SequentialRow):
     return row.columns[name], row.index
   return row[name][None], 0
 
 
 def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree) -> T:
-  """Returns the stacked results of `function(row, view)` for every `SequentialRow`, in sequence."""
+  """Returns the results of `function(row, view)` for every row, stacked, in sequence.
+
+  `rows` are columns [N, ...], from which each row is passed as a `SequentialRow`; `view` is the
+  same for all rows.
+  """
   count = len(next(iter(rows.values())))
   stacked: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(count))
   return stacked

@@ -54,9 +54,13 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
-  """Raises SettingError for the first key of an earlier version in a section.
+  """Raises SettingError if a section has a key of an earlier version, with the key that replaced
+  it.
 
-  `moved_keys` is {old key: new key}, and `path` is the name of the section.
+  Args:
+    moved_keys: {old key: new key}.
+    section: the section of the config.
+    path: name of the section, for messages.
   """
   for key, value in section.items():
     if key in moved_keys:
@@ -84,10 +88,11 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section without the settings that have no effect and have their default value.
+  """Returns a section without settings that have no effect and have their default value.
 
-  These are settings that are off (0, '', (), False), and settings that need another value of a key
-  (`only_with` of `robustness.core.registry.setting`). `cls` is the dataclass of the section.
+  A setting has no effect if it is off (0, '', (), False), or if it depends on another setting with
+  another value (`only_with` of `robustness.core.registry.setting`). `cls` is the dataclass of the
+  section.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
@@ -196,14 +201,14 @@ def choice(key: str, value: str, valid: Iterable[str]) -> None:
 def differing_keys(
   old: object, new: object, prefix: str = '', tolerances: Mapping[str, float] | None = None
 ) -> list[str]:
-  """Returns the differences of two nested mappings of plain values as lines `key: old → new`.
+  """Returns the differences of two nested mappings of plain values as lines 'key: old → new'.
 
   Args:
     old: the first mapping, or a value in it.
     new: the second mapping, or a value in it.
-    prefix: name of the mappings, which keys begin with.
-    tolerances: {last word of a key: largest allowed difference of the numbers in its list, as a
-      fraction of the largest number}.
+    prefix: dotted path of the two values, with which the keys in the lines begin.
+    tolerances: {last word of a key: allowed difference of lists of numbers, as a fraction of the
+      largest magnitude in them}.
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''

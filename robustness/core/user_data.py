@@ -81,7 +81,7 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _iterated(data: Any) -> Iterator[Any]:
-  """Returns an iterator over a data set once, by number where it has a length and indices alone."""
+  """Returns an iterator over a data set once, by index if it has a length and only indices."""
   if isinstance(data, np.ndarray) or not (
     hasattr(data, '__iter__') or hasattr(data, '__getitem__')
   ):

@@ -1,10 +1,10 @@
-"""The 19 common corruptions of ImageNet-C and CIFAR-10-C, the 15 of ImageNet-C-bar and
-CIFAR-10-C-bar and the six of LAION-C, as pure functions on the device.
+"""The common corruptions of images, as pure functions that JAX compiles.
 
-`corrupt` takes images or batches, `corrupt_each` a batch with one corruption per image, and `apply`
-one image inside a compiled step (docs/corruptions.md). `NAMES` is the official order of the 19,
-`C_BAR` holds the 15, and `SETS` the sets that papers average over. Functions are imported on first
-use, so that reading the names does not import JAX.
+They are the 19 of ImageNet-C and CIFAR-10-C, the 15 of ImageNet-C-bar and CIFAR-10-C-bar, and the
+six of LAION-C. `corrupt` takes images or batches, `corrupt_each` a batch with one corruption per
+image, and `apply` one image inside a compiled step (docs/corruptions.md). `NAMES` is the official
+order of the 19, `C_BAR` holds the 15, and `SETS` the sets that papers average over. Functions are
+imported on first use, so that reading the names does not import JAX.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ += ['TABLES', 'apply', 'corrupt', 'corrupt_each', 'table_for']
 
 
 def __getattr__(name: str) -> object:
+  """Returns a function of `robustness.corruptions.catalog`, which is imported at first use."""
   if name not in __all__:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   return vars(importlib.import_module(f'{__name__}.catalog'))[name]

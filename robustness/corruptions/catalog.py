@@ -32,6 +32,7 @@ from robustness.corruptions.pixels import QUANTIZE, to_levels
 Options = Mapping[str, PlainValue]
 """Options of one corruption by name, such as {'exchange': 'swap'}."""
 Numbers = float | jax.Array | np.ndarray
+"""Severities as a number or an array."""
 ROUNDING = 1e-3
 """Values beyond [0, 1] by at most this number, a quarter of an 8-bit level, are clipped."""
 
@@ -39,6 +40,7 @@ CORRUPTIONS: dict[str, Corruption] = {
   name: vars(importlib.import_module(f'robustness.corruptions.{file}'))[name]
   for name, (_, file) in CATALOGUE.items()
 }
+"""{name: corruption} of all corruptions of this package."""
 
 
 def find(name: str, key: str = 'name') -> Corruption:
@@ -86,20 +88,24 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
 
 @dataclasses.dataclass(frozen=True)
 class ConstantsTable:
-  """The constants for one image size.
+  """The published constants of all corruptions for one image size.
 
   Attributes:
-    side: Side in pixels of the images for which they were published; also the table's name.
-    between: Fractional severities in [1, 5], which get the numbers 6, 7, ... after the five.
+    side: Side in pixels of the images for which the constants were published.
+    between: Fractional severities in [1, 5], for which constants are interpolated. Functions select
+      them by the severities 6, 7, ..., after the five published ones.
   """
 
   side: int
   between: tuple[float, ...] = ()
 
   def __getitem__(self, name: str) -> Constants:
-    """Returns {parameter: one value per severity} of a corruption.
+    """Returns {parameter: one value per severity} of the corruption with a name.
 
-    The values at the fractional severities follow those of the five; the five do not change.
+    The five published values come first, then those interpolated at `between`.
+
+    Raises:
+      InputError: No constants were published for this corruption and side.
     """
     by_side = find(name).constants
     if self.side not in by_side:
@@ -114,14 +120,15 @@ class ConstantsTable:
 
 
 TABLES = {side: ConstantsTable(side) for side in SIDES}
+"""{side: constants published for images of this side in pixels}."""
 
 
 def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
-  """Returns the constants for images of a size.
+  """Returns the constants for images of a size in pixels.
 
-  The table has the smallest |log(side / shorter side of the image)|, and the smaller side of two at
-  equal distance: 28 → 32, 45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299. `side`
-  selects a table regardless of the size.
+  Without `side`, the table is that of the published side nearest to the shorter side of the image,
+  by the logarithm of their ratio; of two equally near sides it is the smaller. Examples: 28 → 32,
+  45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299. `side` selects a table for any size.
 
   Raises:
     InputError: There is no table of this side.
@@ -498,7 +505,9 @@ def as_images(
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if columns are those of stored corrupted images or perturbed frames."""
+  """Raises InputError if a row is a stored corrupted image or perturbed frame, not a clean
+  image.
+  """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(
       'these images are stored corrupted ones, which would be corrupted again: take clean images, '

@@ -61,9 +61,11 @@ _THREE_D = """
 STORED = {name: 40 + index for index, name in enumerate(_THREE_D.split())}
 """Numbers of ImageNet-3DCC's corruptions, which need depth or a codec: they are read, not made."""
 NUMBERS = {**{name: number for name, (number, _) in CATALOGUE.items()}, **STORED}
+"""{corruption: its number}, including corruptions that can only be read."""
 KNOWN = tuple(CATALOGUE)
-"""All corruptions that this package makes."""
+"""Names of all corruptions that this package computes."""
 NAMED = {number: name for name, number in NUMBERS.items()}
+"""{number: corruption}."""
 
 OFFICIAL, EXTRA, C_BAR = (
   tuple(NAMED[number] for number in numbers)
@@ -107,6 +109,7 @@ SETS = {
 STORED_SETS = {'imagenet_3dcc': tuple(STORED)}
 """Sets of corruptions that can only be read."""
 SEVERITIES = (1, 2, 3, 4, 5)
+"""The published severities."""
 
 _SEQUENCES = """
   gaussian_noise shot_noise motion_blur zoom_blur snow brightness translate rotate tilt scale
@@ -126,16 +129,20 @@ CLEAN = -1
 
 
 class StoredPart(NamedTuple):
-  """The corruption number (-1: clean) and severity (0: clean) of a part of a stored set."""
+  """A part of a stored set: the number of its corruption (-1: clean) and its severity (0:
+  clean).
+  """
 
   corruption: int
   severity: int
 
   def __str__(self) -> str:
+    """Returns '<corruption> <severity>', or 'clean'."""
     return 'clean' if self.corruption == CLEAN else f'{NAMED[self.corruption]} {self.severity}'
 
 
 CLEAN_PART = StoredPart(CLEAN, 0)
+"""The part of a stored set with the clean images."""
 
 STREAM = 'corruption_error'
 """The random stream (`random_keys.stream`) of all studies of corruptions and of the TFDS data set
@@ -180,9 +187,12 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
 
 
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
-  """Returns {label: members} of the sets that are subsets of `names`, and 'shown': `names` if no
-  set equals it. With a known image `side`, other sets replace the one that Yin et al. use for
-  images of another size (CIFAR-10's for more than 64 pixels, ImageNet's up to 64)."""
+  """Returns {label: members} of the published sets all of whose corruptions are in `names`.
+
+  If no set equals `names`, the label 'shown' has all of them. If the image `side` in pixels is
+  known (not 0), the sets that Yin et al. use for other image sizes are left out: CIFAR-10's for
+  more than 64 pixels, ImageNet's up to 64.
+  """
   all_sets = {**SETS, **STORED_SETS}.items()
   sets = {label: members for label, members in all_sets if set(members) <= set(names)}
   is_set = any(set(members) == set(names) for members in sets.values())

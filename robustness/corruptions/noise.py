@@ -119,11 +119,11 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """Returns Walker's alias tables of Poisson counts of rate λk / 255, one for each of the S
-  severities' λ and each level k.
+  """Returns Walker's alias tables for drawing Poisson counts of rate λ k / 255.
 
-  The upper bits of a uniform 32-bit number select one of K equal columns; the lower bits decide
-  between the column's count and its alias. Probabilities are whole multiples of 2⁻³².
+  There is a table for each of S severities, with λ in `photons`, and each level k in 0..255. The
+  upper bits of a uniform 32-bit number select one of K equal columns; the lower bits decide between
+  the column's count and its alias. Probabilities are whole multiples of 2⁻³².
 
   Returns:
     start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits

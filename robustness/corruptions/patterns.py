@@ -1,8 +1,8 @@
-"""Corruptions of C-bar that draw over an image: waves, plasma, gradient noise, spectral noise,
-checkerboards, lines and stars.
+"""Corruptions of C-bar that draw patterns over an image.
 
-Images are [N, N, C]; pixel (r, c) has its centre at the integers r, c = 0..N - 1; m is the
-magnitude.
+They are waves, plasma, gradient noise, spectral noise, checkerboards, lines and stars. Images are
+[N, N, C]; pixel (r, c) has its centre at the integers r, c = 0..N − 1. In formulas, x is the image
+and m the magnitude, the constant that grows with severity.
 """
 
 import jax
@@ -15,21 +15,32 @@ from robustness.corruptions.names import ALONE, NOISE
 from robustness.corruptions.pixels import GUARD, from_levels
 
 MAX_PLASMA_STEPS = 6
+"""Largest number of iterations of `plasma_noise`."""
 GRADIENTS = 256  # in the table of Perlin's noise
 CELLS = 7  # cells of Perlin's lattice along a side, in the lowest octave
 OCTAVES = (1, 2, 4, 8, 16)
+"""Factors of the frequency of the five layers of Perlin noise."""
 GAIN = 1.5
+"""Factor of the gradient noise that `noise` returns."""
 GREY = 128 / 255
+"""Grey value of lines and of checkerboard cells."""
 MAX_CELLS = 40  # cells of the checkerboard along a side
 LINE_GUARD = 1e-4  # an integer number of lines does not fall below itself by rounding
 LINES = (0.5, 1.0, 1.5, 2.0, 2.5)
+"""Magnitudes of `lines` at severities 1 to 5."""
 STARS = 5
+"""Number of stars of `sparkles`."""
 MIN_RAYS, MAX_RAYS = 50, 199
+"""Smallest and largest number of rays of a star."""
 RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 
 
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
-  """Draws `phase` and `frequency` (fx, fy); its larger component is uniform on [-π, π]."""
+  """Returns random numbers of a wave: its `phase` in radians and `frequency` (fx, fy).
+
+  Frequencies are in radians per pixel. The component that is larger in magnitude is uniform on
+  [−π, π].
+  """
   first = uniform(keys[0], -jnp.pi, jnp.pi)
   pair = jnp.stack([first, jnp.abs(first) * uniform(keys[1], -1, 1)])
   is_swapped = jax.random.bernoulli(keys[2])
@@ -39,7 +50,10 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + A sin(c fx + r fy + φ), 0, 1) with 255 A = 19.6 m, equal in all channels."""
+  """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) with 255 A = 19.6 m.
+
+  (fx, fy) is the drawn frequency in radians per pixel and φ the phase.
+  """
   r, c = grid(image.shape[0])
   amplitude = 19.6 / 255 * strength['magnitude']
   wave = jnp.sin(c * draws['frequency'][0] + r * draws['frequency'][1] + draws['phase'])
@@ -58,11 +72,11 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   family=ALONE,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + I z, 0, 1), equal in all channels; the released set spells the name so.
+  """Adds wobbly grey rings: clip(x + I z, 0, 1) with 255 I = 12.8 m.
 
-  z ∈ [-½, ½) is a sawtooth of wobbly rings, z = ((ρ + a sin kθ) mod w) / w - ½, and 255 I = 12.8 m.
-  (ρ, θ) are polar coordinates about `centre`; `frequency` k is real, which leaves a seam; `wobble`
-  a and `width` w are in pixels.
+  z ∈ [−½, ½) is a sawtooth, z = ((ρ + a sin kθ) mod w) / w − ½. (ρ, θ) are polar coordinates about
+  the drawn `centre`, and a = `wobble` and w = `width` are in pixels. k = `frequency` is a real
+  number, so that the rings have a seam. The released set spells the name so.
   """
   r, c = grid(image.shape[0])
   down, right = r - draws['centre'][0], c - draws['centre'][1]
@@ -85,9 +99,10 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
   family=ALONE,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip((1 - I) x + I n, 0, 1) with noise n ∈ [-1, 1] per channel and 255 I = 6.4 m.
+  """Mixes the image with smooth coloured noise: clip((1 − I) x + I n, 0, 1) with 255 I = 6.4 m.
 
-  n has mean 0, so the image is darkened. A grey image takes the mean of the three channels' n.
+  n ∈ [−1, 1] has mean 0 in each channel, so the image is darkened. A grey image takes the mean of
+  the three channels' n.
   """
   time = draws['time']
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
@@ -108,10 +123,10 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
 
 def _draw_perlin(keys: jax.Array, side: int) -> Draws:
-  """Draws `gradients` [256, 2] of length 1 (diagonals are favoured) and `permutation` [256].
+  """Returns random numbers of Perlin noise: `gradients` [256, 2] and `permutation` [256].
 
-  A drawn gradient of (0, 0) becomes (1, 0). The released generator shuffles its table with a slight
-  bias; this permutation is uniform.
+  Gradients have length 1 and favour diagonals; a drawn (0, 0) becomes (1, 0). The released
+  generator shuffles its table with a slight bias; this permutation is uniform.
   """
   vectors = jax.random.randint(keys[0], (GRADIENTS, 2), -GRADIENTS, GRADIENTS).astype(jnp.float32)
   length = jnp.sqrt((vectors**2).sum(1, keepdims=True))
@@ -123,10 +138,10 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=ALONE)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns (1 - α) x + α g with α = .05 m and a pattern g that is equal in all channels.
+  """Mixes the image with a grey pattern g of Perlin noise: (1 − α) x + α g with α = .05 m.
 
-  With m the magnitude, g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f over f = 1, 2, 4, 8, 16
-  at p = 7 (r, c) / N (Perlin 1985).
+  g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f over the octaves f = 1, 2, 4, 8, 16, with
+  p = 7 (r, c) / N at pixel (r, c) (Perlin 1985).
   """
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
   total = sum(
@@ -229,7 +244,7 @@ def _squared(side: int) -> np.ndarray:
   family=ALONE,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Greys the cells of one colour of a rotated checkerboard with probability .1 m each."""
+  """Makes cells of one colour of a rotated checkerboard grey, each with probability .1 m."""
   r, c = grid(image.shape[0])
   cos, sin = jnp.cos(draws['angle']), jnp.sin(draws['angle'])
   u, v = (r * cos + c * sin) / draws['cell'], (c * cos - r * sin) / draws['cell']
@@ -246,7 +261,10 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 
 
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
-  """Draws a `point` (row, column) and an `angle` for the largest number of lines."""
+  """Returns random numbers of lines: a `point` (row, column) in pixels and an `angle` for each.
+
+  Their number is the largest that any severity needs.
+  """
   count = int(0.1 * LINES[-1] * side + LINE_GUARD)
   turns = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)
   return {
@@ -294,7 +312,11 @@ def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
 
 
 def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
-  """Draws `centre` [S, 2] (row, column), `rays` [S] and standard normal `noise` [S, 199]."""
+  """Returns random numbers of S stars.
+
+  They are `centre` [S, 2], row and column uniform on [low, high) in pixels; `rays` [S], the number
+  of rays; and standard normal `noise` [S, 199], which varies the lengths of rays. S is `count`.
+  """
   return {
     'centre': uniform(keys[0], low, high, (count, 2)),
     'rays': jax.random.randint(keys[1], (count,), MIN_RAYS, MAX_RAYS + 1),
@@ -310,9 +332,9 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
   family=ALONE,
 )
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns 1 - (1 - x) Π_s (1 - w_s) over five stars s of brightness w_s.
+  """Adds five bright stars: 1 − (1 − x) Π_s (1 − w_s), with w_s the brightness of star s in [0, 1].
 
-  The rays of stars are about .01 m N pixels long, and at least one pixel.
+  Rays are about .01 m N pixels long, and at least one pixel.
   """
   length = 0.01 * image.shape[0] * strength['magnitude']
   lengths = jnp.maximum(1, length * (1 + RAY_DEVIATION * draws['noise']))
@@ -333,9 +355,11 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns 1 + w (x - 1): an image that is clear near the centre of one star and white outside.
+  """Shows the image only near the centre of one star, white elsewhere: 1 + w (x − 1).
 
-  Rays are about .25 N pixels long, and end the faster the larger the exponent .13 m.
+  w is in [0, 1]. Rays are about .25 N pixels long. With l / d the length of a ray over the distance
+  from the centre, w is proportional to (l / d)² to the power .13 m, so rays fade faster for larger
+  m.
   """
   lengths = 0.25 * image.shape[0] * (1 + RAY_DEVIATION * draws['noise'][0])
   reach, falloff = _ray(image.shape[0], draws, 0, lengths)
@@ -344,10 +368,11 @@ def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.
 
 
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns l² / distance² and 1 - (f - ½)² of every pixel for one star, [N, N] each.
+  """Returns two factors of the brightness of each pixel near one star, [N, N] each.
 
-  `distance` is that of the pixel from the star. The pixel lies at the fraction f of the angle
-  between two rays, and l is interpolated between the `lengths` [199] of these rays.
+  They are l² / distance², with the pixel's distance from the centre of the star, and 1 − (f − ½)².
+  The pixel lies at the fraction f of the angle between two rays, and l is interpolated between the
+  `lengths` [199], in pixels, of these rays.
   """
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]

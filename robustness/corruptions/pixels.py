@@ -12,6 +12,7 @@ import numpy as np
 from robustness.core.settings import choice
 
 QUANTIZE = ('floor', 'round')
+"""Ways of rounding to 8-bit levels, see `to_levels`."""
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # weights of R, G, B
 GUARD = 2.0**-12  # in levels; float32 errors below it do not move a value across a threshold
 

@@ -1,8 +1,9 @@
-"""Base class of studies of corrupted images that are made here or read from a stored set.
+"""Base class of studies of corrupted images, computed here or read from a stored set.
 
-Each row of a stored set is one image, shown unchanged, with the columns `corruption` (its number;
--1: clean), `severity` (0: clean) and `base_id` (the image before corruption). The change by a
-corruption is measured against the clean image of the same base_id, where the set has one.
+Each row of a stored set is one image, shown unchanged. Its columns are `corruption` (its number;
+-1: clean), `severity` (0: clean) and `base_id` (number of the image before corruption). A part of
+the set is one corruption at one severity. The change by a corruption is measured as the difference
+from the clean image of the same base_id, if the set has clean images.
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ from robustness.fourier.filters import high_pass
 from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'
+"""Values of the setting `source`."""
 COLUMNS = ('corruption', 'severity', 'base_id')
+"""Columns that the rows of a stored set have."""
 CLEAN_IMAGE = 'clean_image'
+"""Column with the clean image of a stored row."""
 MADE_WITH = ('quantize', 'constants', 'photographs')
+"""Settings of `CorruptionViews` that only concern images corrupted here."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StoredOrMade(CorruptionViews):
-  """A study of corruptions with a setting `source`: 'generated' or 'stored'.
+  """Base class of studies of corruptions whose images are computed ('generated') or read
+  ('stored').
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -66,24 +72,33 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def is_stored(self) -> bool:
-    """Whether corrupted images are read instead of made."""
+    """Whether corrupted images are read from a stored set instead of computed."""
     return self.source == STORED
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """See `CorruptionViews`; the pictures in stored images are unknown."""
+    """Descriptions, for results, of the pictures in frost, mosaics and stickers.
+
+    It is empty for stored images, whose pictures are unknown.
+    """
     return {} if self.is_stored else super().facts
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; records of stored images are the same for all studies."""
+    """The settings that determine the views; for stored images it is the bandwidth alone.
+
+    All studies of stored images therefore share their records.
+    """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; with source='stored' the rows must be stored corrupted images.
+    """Checks the rows, as `Study.check` does; with source='stored' they must be of a stored set.
 
-    Members of a set of corruptions that are missing in the rows are logged.
+    Corruptions of a named set that the rows lack are logged; a corruption named singly must exist.
+
+    Raises:
+      InputError: the rows are not of a stored set, or lack a corruption or the clean images.
     """
     super().check(rows, recipes)
     if not self.is_stored:
@@ -107,7 +122,11 @@ class StoredOrMade(CorruptionViews):
       )
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """See `Study`; of stored images, the clean ones and those of the study's views are needed."""
+    """Returns the rows that the study measures.
+
+    Of a stored set these are the clean images and the parts of the study's corruptions and
+    severities.
+    """
     stored = _parts_of_rows(rows) if self.is_stored else []
     needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
     indices = [index for index, part in enumerate(stored) if part in needed]
@@ -124,7 +143,11 @@ class StoredOrMade(CorruptionViews):
     return with_facts(rows.at(row_ids), facts)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the corruptions as views, or the identity for stored images."""
+    """Returns a view for each corruption and severity, or one view that shows stored images
+    unchanged.
+
+    For stored images the view still measures the energy of the change from the clean image.
+    """
     if not self.is_stored:
       return super().views(image_shape)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
@@ -140,25 +163,33 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(views, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """See `CorruptionViews`; stored images have one view."""
+    """Returns the names and groups of the views; for stored images there is one view, 'as
+    stored'.
+    """
     if self.is_stored:
       return ViewTable.of(['as stored'], {'as stored': [0]})
     return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study restricted to the corruptions and severities that are stored."""
+    """Returns the study restricted to those of its corruptions and severities that are in
+    `parts`.
+    """
     names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
   @property
   def parts(self) -> list[StoredPart]:
-    """The part that each corrupted view shows, in order."""
+    """The corruption number and severity of each corrupted view, in the order of the views."""
     return [StoredPart(NUMBERS[name], s) for name in self.names for s in self.severities]
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """See `Study`; of stored images, the clean view is first if the set has it."""
+    """Returns the records with a row per image and a view per corruption and severity.
+
+    For stored images, whose records have a row for each image in each part, rows are rearranged;
+    the clean images are the first view if the set has them.
+    """
     if not self.is_stored:
       return super().by_image(records, image_shape)
     stored = parts_of(records)
@@ -186,12 +217,17 @@ class StoredOrMade(CorruptionViews):
     return study, Recorded(by_image, views)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """See `Study`; stored images are arranged by image and view first."""
+    """Returns the study's estimates; records of stored images are first arranged by image and
+    view.
+    """
     study, recorded = self.joined(evaluations, image_shape)
     return Findings(estimates=list(study.estimates(recorded)))
 
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """See `CorruptionViews`; of stored rows, the first image of each part."""
+    """Returns the first image under every corruption and severity; see `CorruptionViews.gallery`.
+
+    Of a stored set it is the first image of each part.
+    """
     if not self.is_stored:
       return super().gallery(rows, key)
     firsts = range(0, rows.num_examples, rows.num_examples // rows.description['parts'])
@@ -205,7 +241,7 @@ class StoredOrMade(CorruptionViews):
     return {'gallery': study.grid(gallery), **clean}
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """See `Study`."""
+    """Returns the table that states the origin of the corrupted images."""
     records = evaluations[0].records
     origin = Provenance.of_made(self, records, image_shape)
     if self.is_stored:
@@ -229,7 +265,9 @@ class StoredOrMade(CorruptionViews):
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; each row of stored images has its own view."""
+    """Returns the names of the views of each row; a row of a stored set has only the view of its
+    part.
+    """
     if not self.is_stored:
       return super().by_row(records, image_shape)
     names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
@@ -238,12 +276,17 @@ class StoredOrMade(CorruptionViews):
 
 
 def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields the part of each stored row from its columns, as plain tuples for millions of rows."""
+  """Yields (corruption number, severity) of each stored row.
+
+  They are plain tuples, which are faster than `StoredPart` for millions of rows.
+  """
   return zip(corruption.tolist(), severity.tolist(), strict=True)
 
 
 def parts_of(records: RecordsReader) -> list[StoredPart]:
-  """Returns the distinct parts of stored rows, ascending, clean first."""
+  """Returns the distinct corruptions and severities of stored rows, ascending, clean images
+  first.
+  """
   return sorted(map(StoredPart._make, set(parts_in(*map(records.column, COLUMNS[:2])))))
 
 
@@ -289,10 +332,17 @@ def stored_settings(
 
 
 def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the indices of rows as int [images, parts], images by ascending base_id.
+  """Returns the indices of stored rows by image and part, int [images, parts].
 
-  `columns` are corruption, severity and base_id, integers [rows] each. Raises InputError unless
-  every image has exactly one row in each part.
+  Args:
+    columns: corruption, severity and base_id of the rows, integers [rows] each.
+    parts: corruption and severity of each column of the result.
+
+  Returns:
+    The indices; images are in ascending order of base_id.
+
+  Raises:
+    InputError: an image lacks a row in a part, or has several.
   """
   corruption, severity, base_id = columns
   images = np.unique(base_id)

@@ -58,8 +58,11 @@ def load_photographs(source: str = PACKAGE) -> tuple[np.ndarray, ...]:
 
 
 def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any, ...]:
-  """Returns pictures of frost, each uint8 [h, w, 3]: procedural ones for None, '' or 'procedural',
-  `load_photographs(source)` for 'imagecorruptions' or a folder, or the pictures in `source`."""
+  """Returns pictures of frost, each uint8 [h, w, 3].
+
+  They are procedural for None, '' or 'procedural', `load_photographs(source)` for
+  'imagecorruptions' or a folder, or the pictures in `source` themselves.
+  """
   if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
@@ -88,8 +91,12 @@ _loaded = functools.lru_cache(maxsize=4)(load_photographs)
 
 
 def describe(source: str) -> dict[str, str]:
-  """Describes the pictures of frost in results: `source` is 'procedural', or 'photographs' with
-  `from` (the package or the folder's name) and `sha256` of the pixels."""
+  """Describes the pictures of frost for results.
+
+  Returns:
+    {'source': 'procedural'}, or {'source': 'photographs', 'from': the package or the folder's name,
+    'sha256': digest of the pixels}.
+  """
   if not source:
     return {'source': PROCEDURAL}
   digest = hashlib.sha256()

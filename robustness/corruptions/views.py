@@ -55,6 +55,7 @@ from robustness.present import images
 from robustness.results import Table
 
 EXACT = 'exact'
+"""The protocol that corrupts float images at their stored size; see `CorruptionViews.protocol`."""
 CLEAN = 0
 """Index of the clean view. The corruptions follow, each with its severities."""
 
@@ -153,17 +154,20 @@ class CorruptionViews(Study):
 
   @property
   def is_stored(self) -> bool:
-    """Whether corrupted images are read instead of made."""
+    """Whether corrupted images are read from a stored set instead of computed; False here."""
     return False
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The corruptions, with sets spelt out, each once, in the order of `NUMBERS`."""
+    """The names of the corruptions, or references `FILE.py:NAME`, without repeats.
+
+    Sets are replaced by their members; the order is that of `NUMBERS`.
+    """
     return spelt_out(self.corruptions)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of `references`, without files."""
+    """The names of the corruptions; of a reference `FILE.py:NAME` it is NAME."""
     return tuple(map(part_name, self.references))
 
   @property
@@ -173,31 +177,31 @@ class CorruptionViews(Study):
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
-    """The options that differ from the default, for the corruptions of this study."""
+    """{corruption: {option: value}} for the options that differ from the released generators'."""
     non_default = self.options.non_default()
     return {name: options for name, options in non_default.items() if name in self.names}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """The fractional severities that are shown, ascending."""
+    """The fractional severities of the views, ascending; none here."""
     return ()
 
   @property
   def levels(self) -> tuple[float, ...]:
-    """All severities that are shown, ascending if some are fractional."""
+    """The severities of the views: as set, or with fractional ones among them, ascending."""
     between = self.severities_between
     return tuple(sorted((*self.severities, *between))) if between else self.severities
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """Descriptions of the pictures in frost, mosaics and stickers, for results."""
+    """Descriptions, for results, of the pictures that frost, mosaics and stickers use."""
     frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
     pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
     return {**frost, **pictures}
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings that determine the views. Studies with equal ones share their records."""
+    """The settings that determine the views; studies with equal settings share their records."""
     described = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
     shared = {name: described[name] for name in names if name != 'confidence'}
@@ -236,7 +240,10 @@ class CorruptionViews(Study):
     )
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the corruption and severity of each view; both are None in the clean view."""
+    """Returns a table with the columns `corruption` and `severity`, a row per view.
+
+    Both are None in the clean view, which is first.
+    """
     del image_shape
     levels = [(name, severity) for name in self.names for severity in self.levels]
     return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
@@ -275,11 +282,11 @@ class CorruptionViews(Study):
     return dataclasses.replace(table, facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """See `Study`; states how the corrupted images were made."""
+    """Returns the table that states of which images, and how, the corrupted images were made."""
     return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
-    """Returns the side of the table of constants for images of a shape."""
+    """Returns the image side, in pixels, whose published constants images of a shape get."""
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
@@ -330,9 +337,9 @@ class CorruptionViews(Study):
     return show
 
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns pictures of the first image.
+    """Returns the first image under every corruption and severity, for a figure.
 
-    They are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C].
+    The arrays are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C].
     """
     row = one_view.read_row(rows, 0)
     count = len(self.views(row['image'].shape))
@@ -353,17 +360,17 @@ class CorruptionViews(Study):
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-  """The origin of the corrupted images, and their differences from a released set.
+  """The origin of corrupted images, and their differences from a released set.
 
   Attributes:
-    settings: The study.
-    stored: Whether corrupted images were read instead of made.
-    description: Description of the rows in results.
+    settings: The study, with the corruptions and severities that were measured.
+    stored: Whether corrupted images were read from a stored set instead of computed.
+    description: Description of the data in results.
     digest: Digest of the images.
     num_images: Number of images before corruption.
-    image_shape: Shape of the corrupted images.
-    denominator: Name of the errors that mCE divides by; '' without mCE.
-    clean: Whether clean images are shown too.
+    image_shape: Shape of the corrupted images, (H, W, C).
+    denominator: Name of the errors by which mCE divides; '' if there is no mCE.
+    clean: Whether clean images were measured too.
   """
 
   settings: CorruptionViews
@@ -379,13 +386,13 @@ class Provenance:
   def of_made(
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
   ) -> Self:
-    """Returns the provenance of records of images that were corrupted here."""
+    """Returns the provenance of records of images that this project corrupted."""
     data, count = records.identity.get('data', {}), records.layout.num_rows
     return cls(settings, False, data, provenance.data_digest(records), count, image_shape)
 
   @property
   def released(self) -> ReleasedSet:
-    """The released set to which the images are compared."""
+    """The released set with which the images are compared."""
     source = str(self.description.get('source', ''))
     side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
     if source in BY_SOURCE:
@@ -394,7 +401,9 @@ class Provenance:
 
   @property
   def differences(self) -> list[str]:
-    """The differences from the released set in words, apart from the random draws."""
+    """The differences from the released set, as phrases; different random numbers are not
+    listed.
+    """
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     # of 32 pixels, the corruptions of Yin et al.'s table 3 are complete without the official others
@@ -439,7 +448,10 @@ class Provenance:
     return self.stored and is_source and is_whole
 
   def table(self) -> Table:
-    """Returns the table of the origin, with columns 'what' and 'value'."""
+    """Returns a table with the columns 'what' and 'value' that states the origin of the images.
+
+    Its last row states whether errors are comparable with published ones.
+    """
     settings, frost = self.settings, self.settings.facts.get('frost', {})
     lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
     if not self.clean:
@@ -480,7 +492,10 @@ def check_between(key: str, severities: Sequence[float]) -> None:
 
 
 def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
-  """Returns C(x) - x for a corrupted image C(x), float32 [H, W, C], or x for severity 0."""
+  """Returns the change of an image by a corruption, float32 [H, W, C].
+
+  It is C(x) − x for the corrupted image C(x) and the clean image x, or x itself if `severity` is 0.
+  """
   return image - jnp.where(severity == 0, 0, clean)
 
 

@@ -1,7 +1,8 @@
-"""Corruptions of C-bar that move pixels: ripple, pinch_and_twirl and caustic_refraction sample
-bilinearly, circular_motion_blur and transverse_chromatic_abberation by cubic B-splines.
+"""Corruptions of C-bar that move pixels.
 
-Images are [N, N, C], and black outside; m is the magnitude.
+ripple, pinch_and_twirl and caustic_refraction sample bilinearly; circular_motion_blur and
+transverse_chromatic_abberation sample by cubic B-splines. Images are [N, N, C], and black outside.
+In formulas, x is the image and m the magnitude, the constant that grows with severity.
 """
 
 import functools
@@ -16,7 +17,9 @@ from robustness.corruptions.names import ALONE, BLUR
 
 LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
 TURNS = np.linspace(-1, 1, 21)
+"""Rotations that `circular_motion_blur` averages, as fractions of the largest."""
 TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
+"""Weights of these rotations, with sum 1."""
 
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
@@ -36,8 +39,10 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   family=ALONE,
 )
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)) with a = .0025 m N pixels, `length`
-  (l₁, l₂) in pixels and `phase` (h₁, h₂)."""
+  """Displaces rows and columns by sine waves: x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)).
+
+  a = .0025 m N pixels; the drawn `length` (l₁, l₂) is in pixels and `phase` (h₁, h₂) in radians.
+  """
   amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
@@ -85,9 +90,12 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   family=ALONE,
 )
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Refracts the image by the slope of a caustic, as through moving water, and adds the slope times
-  .2 m as light. The water is .05 m N pixels deep with refractive index 4; its waves have a `time`
-  and a `size` in pixels."""
+  """Shows the image as through moving water.
+
+  Rays are refracted by the slope of a caustic pattern, and .2 m times the slope is added as light.
+  The water is .05 m N pixels deep and has refractive index 4; the waves have a drawn `time` and a
+  `size` in pixels.
+  """
   side, magnitude = image.shape[0], strength['magnitude']
   surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
   framed = jnp.pad(surface, 1)  # neighbours outside are 0
@@ -128,8 +136,11 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
 
 @c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0), family=BLUR)
 def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns Σ_i w_i R(t_i · 1.5 m°) x with t = -1, -.9, …, 1 and w ∝ exp(-2t²). R rotates about the
-  centre by cubic splines, black outside, so that corners darken."""
+  """Averages rotations of the image about its centre: Σ_i w_i R(t_i · 1.5 m°) x.
+
+  t = −1, −.9, …, 1, and w ∝ exp(−2t²) has sum 1. R(angle) rotates by cubic splines and is black
+  outside of the image, so that corners darken.
+  """
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
   weights = jnp.asarray(prefilter(side), jnp.float32)
   coefficients = filters.separable(image, weights, weights).reshape(side * side, -1)
@@ -147,8 +158,11 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
 
 @functools.lru_cache
 def prefilter(side: int) -> np.ndarray:
-  """Returns the matrix [N, N] from the pixels of a line to the coefficients of the cubic spline
-  through them, mirrored beyond the ends; float64."""
+  """Returns the matrix, float64 [N, N], from the pixels of a line to its spline coefficients.
+
+  The cubic spline with these coefficients passes through the pixels; the line is mirrored beyond
+  its ends.
+  """
   values = np.zeros((side, side))
   for offset, weight in ((-1, 1 / 6), (0, 4 / 6), (1, 1 / 6)):
     neighbour = np.abs(np.arange(side) + offset)
@@ -158,8 +172,10 @@ def prefilter(side: int) -> np.ndarray:
 
 
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Returns the spline with coefficients [N · N, C] at fractional rows y and columns x [N, N], as
-  [N, N, C]; 0 outside the image."""
+  """Returns a cubic spline at fractional rows y and columns x [N, N], as [N, N, C].
+
+  `coefficients` are [N · N, C], and `side` is N. The spline is 0 outside of the image.
+  """
   is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
   total = sum(
@@ -174,7 +190,10 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
 
 
 def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[jax.Array]]:
-  """Returns the four pixels of a line around each position, mirrored, and their weights."""
+  """Returns the four pixels of a line around each position, and their cubic B-spline weights.
+
+  Indices are mirrored at the ends of the line of `side` pixels.
+  """
   start = jnp.floor(position)
   t = position - start
   inner = (3 * t**3 - 6 * t**2 + 4) / 6, (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6
@@ -192,11 +211,11 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:
-  """Enlarges the channels by 1, 1 + s/2 and 1 + s in random order, s = .05 m; the released set
-  spells the name so.
+  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order, with s = .05 m.
 
   The splines are not fitted to the pixels, so that even the scale 1 smooths by [1 4 1] / 6. A grey
-  image takes the mean of the three scales. Released images are rounded to the nearest level.
+  image takes the mean of the three scales. Released images are rounded to the nearest level. The
+  released set spells the name so.
   """
   max_enlargement = 0.05 * strength['magnitude']
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
@@ -210,8 +229,11 @@ def transverse_chromatic_abberation(
 
 
 def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
-  """Returns the matrix [N, N] that enlarges a line to round(N · scale) pixels, end points aligned,
-  by a cubic B-spline with the pixels as coefficients, and takes the middle N."""
+  """Returns the matrix [N, N] that enlarges a line of N pixels about its centre.
+
+  The line is enlarged to round(N · scale) pixels with its end points aligned, by a cubic B-spline
+  with the pixels as coefficients, and its middle N pixels are taken.
+  """
   size = jnp.round(side * scale)
   pixel = jnp.arange(side) + jnp.floor((size - side) / 2)
   position = pixel * (side - 1) / jnp.maximum(size - 1, 1)

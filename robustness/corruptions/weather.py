@@ -112,7 +112,7 @@ def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Arr
 
 
 def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns the rows and columns of a picture after `resize`, which hold the image at least."""
+  """Returns rows and columns of a picture after `resize`, at least those of the image."""
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
 
@@ -120,11 +120,11 @@ def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tup
 def frost_piece(
   picture: jax.Array, y0: jax.Array, x0: jax.Array, resize: float, height: int, width: int
 ) -> jax.Array:
-  """Returns a piece of a resized picture, levels float32 [height, width, 3], with its corner at row
-  y0 and column x0 of the resized picture.
+  """Returns a piece of a resized picture of frost, in levels 0..255, float32 [height, width, 3].
 
-  The picture, uint8 [h, w, 3], is resized bilinearly without smoothing and rounded to levels as
-  OpenCV does. A picture too small for the image is enlarged; the released generator fails there.
+  The picture, uint8 [h, w, 3], is resized bilinearly by the factor `resize` without smoothing, and
+  rounded to levels, as OpenCV does. (y0, x0) is the corner of the piece in the resized picture. A
+  picture too small for the image is enlarged; the released generator fails there.
   """
   factor = max(resize, height / picture.shape[0], width / picture.shape[1])
   if factor == 1:
@@ -140,8 +140,11 @@ def frost_piece(
 def _draw_fog(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, cloud: str = 'released'
 ) -> jax.Array:
-  """Draws the numbers for `plasma`. The side of the map is the least power of two that covers the
-  image and `map_side`, or with 'tfds' 512, so that 224 pixels show a smaller, more even part."""
+  """Returns the random numbers for `plasma`, uniform on [−1, 1].
+
+  The side of the map is the smallest power of two that covers the image and `map_side`. With
+  cloud='tfds' it is 512, so that 224 pixels show a smaller, more even part of it.
+  """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
   side = 1 << (max(*shape[:2], min_side) - 1).bit_length()
   return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)

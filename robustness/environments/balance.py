@@ -1,4 +1,4 @@
-"""Orders of training rows in which every environment, or every class, is equally frequent."""
+"""Samplers of training rows in which every environment, or every class, is equally frequent."""
 
 from collections.abc import Sequence
 

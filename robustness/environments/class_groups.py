@@ -1,4 +1,8 @@
-"""Disjoint groups of classes C_1, ..., C_M; classes outside all groups are left over."""
+"""Disjoint groups of classes C_1, ..., C_M for systematic robustness.
+
+Training shows the transform T_k to the classes of C_k only. Classes in no group are called left
+over; training shows them without transforms.
+"""
 
 import dataclasses
 import functools
@@ -13,11 +17,13 @@ from robustness.core.rows import Batch, Rows, composed, with_column
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
-"""The group of classes that training shows in the clean environment only."""
+"""Number and name of the group of classes that training shows in the clean environment only."""
 COLUMN = 'class_group'
+"""Column of rows with the class group."""
 SAMPLED = 'sampled_environment'
 """The environment for which a balanced sampler (`robustness.environments.balance`) drew a row."""
 SUBTREE = 'wordnet:'
+"""Beginning of a name that stands for all classes below a WordNet synset."""
 _STREAM = 0xC1A55  # the random stream of `balanced`
 
 
@@ -125,7 +131,7 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
 
 
 def _children(path: str) -> dict[str, list[str]]:
-  """Reads {parent: children} from lines 'parent child'."""
+  """Reads {parent: children} from a text file with lines 'parent child' of WordNet identifiers."""
   if not path or not expanded(path).is_file():
     raise SettingError(
       KEYS.data.hierarchy,
@@ -149,7 +155,13 @@ def _children(path: str) -> dict[str, list[str]]:
 def _below(
   root: str, children: Mapping[str, Sequence[str]], labels: Mapping[str, int]
 ) -> list[int]:
-  """Returns the labels at or below a synset."""
+  """Returns the labels of the classes at or below a synset.
+
+  Args:
+    root: WordNet identifier of the synset.
+    children: {parent: children} of the hierarchy.
+    labels: {WordNet identifier: label} of the classes.
+  """
   reached, waiting = {root}, [root]
   while waiting:
     new = set(children.get(waiting.pop(), ())) - reached

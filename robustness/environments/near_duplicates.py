@@ -22,7 +22,9 @@ from robustness.estimates.means import Estimate
 from robustness.results import Table
 
 BITS = 64
+"""Number of bits of a hash."""
 OFF = -1
+"""Value of `config.study.near_duplicates` that turns the comparison off."""
 LISTED = 1000
 """Largest number of pairs in a table, nearest first."""
 COLUMNS = (
@@ -36,7 +38,10 @@ _ENVIRONMENT = 'environment'
 
 @dataclasses.dataclass(frozen=True)
 class Hashed:
-  """Hashes of rows, uint64 [N], with names of classes and environments; '' without environments."""
+  """Perceptual hashes of N rows, uint64 [N], with the names of their classes and environments.
+
+  The name of the environment is '' for rows without environments.
+  """
 
   hashes: np.ndarray
   example_ids: np.ndarray
@@ -45,7 +50,9 @@ class Hashed:
 
 
 def check(max_bits: int) -> None:
-  """Raises InputError for an invalid `config.study.near_duplicates`, or if ImageHash is missing."""
+  """Raises InputError if `max_bits`, the setting `near_duplicates`, is invalid or ImageHash is
+  missing.
+  """
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
   if max_bits != OFF:
@@ -53,7 +60,7 @@ def check(max_bits: int) -> None:
 
 
 def _package() -> ModuleType:
-  """Imports ImageHash, or raises InputError."""
+  """Imports the package ImageHash; raises InputError with the install command if it is missing."""
   try:
     return importlib.import_module('imagehash')
   except ModuleNotFoundError as error:
@@ -79,7 +86,7 @@ def hashes(images: np.ndarray) -> np.ndarray:
 
 
 def hashed(rows: Rows) -> Hashed:
-  """Hashes the clean images of all rows."""
+  """Returns the hashes of the clean images of all rows."""
   columns: list[tuple[np.ndarray, ...]] = []
   environment_names = rows.description.get('environments', ())
   for batch in rows.batches(_READ):

@@ -1,7 +1,7 @@
-"""Transforms T_k of images: a corruption at a severity, or a rotation by an angle.
+"""Transforms T_k of images, which define environments: a corruption, or the rotation.
 
-A transform has the name of a corruption, `FILE.py:NAME`, or the name 'rotation'. Its level is the
-severity, 1..5, or the angle in degrees.
+A transform is named by a corruption, `FILE.py:NAME`, or 'rotation'. Its level is the severity,
+1..5, or the angle in degrees.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from robustness.corruptions.warps import sample_or_black
 
 ROTATION = 'rotation'
 RIGHT_ANGLES = (90, 180, 270)
+"""Angles in degrees at which rotations are tested."""
 NAMES = (*KNOWN, ROTATION)
 CLEAN = 'clean'
 """The name of the environment E_0."""
@@ -30,7 +31,7 @@ CLEAN = 'clean'
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A corruption as T_k."""
+  """A corruption as a transform."""
 
   name: str
   kind_of_level: ClassVar[str] = 'severity'
@@ -64,7 +65,7 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Rotation(Transform):
-  """The rotation as T_k; see `rotate`."""
+  """The rotation as a transform; see `rotate`."""
 
   name: str = ROTATION
   kind_of_level: ClassVar[str] = 'angle'
@@ -72,12 +73,15 @@ class Rotation(Transform):
   view_base = 1000
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
+    """Returns the image [H, W, C] rotated by `level` degrees."""
     return rotate(image, level)
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
+    """Returns the angles."""
     return tuple(angles)
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
+    """Raises InputError unless images are square."""
     if image_shape[0] != image_shape[1]:
       raise InputError(
         f'images of {image_shape[0]} × {image_shape[1]} pixels do not stay in their frame when '
@@ -91,16 +95,18 @@ def get(name: str) -> Transform:
 
 
 def check_names(key: str, names: Sequence[str]) -> None:
-  """Raises InputError about the setting `key` unless transforms are valid, distinct, and not
-  empty."""
+  """Raises InputError if transforms are none, repeated or unknown; `key` is their setting."""
   catalog.check_names(key, names, NAMES)
   is_distinct = bool(names) and len(set(names)) == len(names)
   require(is_distinct, key, tuple(names), 'distinct and not empty')
 
 
 def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns the transforms that `resembles`, a list of transforms and families, contains by name or
-  family; raises InputError about the setting `key` for another word."""
+  """Returns those of the transforms `names` that are listed in `resembles` by name or family.
+
+  Raises:
+    InputError: `resembles`, the setting `key`, has a word that is no transform and no family.
+  """
   words = {*resembles}
   for word in words:
     if not is_reference(word):
@@ -109,7 +115,11 @@ def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list
 
 
 def check_levels(section: str, severities: Sequence[int], angles: Sequence[int]) -> None:
-  """Raises InputError unless severities are distinct integers of 1..5, and angles of 1..359."""
+  """Raises InputError unless severities and angles are valid.
+
+  Severities must be distinct integers of 1..5, and angles distinct integers of 1..359 degrees.
+  `section` names the config section of the settings, for messages.
+  """
   for key, values, valid, words in (
     ('severities', severities, SEVERITIES, 'numbers of 1..5'),
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
@@ -126,25 +136,25 @@ def transform(
   level: jax.Array,
   names: Sequence[str],
 ) -> jax.Array:
-  """Returns an image in an environment.
+  """Returns an image as one of the environments shows it.
 
   Args:
     key: Random key of the transform.
     image: [H, W, C] in [0, 1].
     environment: 0 returns the image, k applies the k-th of `names`; may be traced.
-    level: Severity or degrees.
-    names: T_1, ..., T_M.
+    level: Severity, or degrees of a rotation.
+    names: The transforms T_1, ..., T_M.
   """
   branches: list[Callable[..., jax.Array]] = [lambda key, image, level: image, *map(get, names)]
   return jax.lax.switch(environment, branches, key, image, jnp.asarray(level, jnp.float32))
 
 
 def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
-  """Rotates a square image about its centre by degrees counter-clockwise, which may be traced;
-  outside is black.
+  """Returns a square image rotated about its centre, black outside.
 
-  Multiples of 90° move pixels without interpolation, so that the angle is the only difference from
-  the upright image (section 2 of the paper).
+  `degrees` are counter-clockwise and may be traced. Multiples of 90° move pixels without
+  interpolation, so that the angle is the only difference from the upright image (section 2 of the
+  paper).
   """
   turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
   is_right_angle = jnp.abs(degrees - 90 * turns) < 1e-4

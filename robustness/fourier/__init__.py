@@ -1,4 +1,6 @@
-"""Fourier perturbations of images. `perturb` adds a Fourier basis image to images."""
+"""Fourier analysis of images and of classifiers' robustness; `perturb` adds a Fourier basis
+image.
+"""
 
 from typing import TYPE_CHECKING
 

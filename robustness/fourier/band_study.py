@@ -1,4 +1,4 @@
-"""Base class of studies of frequency bands: bandwidths as views, and rates by bandwidth."""
+"""Base class of studies of frequency bands, whose views show images with some frequencies only."""
 
 import abc
 import dataclasses
@@ -24,11 +24,11 @@ MAX_BANDWIDTHS = 16
 
 @dataclasses.dataclass(frozen=True)
 class BandStudy(Study):
-  """A study with views of low- and high-centred squares of frequencies.
+  """Base class of studies that keep, or change, a square of frequencies in each view.
 
-  A subclass shows a row in a view with the frequencies `kept`, bool [H, W // 2 + 1], and the
-  `bandwidth` B; the clean view keeps all and has B = 0. Its first two quantities are the error, or
-  accuracy, in bands and in the clean view.
+  A band is a kind of filter ('low_pass' or 'high_pass') with a bandwidth B. A subclass implements
+  `_show` and declares its quantities; the first two are the error, or accuracy, in a band and in
+  the clean view.
 
   Attributes:
     half_width: Shows views in rounds, see `Study`.
@@ -49,19 +49,21 @@ class BandStudy(Study):
     self.require_no_repeats('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
-    """Returns kind and bandwidth of every band, kind by kind, bandwidths ascending."""
+    """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth."""
     side, fixed = min(image_shape[:2]), sorted(self.bandwidths)
     pairs = [(kind, fixed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
     return [(kind, bandwidth) for kind, values in pairs for bandwidth in values]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view (id 0), then each kind at each bandwidth.
+    """Returns the clean view (id 0), then the view of each band.
 
-    The id is 2 B, plus 1 for a high pass, so that the random numbers of a view do not depend on the
-    other views of a run.
+    The parameters of a view are `kept`, bool [H, W // 2 + 1] in the order of `rfft2`, and
+    `bandwidth`, int32; the clean view keeps all frequencies and has bandwidth 0. The id is 2 B,
+    plus 1 for a high pass, so that the random numbers of a view do not depend on which other views
+    a run has.
 
     Raises:
-      InputError: A bandwidth is no symmetric square of frequencies for this size.
+      InputError: A bandwidth is no symmetric square of frequencies for this image size.
     """
     height, width, _ = image_shape
     table = self.bands(image_shape)
@@ -76,20 +78,32 @@ class BandStudy(Study):
     )
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns kind and bandwidth of each view; both are None in the clean view."""
+    """Returns a table with the columns `band` (the kind) and `bandwidth`, a row per view.
+
+    Both are None in the clean view, which is first.
+    """
     table = [(None, None), *self.bands(image_shape)]
     return pd.DataFrame(table, columns=['band', 'bandwidth'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names views 'clean' and '<kind>_<bandwidth>'."""
+    """Returns the names of the views: 'clean', then '<kind>_<bandwidth>'."""
     return ViewTable.of(['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))])
 
   @abc.abstractmethod
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the image of a row in a view."""
+    """Returns the image of a row in a view, float32 [H, W, C].
+
+    Args:
+      key: Random key of this row in this view.
+      row: Columns of the row; `image` is float32 [H, W, C] in [0, 1].
+      view: `kept` and `bandwidth` of the view, see `views`.
+    """
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image in up to five bands of each kind, and their bandwidths."""
+    """Returns the first image in up to five bands of each kind, for the figure of samples.
+
+    The arrays are `sample_images/<kind>` [bands, H, W, C] and `sample_bandwidths/<kind>` [bands].
+    """
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:
@@ -101,14 +115,16 @@ class BandStudy(Study):
     return arrays
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the rates of wrong, or right, rows in the clean view and by kind and bandwidth."""
+    """Yields the estimates of the first two quantities: in the clean view, and for each band."""
     in_bands, when_clean = self.quantities[:2]
     is_clean = recorded.views.band.isna().to_numpy()
     yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures and the sample images, high-passed ones also normalised."""
+    """Returns the default figures and the sample images; high-passed ones are also shown
+    normalised.
+    """
     rows = {}
     for kind in self.kinds:
       titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]

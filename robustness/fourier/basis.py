@@ -1,15 +1,17 @@
-r"""The real Fourier basis U_ij: distinct frequencies, their images, and views that add them.
+"""The real Fourier basis of images: its frequencies, basis images, and views that add them.
 
-U_ij has unit L2 norm and a spectrum supported on (i, j) and its mirror -(i, j) modulo the size
-(Yin et al. 2019, section 2). With θ = 2π (fy y / H + fx x / W):
+For the frequency (fy, fx), in cycles per image down and across, the basis image U has unit ℓ2 norm.
+Its spectrum is zero except at (fy, fx) and at the mirror −(fy, fx) modulo the image size
+(Yin et al. 2019, section 2). At row y and column x of an H × W image, with
+θ = 2π (fy y / H + fx x / W),
 
-  U(y, x) = √(2 / HW) cos(θ + φ)   where (fy, fx) and its mirror differ,
-  U(y, x) = √(1 / HW) cos θ        where they coincide (zero and Nyquist).
+  U(y, x) = √(2 / HW) cos(θ + φ)   if (fy, fx) differs from its mirror,
+  U(y, x) = √(1 / HW) cos θ        if it is its own mirror (zero and Nyquist frequencies).
 
-The paper does not state the phase φ. `reference` follows the authors' release: φ = π/4 for the
-frequency of the pair that is first in row-major order of the centred spectrum. `cosine` is φ = 0.
-Frequencies are centred (fftshift): cell p of an axis with n cells is frequency p - n // 2 in cycles
-per image, so that the Nyquist row and column of an even size come first.
+The paper does not state the phase φ. The phase 'reference' follows the authors' release: φ = π/4
+for that frequency of a mirrored pair which is first in row-major order of the centred spectrum. The
+phase 'cosine' is φ = 0. Spectra are centred (`fftshift`): index p of an axis of n is the frequency
+p − n // 2, so that the Nyquist row and column of an even size come first.
 """
 
 import dataclasses
@@ -27,17 +29,21 @@ from robustness.evaluation.views import Arrays, Views
 from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
+"""Phase φ in radians by its name."""
 CLEAN = 0
 """Index of the clean view; the frequencies follow."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frequencies:
-  """The V distinct frequencies of a centred window.
+  """The V distinct frequencies of a real image, or of a centred window of its spectrum.
+
+  (fy, fx) and its mirror −(fy, fx) count as one frequency.
 
   Attributes:
-    fy, fx: int32 [V], cycles per image, the representative of each conjugate pair.
-    cell: int32 [window height, window width], index in [0, V) of the frequency of each cell.
+    fy, fx: int32 [V], cycles per image down and across, of one frequency of each mirrored pair.
+    cell: int32 [window height, window width], index in [0, V) of the frequency at each position of
+      the centred window.
   """
 
   fy: np.ndarray
@@ -51,10 +57,12 @@ class Frequencies:
 def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencies:
   """Returns the distinct frequencies of an image, or of a window around its zero frequency.
 
-  For a real image, (fy, fx) and (-fy, -fx) modulo the size are one frequency. There are 514 in
+  For a real image, (fy, fx) and (−fy, −fx) modulo the size are one frequency. There are 514 in
   32 × 32 pixels, 394 in 28 × 28, 25,090 in 224 × 224, and 1985 in its window of 63 × 63.
 
-  `window` is the side of the centred square in cells, at most the shorter side; 0 takes all.
+  Args:
+    height, width: Size of the image in pixels.
+    window: Side of the centred square of frequencies, at most the shorter side; 0 takes all.
 
   Raises:
     InputError: The window is negative or larger than the image.
@@ -78,9 +86,13 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
 def basis_image(
   fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
 ) -> jax.Array:
-  """Returns U for one frequency, float32 [height, width], unit L2 norm.
+  """Returns the basis image U of one frequency, float32 [height, width], with unit ℓ2 norm.
 
-  (fy, fx) may be traced. The reference phase needs a frequency of `distinct_frequencies`.
+  Args:
+    fy, fx: Integer scalars, cycles per image; may be traced. For the phase 'reference' they must be
+      a frequency of `distinct_frequencies`, because its mirror has another phase.
+    height, width: Size of the image in pixels.
+    phase: One of `PHASES`.
   """
   choice('phase', phase, PHASES)
   turn_y = (fy * jnp.arange(height)) % height / height
@@ -105,17 +117,17 @@ def perturb(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns images x + r v U (Yin et al. 2019, section 2), float32; jit- and vmap-able.
+  """Returns images plus a Fourier basis image, x + r v U (Yin et al. 2019, section 2), float32.
 
-  U is the real Fourier basis image of a frequency with unit ℓ2 norm (`basis_image`), v the norm,
-  and r = ±1 is drawn for each image and channel.
+  U is the basis image of a frequency with unit ℓ2 norm (`basis_image`) and v the norm. The sign
+  r = ±1 is drawn for each image and channel. The function can be jitted and vmapped.
 
   Args:
     key: A random key; image b draws from fold_in(key, b), a single image from the key.
     images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
-    frequencies: (i, j), integers [2], or one for each image [B, 2]: cycles per image down and
+    frequencies: (fy, fx), integers [2], or one for each image [B, 2]: cycles per image down and
       across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean.
-    norm: v, the ℓ2 norm of the change of a channel, or [B].
+    norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
     phase: 'reference' or another of `PHASES`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
   """
@@ -141,10 +153,17 @@ def add_wave(
   phase: str = 'reference',
   clip: bool = False,
 ) -> jax.Array:
-  """Returns x + r v U for each channel (Yin et al. 2019, section 2), [H, W, C]; see `basis_image`.
+  """Returns an image plus a basis image, x + r v U in each channel, [H, W, C].
 
-  The key draws r, ±1 with probability ½ for each channel; v is the norm of the change of a channel
-  (v √C for C channels). `clip` clips the result to [0, 1], unlike the paper.
+  See Yin et al. (2019), section 2, and `basis_image`.
+
+  Args:
+    key: Random key that draws the sign r = ±1 of each channel, with probability ½ each.
+    image: [H, W, C] in [0, 1].
+    fy, fx: Integer scalars, the frequency in cycles per image.
+    norm: v, the ℓ2 norm of the change of one channel; the image changes by v √C.
+    phase: One of `PHASES`.
+    clip: Whether the result is clipped to [0, 1], unlike the paper.
   """
   height, width, channels = image.shape
   signs = jax.random.rademacher(key, (channels,), dtype=image.dtype)
@@ -154,7 +173,9 @@ def add_wave(
 
 
 def in_words(norm: float, clip: bool, phase: str = '') -> str:
-  """Describes a perturbation in words; noise has no phase."""
+  """Returns a phrase for the norm, phase and clipping of a perturbation; `phase` is '' for
+  noise.
+  """
   phase = f', phase {phase}' if phase else ''
   return f'norm {norm:g} in each channel{phase}, {"clipped to [0, 1]" if clip else "not clipped"}'
 
@@ -166,8 +187,15 @@ def differing(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns the differences of perturbations from the published ones in words; `published` has the
-  norms by image side."""
+  """Returns phrases for the differences of a perturbation from the published one.
+
+  Args:
+    norm: ℓ2 norm of the change of one channel.
+    published: {side of the images in pixels: norms in the paper}.
+    side: Side of the images.
+    phase: One of `PHASES`.
+    clip: Whether images are clipped to [0, 1].
+  """
   norms = ' and '.join(f'{value:g}' for value in published.get(side, ()))
   norms = norms or f'for {" and ".join(map(str, published))} pixels only'
   differences = {
@@ -186,8 +214,17 @@ def wave_views(
   phase: str,
   clip: bool,
 ) -> Views:
-  """Returns the clean view (norm 0, id 0), then x + r v U for each frequency, with the id
-  1 + (fy mod H) W + (fx mod W)."""
+  """Returns the clean view, then the view x + r v U for each of V frequencies; see `add_wave`.
+
+  The clean view has norm 0 and id 0. The id of a frequency is 1 + (fy mod H) W + (fx mod W).
+
+  Args:
+    fy, fx: integers [V], cycles per image.
+    image_shape: (H, W, C).
+    norm: v, the ℓ2 norm of the change of one channel.
+    phase: One of `PHASES`.
+    clip: Whether images are clipped to [0, 1].
+  """
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
@@ -205,14 +242,20 @@ def wave_views(
 
 
 def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
-  """Returns the names of `wave_views`: 'clean', then 'fy=<fy>, fx=<fx>'."""
+  """Returns the names of the views of `wave_views`: 'clean', then 'fy=<fy>, fx=<fx>' each."""
   return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
 
 
 def sample_figure(
   frequencies: np.ndarray, pictures: np.ndarray, caption: str
 ) -> tuple[Figure, str]:
-  """Draws the pictures [1 + S, H, W, C] of a clean image and of waves (fy, fx) [S, 2]."""
+  """Returns a figure of a clean image and of S perturbed ones, and the caption.
+
+  Args:
+    frequencies: integers [S, 2], (fy, fx) of each perturbed image.
+    pictures: [1 + S, H, W, C], the clean image first.
+    caption: The caption, returned unchanged.
+  """
   waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
   samples = dict(zip(['clean', *waves], pictures, strict=True))
   return images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'), caption

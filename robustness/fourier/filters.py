@@ -1,9 +1,10 @@
-r"""Masks of the frequencies that low-pass and high-pass filters keep.
+"""Low-pass and high-pass filters, as masks of the frequencies that they keep.
 
-A high pass of bandwidth B keeps the B × B square of frequencies centred on the highest one, the
-Nyquist frequency (Yin et al. 2019, section 2). With N pixels a side these are |f| ≥ m on both axes,
-m = (N - B + 1) / 2: 32 pixels and B = 27 keep |f_y| ≥ 3 and |f_x| ≥ 3. It is not the complement of
-a low pass, which keeps frequencies that are high on either axis.
+A low pass of bandwidth B keeps the B × B square of frequencies centred on zero. A high pass keeps
+the B × B square centred on the highest frequency, the Nyquist frequency (Yin et al. 2019,
+section 2). On N pixels a side, these are the frequencies with |f_y| ≥ m and |f_x| ≥ m,
+m = (N − B + 1) / 2; for example N = 32 and B = 27 give m = 3. A high pass is not the complement of
+a low pass, since it removes frequencies that are low on either axis.
 """
 
 import jax
@@ -13,17 +14,19 @@ import numpy as np
 from robustness.core.errors import InputError
 
 PUBLISHED = 27, 32
-"""Bandwidth and side of the energy fractions of corruptions in the paper."""
+"""The paper's high pass for energy fractions of corruptions: bandwidth B and side N in pixels."""
 
 
 def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
-  """Returns the lowest |f| that a high pass keeps vertically and horizontally, in cycles per image.
+  """Returns the lowest |f_y| and |f_x| that a high pass keeps, in cycles per image.
 
-  `bandwidth` is B on the shorter side; the longer side is in proportion. 0 scales the published 27
-  of 32 pixels, with |f| ≥ 3, to the size and rounds (23 for 28 pixels, 183 for 224).
+  Args:
+    height, width: Size of the image in pixels.
+    bandwidth: B on the shorter side; the longer side is in proportion. 0 scales the published 27 of
+      32 pixels, which keeps |f| ≥ 3, to the size and rounds (23 for 28 pixels, 183 for 224).
 
   Raises:
-    InputError: The bandwidth is no symmetric square of frequencies of this side.
+    InputError: The square of frequencies of this bandwidth is not symmetric on this side.
   """
   side = min(height, width)
   if not bandwidth:
@@ -42,15 +45,24 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
-  """Returns the frequencies that a high pass keeps (`lowest_kept`), bool [H, W], fftshifted."""
+  """Returns the mask of a high pass, bool [H, W], true at the frequencies that it keeps.
+
+  Zero frequency is in the centre (`fftshift`); for the bandwidth see `lowest_kept`.
+  """
   lowest = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
   return (fy >= lowest[0])[:, None] & (fx >= lowest[1])
 
 
 def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
-  """Returns the frequencies that a low pass keeps, bool [H, W], zero frequency in the centre: those
-  with |f| ≤ (B − 1)/2 on both axes, in proportion on the longer side."""
+  """Returns the mask of a low pass, bool [H, W], true at the frequencies that it keeps.
+
+  These have |f| ≤ (B − 1)/2 on both axes, with B the `bandwidth` on the shorter side; the longer
+  side is in proportion. Zero frequency is in the centre.
+
+  Raises:
+    InputError: The bandwidth is even, or not in 1..shorter side.
+  """
   side = min(height, width)
   if not 0 < bandwidth <= side or bandwidth % 2 == 0:
     raise InputError(
@@ -63,23 +75,35 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
 
 
 def half(mask: np.ndarray) -> np.ndarray:
-  """Returns the half [H, W // 2 + 1], in the order of `rfft2`, of a symmetric map [H, W]."""
+  """Returns the half spectrum [H, W // 2 + 1] of a mask [H, W] that is equal at f and −f.
+
+  The mask has zero frequency in the centre, the half the order of `rfft2`.
+  """
   return np.fft.ifftshift(mask)[:, : mask.shape[1] // 2 + 1]
 
 
 def filtered_by_half(image: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns an image [H, W, C], float32, with the frequencies in `mask`, bool [H, W // 2 + 1]."""
+  """Returns an image, float32 [H, W, C], in which only the frequencies of a mask remain.
+
+  `mask` is bool [H, W // 2 + 1] in the order of `rfft2`.
+  """
   planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
   spectrum = jnp.where(mask[None], jnp.fft.rfft2(planes), 0)
   return jnp.moveaxis(jnp.fft.irfft2(spectrum, planes.shape[1:]), 0, -1)
 
 
 KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
+"""The filters by name; each is a function of height, width and bandwidth that returns a mask."""
 
 
 def bandwidths(kind: str, side: int, max_count: int) -> list[int]:
-  """Returns up to `max_count` evenly spaced bandwidths, with the smallest and the largest, of a
-  filter in `KINDS` for a shorter side of `side` pixels."""
+  """Returns up to `max_count` valid bandwidths, evenly spaced from the smallest to the largest.
+
+  Args:
+    kind: A filter in `KINDS`.
+    side: Shorter side of the images in pixels.
+    max_count: Largest number of bandwidths.
+  """
   valid = range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2)
   index = np.linspace(0, len(valid) - 1, min(max_count, len(valid)))
   return [valid[i] for i in np.unique(index.round().astype(int))]

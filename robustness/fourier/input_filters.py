@@ -1,4 +1,4 @@
-"""Low-pass and high-pass filters in front of a network (Yin et al. 2019, section 2)."""
+"""Low-pass and high-pass filters applied to a network's input (Yin et al. 2019, section 2)."""
 
 import dataclasses
 from typing import ClassVar
@@ -13,7 +13,7 @@ from robustness.models.inputs import InputFilter
 
 @dataclasses.dataclass(frozen=True)
 class _Square(InputFilter):
-  """Keeps a B × B square of frequencies; values may leave [0, 1].
+  """Base class of filters that keep a B × B square of frequencies; results may leave [0, 1].
 
   Attributes:
     bandwidth: B, which must be a symmetric square of frequencies for the size of images.
@@ -25,7 +25,7 @@ class _Square(InputFilter):
     self.require(self.bandwidth >= 1, 'bandwidth', 'at least 1')
 
   def __call__(self, images: jax.Array) -> jax.Array:
-    """See `InputFilter`."""
+    """Returns filtered images, float32 [B, H, W, C]."""
     height, width = images.shape[1:3]
     mask = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
     return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(mask))
@@ -33,7 +33,7 @@ class _Square(InputFilter):
 
 @dataclasses.dataclass(frozen=True)
 class LowPass(_Square):
-  """Keeps the square centred on zero; the paper has B = 15 for 32 pixels."""
+  """Keeps the B × B square centred on zero; the paper has B = 15 for 32 pixels."""
 
   name: ClassVar[str] = 'low_pass'
   resembles = ('blur',)
@@ -42,8 +42,11 @@ class LowPass(_Square):
 
 @dataclasses.dataclass(frozen=True)
 class HighPass(_Square):
-  """Keeps the square centred on the Nyquist frequency; the paper has B = 31 for 32 pixels, which
-  removes the zero row and column of frequencies. It is not the complement of a low pass."""
+  """Keeps the B × B square centred on the Nyquist frequency.
+
+  The paper has B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or f_x = 0. This is
+  not the complement of a low pass.
+  """
 
   name: ClassVar[str] = 'high_pass'
   resembles = ()
@@ -51,3 +54,4 @@ class HighPass(_Square):
 
 
 INPUT_FILTERS = Registry('robustness.fourier.input_filters', InputFilter)  # type: ignore[type-abstract]
+"""The filters by name, for `input_filter` in a classifier's section of the config."""

@@ -1,4 +1,4 @@
-"""Maps over frequencies: bands, the centred map of a run, and the map of a finished workdir."""
+"""Maps of a quantity over frequencies: frequency bands, centred maps, and maps of earlier runs."""
 
 import dataclasses
 import functools
@@ -23,26 +23,36 @@ from robustness.fourier.basis import Frequencies
 from robustness.results import Results
 
 BANDS = ('low', 'mid', 'high')
+"""Names of the three frequency bands of `bands`."""
 FREQUENCY = ['frequency_y', 'frequency_x']
-"""The facets of a map."""
+"""The columns of a table of results by which a map is grouped."""
 SAME_IMAGES = ('source', 'name', 'path', 'split')
-"""If these keys of two descriptions of data agree, equal example ids are the same image."""
+"""Keys of the description of data. If all agree, equal example ids mean the same image."""
 
 
 def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[int]) -> np.ndarray:
-  """Returns the member of `BANDS` for each frequency in cycles per image, text of the broadcast
-  shape; `image_size` is in pixels, not the size of a window.
+  """Returns the band, 'low', 'mid' or 'high', of each frequency, as an array of strings.
 
   With the Nyquist frequency of the shorter side, f_N = min(height, width)/2: low is |f| < f_N/4,
   mid is f_N/4 ≤ |f| < f_N/2 (one octave), high is |f| ≥ f_N/2, corners included. For 28 × 28 pixels
   the limits are 3.5 and 7 cycles per image.
+
+  Args:
+    frequency_y, frequency_x: Cycles per image, of any shapes that broadcast to the result's.
+    image_size: Height and width of the image in pixels, not of a window of frequencies.
   """
   distance, nyquist = np.hypot(frequency_y, frequency_x), min(image_size) / 2
   return np.select([distance < nyquist / 4, distance >= nyquist / 2], ['low', 'high'], 'mid')
 
 
 def band_map(image_size: Sequence[int], window: int = 0) -> np.ndarray:
-  """Returns the band of each cell of a map [H, W] or its window, zero frequency in the centre."""
+  """Returns the band of each frequency of an image, as strings [H, W] with zero in the centre.
+
+  Args:
+    image_size: Height and width of the image in pixels.
+    window: Side of a centred square of frequencies; the result is then [window, window]. 0 takes
+      all.
+  """
   fy, fx = (np.arange(window or side) - (window or side) // 2 for side in image_size[:2])
   return bands(fy[:, None], fx, image_size[:2])
 
@@ -55,24 +65,25 @@ def centred_map(
   column: str = 'value',
   **facets: object,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the map of a quantity over all frequencies of a run, zero in the centre (`fftshift`).
+  """Returns a quantity at all frequencies of a run as an image, zero frequency in the centre.
 
   The table of results has one row for a frequency and its mirror (−f_y, −f_x); the map has both.
 
   Args:
-    results: Results of a study with the facets `frequency_y` and `frequency_x`.
+    results: Results of a study that are grouped by `frequency_y` and `frequency_x`.
     quantity: For example 'error'.
     classifier: Label of the classifier.
     versus: Label of the classifier from which the quantity is a paired difference; '' for none.
     column: Column of the table: 'value', 'low', 'high', 'n' or 'p'.
-    **facets: Further facets of the rows, such as `layer='stage1'`.
+    **facets: Further columns and the values that rows must have, such as `layer='stage1'`.
 
   Returns:
-    (frequencies [H] of the rows, ascending, in cycles per image, [W] of the columns, the map [H, W]
-    of the run's window); NaN where there is no estimate.
+    The vertical frequencies [H] and horizontal frequencies [W] in cycles per image, ascending, and
+    the map [H, W]; NaN where there is no estimate. H and W are the side of the run's window of
+    frequencies, or of the image.
 
   Raises:
-    InputError: There is no such map.
+    InputError: The results have no such map; the message names the classifiers that they have.
   """
   rows = select(results.table, quantity, versus, frequency_y=..., frequency_x=..., **facets)
   rows = rows[rows.classifier == classifier]
@@ -94,7 +105,13 @@ def centred_map(
 
 @dataclasses.dataclass(frozen=True)
 class FinishedMap:
-  """A finished Fourier heat map in a workdir; messages call the setting that names it `key`."""
+  """A Fourier heat map that an earlier run measured.
+
+  Attributes:
+    directory: Workdir of the run.
+    results: Its results.
+    key: The setting that names the workdir, for messages.
+  """
 
   directory: pathlib.Path
   results: Results
@@ -102,7 +119,11 @@ class FinishedMap:
 
   @classmethod
   def read(cls, directory: str, key: str) -> Self:
-    """Reads a workdir; raises InputError without a finished run that has errors by frequency."""
+    """Reads the map in a workdir; `key` is the setting that names it, for messages.
+
+    Raises:
+      InputError: There is no finished run, or its results have no errors by frequency.
+    """
     path = expanded(directory).absolute()
     finished = cls(path, Results.read(path), key)
     if finished.rows.empty:
@@ -121,7 +142,7 @@ class FinishedMap:
 
   @property
   def digest(self) -> str:
-    """SHA-256 of the errors, which identifies the map."""
+    """SHA-256 of the errors by classifier and frequency, which identifies the map."""
     return hashlib.sha256(to_csv(self.rows[['classifier', *FREQUENCY, 'value']])).hexdigest()
 
   @property
@@ -130,7 +151,11 @@ class FinishedMap:
     return self.results.settings['window']
 
   def classifier_rows(self, label: str) -> pd.DataFrame:
-    """Returns the rows of the classifier with a label, or of the only classifier."""
+    """Returns the rows of the classifier with a label, or of the only classifier for any label.
+
+    Raises:
+      InputError: The run has several classifiers, none of this label.
+    """
     labels = list(dict.fromkeys(self.rows.classifier))
     if label not in labels and len(labels) > 1:
       raise InputError(
@@ -140,7 +165,11 @@ class FinishedMap:
     return self.rows[self.rows.classifier == (label if label in labels else labels[0])]
 
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
-    """Returns the error [V] at each distinct frequency of the window of the map."""
+    """Returns the error at each of V distinct frequencies, float64 [V]; NaN where it was not
+    measured.
+
+    `label` is as in `classifier_rows`.
+    """
     index = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
     return self.classifier_rows(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
 
@@ -159,15 +188,19 @@ class FinishedMap:
 
   @functools.cached_property
   def _folders(self) -> list[pathlib.Path]:
-    """The folders with records of the map's images: of the run, or of the battery's tasks of the
-    same study, and of each of its seeds."""
+    """The folders with records of the run, or of its battery's tasks with this study, for all
+    seeds.
+    """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
     tasks = f'records/{self.results.study}-*' if is_task else 'records'
     return sorted(root.glob(tasks)) + sorted(root.glob(f'seed*/{tasks}'))
 
   def records(self) -> list[Records]:
-    """Opens the records of the images on which the map was measured."""
+    """Opens all records of the images on which the map was measured.
+
+    These are the records of all rounds of a sequential run, else those of the first classifier.
+    """
     paths = []
     for folder in self._folders or [self.directory / 'records']:
       rounds = folder.glob(f'*/{ROUND}*')  # a sequential design may have more for some classifiers
@@ -175,10 +208,11 @@ class FinishedMap:
     return [Records.open(path) for path in paths]
 
   def saw(self, records: RecordsReader) -> np.ndarray:
-    """Returns whether each row of records is an image on which the map was measured, bool [N].
+    """Returns whether each of N rows of records is an image on which the map was measured, bool
+    [N].
 
-    Images are compared by digest, and by id where `shares_images`. If the data differ and the map's
-    records are missing, the result is False for all rows.
+    Images are compared by digest, and also by example id if `shares_images` holds. The result is
+    False for all rows if the data differ and the records of the map's run are missing.
     """
     is_seen = np.zeros(records.layout.num_rows, bool)
     has_same_ids = self.shares_images(records.identity.get('data') or {})
@@ -192,15 +226,20 @@ class FinishedMap:
 
 
 class BeginsWithMap(Study):
-  """Base class of studies that can start from the finished heat map of a workdir."""
+  """Base class of studies that can use the heat map of an earlier run.
+
+  Attributes:
+    heat_map: Workdir of the earlier run; '' uses none.
+  """
 
   heat_map: str
 
   @functools.cached_property
   def _map(self) -> FinishedMap | None:
+    """The heat map in the workdir `heat_map`; None if that is ''."""
     return FinishedMap.read(self.heat_map, 'config.study.heat_map') if self.heat_map else None
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """The digest of the heat map, if one is read."""
+    """The digest of the heat map, for the results; empty if none is used."""
     return {'heat_map_sha256': self._map.digest} if self._map else {}

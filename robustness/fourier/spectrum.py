@@ -1,10 +1,13 @@
-r"""Spectra of images and of changes to images.
+"""Amplitude spectra of images and of changes to images.
 
-  F(x)[f_y, f_x] = 1/√(HW) Σ x[y, x'] exp(-2πi (f_y y / H + f_x x' / W))
+The orthonormal transform of an H × W image x is
 
-is orthonormal: Σ|F|² = Σx², and white noise of standard deviation σ has |F| ≈ .89 σ at every
-frequency of every image size. |F| of a real image is equal at (f_y, f_x) and at its mirror, so the
-device computes the half f_x ≥ 0 (in the order of `jnp.fft.rfft2`), and `whole` completes the map.
+  F(x)[f_y, f_x] = 1/√(HW) Σ_{y,x'} x[y, x'] exp(−2πi (f_y y / H + f_x x' / W)),
+
+so that Σ|F|² = Σx², and white noise of standard deviation σ has a mean |F| of about .89 σ at every
+frequency of every image size. |F| of a real image is equal at (f_y, f_x) and at its mirror.
+Therefore the device computes only the half f_x ≥ 0, in the order of `jnp.fft.rfft2`, and `full_map`
+completes it.
 """
 
 import dataclasses
@@ -17,13 +20,17 @@ from robustness.core.settings import choice
 from robustness.fourier.filters import half
 
 CHANNELS = ('each', 'grey')
+"""Whether spectra are computed of each channel or of the grey image."""
 GREY = (0.299, 0.587, 0.114)
+"""Weights of R, G and B in the grey image."""
 PIXELS_PER_CYCLE = 64  # a ring is one cycle wide for each 64 pixels of the shorter side, rounded up
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
-  """Returns |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels]: of 'each' channel, or of
-  the 'grey' image .299 R + .587 G + .114 B."""
+  """Returns the amplitude spectrum |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels].
+
+  `channels` is 'each' for a spectrum per channel, or 'grey' for that of .299 R + .587 G + .114 B.
+  """
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:
     weights = jnp.asarray(GREY, image.dtype)[None, None, :]
@@ -33,8 +40,11 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
 
 
 def full_map(values: np.ndarray, width: int) -> np.ndarray:
-  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half
-  [..., H, W // 2 + 1] in the order of `rfft2`; it is equal at a frequency and its mirror."""
+  """Returns the map of all frequencies [..., H, W], zero in the centre, from its half.
+
+  `values` [..., H, W // 2 + 1] are in the order of `rfft2`, and `width` is W. The map is equal at a
+  frequency and its mirror.
+  """
   mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)
   full = np.concatenate([values, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
@@ -42,12 +52,13 @@ def full_map(values: np.ndarray, width: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-  """Sums over frequencies, as weights on the half spectrum, [.., H, W // 2 + 1].
+  """Weights for sums and means over frequencies of a half spectrum.
 
   Attributes:
-    weight: Number of frequencies that a cell represents: 2, or 1 if it has no mirror.
-    high: `weight` of the frequencies that a high pass keeps, 0 elsewhere.
-    rings: [R, H, W // 2 + 1], weights of sum 1 for means over rings of |f|.
+    weight: float32 [H, W // 2 + 1], number of frequencies that an element represents: 2, or 1 if it
+      has no mirror.
+    high: float32 [H, W // 2 + 1], `weight` of the frequencies that a high pass keeps, else 0.
+    rings: float32 [R, H, W // 2 + 1], weights for means over R rings of |f|; each sums to 1.
     radii: [R], the middle of each ring in cycles per image.
   """
 
@@ -57,12 +68,17 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns the `energy` Σ|F|² of a `half_magnitude`, and `high_energy` after the high pass."""
+    """Returns `energy`, Σ|F|² over all channels, and `high_energy`, the same after the high pass.
+
+    `magnitude` is |F|, [H, W // 2 + 1, channels]; see `half_magnitude`.
+    """
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns the `energies`, and `rings` [R], the means of |F| over rings."""
+    """Returns `energies` of |F|, and `rings` [R], the mean of |F| over each ring and the
+    channels.
+    """
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
       **self.energies(magnitude),
@@ -71,11 +87,13 @@ class Measures:
 
 
 def measures(keep: np.ndarray) -> Measures:
-  """Returns the weights for a high pass that keeps the frequencies `keep`, bool [H, W], zero in the
-  centre.
+  """Returns the weights for an image size and a high pass.
 
-  Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 reach
-  the Nyquist frequency of the shorter side, and 46 the corner of a square image.
+  Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 rings
+  reach the Nyquist frequency of the shorter side, and 46 the corner of a square image.
+
+  Args:
+    keep: bool [H, W], the frequencies that the high pass keeps, zero in the centre.
   """
   height, width = keep.shape
   columns = width // 2 + 1

@@ -37,8 +37,10 @@ washing machine 897
 
 _ENTRIES = (' '.join(entry.split()).rpartition(' ') for entry in _TABLE.split(';'))
 IMAGENET_INDEX: Mapping[str, int] = {name: int(index) for name, _, index in _ENTRIES}
-"""The index in ImageNet's order of the generator's 112 classes; the released sets have the first
-61."""
+"""{class of the released generator: its index in ImageNet's order}.
+
+There are 112 classes; the released sets have the first 61.
+"""
 
 
 def imagenet_index(name: str, kind: str = 'class') -> int:

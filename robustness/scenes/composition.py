@@ -39,10 +39,11 @@ def compose(
   x: ArrayLike,
   y: ArrayLike,
 ) -> jax.Array:
-  """Returns a scene, float32 [S, S, 3] in [0, 1]; jit- and vmap-able in all arguments.
+  """Returns a scene, float32 [S, S, 3] in [0, 1]: a cutout pasted on a background.
 
-  The premultiplied cutout is rounded to 8 bits per channel before it is resized and after, as in
-  the released generator; the blended scene is not rounded.
+  The premultiplied cutout is rounded to 8 bits per channel before and after it is resized, as in
+  the released generator; the blended scene is not rounded. The function can be jitted and vmapped
+  in all arguments.
 
   Args:
     cutout: [h, w, 4], uint8 or floats in [0, 1]: colours and alpha, not premultiplied.
@@ -53,7 +54,7 @@ def compose(
     y: The same from the top.
 
   Raises:
-    InputError: The cutout is no [h, w, 4], or the background no square [S, S, 3].
+    InputError: The cutout is not [h, w, 4], or the background no square [S, S, 3].
   """
   if cutout.shape[2:] != (4,) or background.shape[2:] != (3,) or len(set(background.shape[:2])) > 1:
     raise InputError(
@@ -112,13 +113,16 @@ def paste_cutout(
 
 
 def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
-  """Returns the number of pixels in the area of a cutout [h, w, 4]; None is its rectangle."""
+  """Returns the number of pixels to which the area of a cutout [h, w, 4] refers.
+
+  It is the number of pixels of its mask for the measure 'mask', or None for its full rectangle.
+  """
   half = 128 if cutout.dtype == jnp.uint8 else 0.5
   return (cutout[..., 3] >= half).sum() if measure == 'mask' else None
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:
-  """Returns the colours times alpha, and alpha, [h, w, 4]."""
+  """Returns a cutout [h, w, 4] with its colours multiplied by its alpha."""
   channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)
   return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
@@ -136,12 +140,23 @@ def visible(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the part of the resized cutout that is visible at some angle about this centre, with
-  D = ⌈√2 · side⌉ + 12 pixels a side, and the position of its first pixel, int32 [2].
+  """Returns the part of a resized cutout that can be visible at its angle.
 
   A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
-  point in the middle of the canvas. The border of the cutout is repeated up to the reach of a
-  rotation; pixels beyond are 0.
+  cutout's point in the middle of the canvas. The border of the cutout is repeated as far as a
+  rotation reads; pixels beyond are 0.
+
+  Args:
+    cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
+    index: Index of the cutout.
+    size: int32 [2], height and width of the cutout.
+    placement: Its place on the canvas.
+    side: Side of the canvas in pixels.
+    max_reduction: Largest factor by which the cutout is reduced.
+
+  Returns:
+    The part, [D, D, 4] with D = ⌈√2 · side⌉ + 12, and the position of its first pixel in the
+    resized cutout, int32 [2].
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
@@ -164,10 +179,16 @@ def paste_rotated(
   placement: Placement,
   lines: int,
 ) -> jax.Array:
-  """Returns a scene with a rotated window, float32 [S, S, 3].
+  """Returns a scene, float32 [S, S, 3], with a rotated cutout on a background.
 
-  If `lines` is less than the side, a loop computes that many lines per iteration, and only lines of
-  the object. `packed`, `index` and `offset` are as in `_sample`.
+  Args:
+    packed: Windows of resized cutouts, see `_sample`.
+    index: Index of the window.
+    offset: Position of the window's first pixel, see `_sample`.
+    background: float32 [S, S, 3] in [0, 1].
+    placement: Place of the cutout on the canvas.
+    lines: Lines of the scene that are computed at once. If it is less than S, a loop computes only
+      the lines that the cutout touches.
   """
   side = background.shape[0]
   lines = min(lines, side)

@@ -1,11 +1,11 @@
-"""The design of SI-Score as data: levels of the factors, pairs of object and background.
+"""Designs of SI-Score's experiments: levels of the factors, and pairs of object and background.
 
-A level is a combination of area, angle and place. Every pair is shown at every level, so that
-levels are compared on the same objects and backgrounds. The study, the writer and the reader of
-data sets share this file.
+A level is a combination of area, angle and position of the object. A pair is an object with one of
+its backgrounds. Every pair is shown at every level, so that levels are compared on the same objects
+and backgrounds. The study, the writer and the reader of data sets share this file.
 
-A scene counts if enough of its object is on the canvas; a released set lists such scenes in any
-order. Which pairs count, and therefore the mix of objects, differs between levels: `balanced`
+A scene counts only if enough of its object is on the canvas; a released set lists just these, in
+any order. Which pairs count, and therefore the mix of objects, differs between levels: `balanced`
 selects the same pairs at all compared levels.
 
 Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released generator.
@@ -26,19 +26,20 @@ SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
+"""Number of backgrounds of each object, as published."""
 LONGEST = 16
 """Largest ratio of the longer side of an object to its shorter side."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-  """The L levels at which every pair is shown.
+  """The L combinations of factors (levels) at which every pair of object and background is shown.
 
   Attributes:
     name: 'size', 'location', 'rotation', or another word.
     side: Side of the square canvas in pixels.
-    min_inside: Smallest share of the object's rectangle on the canvas with which a scene counts.
-    area: float64 [L], share of the canvas that the object's rectangle covers, in (0, 1].
+    min_inside: Smallest fraction of the object's rectangle on the canvas with which a scene counts.
+    area: float64 [L], fraction of the canvas that the object's rectangle covers, in (0, 1].
     angle: float64 [L], degrees counter-clockwise.
     x, y: float64 [L], the object's centre, fractions of the side from the left and the top.
   """
@@ -67,11 +68,14 @@ class Design:
 
   @property
   def factors(self) -> dict[str, np.ndarray]:
-    """The factors of levels, in the order of `LEVEL`."""
+    """{factor: its value at each level, float64 [L]}, in the order of `LEVEL`."""
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
-    """Returns the reference's scene numbers, int64 [num_pairs, L]; the pair varies fastest."""
+    """Returns the released generator's numbers of scenes, int64 [num_pairs, L].
+
+    They count through the levels, and within a level through the pairs.
+    """
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
 
 
@@ -162,6 +166,7 @@ def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> n
 KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
 """{factor: its columns in the levels}."""
 LOOP_ORDER = ('x', 'y', 'area', 'angle')
+"""Factors in the order of the released generator's loops, the last varying fastest."""
 COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
 """The columns of stored scenes."""
 
@@ -178,7 +183,9 @@ def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 
 
 def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns numbers of groups of levels with equal values in the columns `keys`, int [L]."""
+  """Returns a number for each level, int [L], equal for levels with equal values in columns
+  `keys`.
+  """
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
 
@@ -219,12 +226,12 @@ def normalised(values: ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SceneTable:
-  """The positions of N scenes in a table of P pairs and L levels.
+  """The positions of N stored scenes in a table of P pairs (rows) and L levels (columns).
 
   Attributes:
     design: The levels that occur, in the order of the generator's loop: x, y, area, angle.
     objects: int [P], the object of each pair.
-    pair, level: int [N], the row and column of each scene.
+    pair, level: int [N], row and column of each scene in the table.
   """
 
   design: Design

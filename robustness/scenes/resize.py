@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from robustness.scenes.designs import LONGEST
 
 TILE, BLOCK = 8, 64
+"""Pixels that are computed at a time, and lines."""
 
 
 def triangle_weights(

@@ -1,8 +1,9 @@
-"""View functions that show a row of object and background at a level of a design.
+"""View functions that compose an object and a background, a row, at a level of a design.
 
-Resizing takes most of the time. If views share few sizes, the cutout is resized once per row and
-size to a sheet of 8 bits per channel, and a scene only reads pixels of the sheet: a window if
-upright, 4 × 4 per pixel if rotated.
+Resizing the object takes most of the time. If the views of a row have few different sizes, the
+object is resized once per size to a sheet, an image of 8 bits per channel. A scene then only reads
+pixels of the sheet: a window of it if the object is upright, 4 × 4 pixels per pixel if it is
+rotated.
 """
 
 import functools

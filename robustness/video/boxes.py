@@ -44,7 +44,7 @@ COCO: json_files.Form = {
 }
 """Form of COCO annotations from which neighbor sets are built: sizes and classes are required."""
 TOLERANCE = 1.0
-"""Largest distance in pixels by which a box may extend beyond its image and is not counted as
+"""Largest distance in pixels by which a box may extend beyond its image without counting as
 clipped.
 """
 Entries = Sequence[Mapping[str, Any]]
@@ -204,15 +204,14 @@ class Boxes:
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes clipped at the borders of their images, and by how much they extended
-    beyond.
+    """Returns the boxes clipped at the borders of their images, and the clipped distances.
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
       name: function from the index of a box to a description of it, for messages.
 
     Returns:
-      The boxes, and the largest distance of an edge of each box beyond the border in pixels, float
+      The boxes, and the largest distance in pixels of an edge of each box beyond the border, float
       [N].
 
     Raises:
