@@ -1,12 +1,14 @@
-"""The spread of accuracies over classes, without the spread that few images a class add.
+"""The spread of accuracies over classes, without the spread that few images per class add.
 
-Classes are taken for a sample: class c has the true accuracy a_c of variance τ², and the measured
-one p_c of the further variance v_c. With weights w_c = 1 / (v_c + τ²) and their mean p̄,
+The classes are treated as a random sample: class c has a true accuracy a_c, and these have the
+variance τ². The measured accuracy p_c has the additional sampling variance v_c. With weights w_c =
+1 / (v_c + τ²) and the weighted mean p̄,
 
   Q(τ²) = Σ w_c (p_c − p̄)²
 
-has a chi-squared distribution with K − 1 degrees of freedom. The estimate of τ² has Q = K − 1, and
-the ends of its interval have the quantiles of that distribution.
+has a chi-squared distribution with K − 1 degrees of freedom for K classes. The estimate of τ² is
+the value at which Q = K − 1; the ends of its interval are those at which Q equals a quantile of
+that distribution.
 
 Reference: Paule and Mandel (1982) for the value; Viechtbauer, Confidence intervals for the amount
 of heterogeneity in meta-analysis, Statistics in Medicine 26 (2007), for the interval.
@@ -22,7 +24,12 @@ Q_PROFILE = 'q-profile'
 
 
 def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
-  """Returns τ² and the ends of its interval, [3], of values [K] with known variances [K] above 0.
+  """Returns τ² and the ends of its interval, [3].
+
+  Args:
+    values: [K], the measured values.
+    variances: [K], their sampling variances, above 0.
+    confidence: confidence of the interval, in (0, 1).
 
   Raises:
     InputError: there are fewer than two values, or a variance is not above 0.
@@ -35,6 +42,7 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
     )
 
   def excess(variance: float, target: float) -> float:
+    """Returns Q at τ² = `variance`, minus `target`."""
     weight = 1 / (variances + variance)
     centre = (weight * values).sum() / weight.sum()
     return float((weight * (values - centre) ** 2).sum() - target)
@@ -51,15 +59,15 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
 
 
 def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95) -> Estimate:
-  """Returns the standard deviation τ of true accuracies over the classes of N images.
+  """Returns the standard deviation τ of the true accuracies of the classes.
 
-  The variance of a measured accuracy is p (1 − p) / n with half a right and half a wrong answer
-  added, so that a class without mistakes has one too.
+  The sampling variance of a measured accuracy is p (1 − p) / n, where half a right and half a wrong
+  answer are added, so that it is above 0 also for a class without mistakes.
 
   Args:
-    right: bool [N].
-    labels: int [N].
-    confidence: of the interval.
+    right: bool [N], whether each image is classified right.
+    labels: int [N], the class of each image.
+    confidence: confidence of the interval, in (0, 1).
   """
   _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
   correct = np.bincount(place, right)

@@ -1,5 +1,8 @@
-"""Comparisons of classifiers on the same images: paired differences and tests, false-discovery
-rates, and robustness relative to a line through other classifiers."""
+"""Comparisons of classifiers on the same images.
+
+They are paired differences and tests, the false-discovery rate of many tests, and effective
+robustness: accuracy relative to a line through other classifiers.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +15,13 @@ _ROUNDING = 1e-9  # relative error of sums of fractions
 
 
 def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
-  """Exact two-sided McNemar test of equal error: min(1, 2·P(X ≤ min(b, c))), X ~ Bin(b + c, ½).
+  """Returns p-values of McNemar's exact two-sided test of equal error.
 
-  b and c count the examples right with the first classifier only and with the second only, any
-  shapes that broadcast. The p-value is 1 where b + c = 0.
+  They are min(1, 2·P(X ≤ min(b, c))) with X ~ Bin(b + c, ½), and 1 if b + c = 0.
+
+  Args:
+    b: number of images that only the first classifier has right, any shape.
+    c: number of images that only the second classifier has right, a shape that broadcasts with `b`.
 
   Reference:
     McNemar, Note on the sampling error of the difference between correlated proportions or
@@ -30,12 +36,15 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
 
 
 def sign_flip(differences: ArrayLike) -> np.ndarray:
-  """Exact two-sided test of equal error on clusters of examples: P(|Σ ±d_k| ≥ |Σ d_k|).
+  """Returns p-values [...] of an exact two-sided test of equal error on clusters of images.
 
-  The integers d_k [K, ...] are the right predictions of the second classifier minus the right ones
-  of the first in each of K clusters. If the classifiers are equal, a difference is as likely as its
-  negative; all signs are independent and fair. With clusters of one example each this is McNemar's
-  exact test. P-values [...] are exact to about 1e-12, and 1 where the sum is 0.
+  If the classifiers are equal, the difference d_k of a cluster is as likely as −d_k, independently
+  of other clusters. The p-value is P(|Σ ±d_k| ≥ |Σ d_k|) with random signs; it is exact to about
+  1e-12, and 1 if the sum is 0. With one image per cluster this is McNemar's exact test.
+
+  Args:
+    differences: integers d_k [K, ...]: the number of right predictions of the second classifier
+      minus that of the first in each of K clusters.
 
   Reference:
     Fisher, The Design of Experiments (1935), chapter 3; the distribution of the sum is taken from
@@ -58,16 +67,20 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
 
 
 def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
-  """Returns which p-values of one family are significant, bool of their shape, so that the expected
-  share of false discoveries is at or below `rate`.
+  """Returns which p-values are significant at a false-discovery rate, bool of their shape.
 
-  With p₍₁₎ ≤ … ≤ p₍ₘ₎, the adjusted value of p₍ᵢ₎ is min over j ≥ i of min(1, p₍ⱼ₎·m/j); a test is
-  significant where it is at most `rate`. This is proven for independent tests and under a condition
-  of positive dependence, which two-sided tests of views of the same images are not known to meet;
-  docs/intervals.md has the rate in simulations of such tests.
+  All p-values are one family: the expected share of false discoveries among the significant ones is
+  at most `rate`. With p₍₁₎ ≤ … ≤ p₍ₘ₎ a test is significant if its adjusted value, the minimum over
+  j ≥ i of min(1, p₍ⱼ₎·m/j), is at most `rate`. This is proven for independent tests and under a
+  condition of positive dependence. Two-sided tests on the same images in several views are not
+  known to meet it; docs/intervals.md has the rate in simulations of such tests.
+
+  Args:
+    p: p-values, in [0, 1], any shape.
+    rate: the false-discovery rate, in (0, 1).
 
   Raises:
-    InputError: a p-value outside [0, 1] or NaN, or a bad rate.
+    InputError: a p-value is NaN or outside [0, 1], or `rate` is out of range.
 
   Reference:
     Benjamini & Hochberg, Controlling the false discovery rate, J. R. Stat. Soc. B 57 (1995);
@@ -89,15 +102,16 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
 def paired_difference(
   b: ArrayLike, c: ArrayLike, n: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Difference in error, second minus first, (b − c)/n, with the Bonett–Price interval.
+  """Returns the difference in error, second minus first, with Bonett and Price's interval.
 
-  With p₁ = (b + 1)/(n + 2) and p₂ = (c + 1)/(n + 2), the interval is p₁ − p₂ ± z·√((p₁ + p₂ − (p₁ −
-  p₂)²)/(n + 2)), cut to [−1, 1].
+  The difference is (b − c)/n. With p₁ = (b + 1)/(n + 2) and p₂ = (c + 1)/(n + 2), the interval is
+  p₁ − p₂ ± z·√((p₁ + p₂ − (p₁ − p₂)²)/(n + 2)), cut to [−1, 1], where z is the normal quantile at
+  `confidence`.
 
   Args:
-    b: counts of examples right with the first classifier only, any shape.
-    c: counts of examples right with the second only.
-    n: number of examples, at least b + c; where it is 0 all three are NaN.
+    b: number of images that only the first classifier has right, any shape.
+    c: number of images that only the second classifier has right.
+    n: number of images, at least b + c; where it is 0 the result is NaN.
     confidence: confidence of the interval, in (0, 1).
 
   Returns:
@@ -118,29 +132,31 @@ def paired_difference(
 
 
 def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> np.ndarray:
-  """Returns ρ of each model against the plane through all others, [..., M].
+  """Returns the effective robustness ρ of each model relative to all other models, [..., M].
 
-  The plane shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares
-  after each accuracy is put on the logit scale, where such points are on lines. The effective
-  robustness of a model is ρ = shifted - β(references), in points of accuracy: the accuracy above
-  the one that the other accuracies predict. Networks of other training data are above the line of
-  one reference set (Shi et al. 2023).
+  On the logit scale, accuracies under shift are about linear in reference accuracies. The plane
+  shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares to the
+  other models. ρ = shifted − β(references) is the accuracy above the one predicted by it, as a
+  fraction. Networks with other training data are above the line of a single reference set (Shi et
+  al. 2023).
 
-  Accuracies of 0 and 1 have no logit: they count as half of one of the n images from the end. It
-  is NaN where the reference accuracies of the other models are all on one line, or all equal.
+  An accuracy of 0 or 1 has no logit and is moved by half an image, 1/(2n). ρ is NaN if the
+  reference accuracies of the other models do not define a plane: they are equal, or for R > 1
+  collinear.
 
   Args:
-    references: accuracies, [..., M, R].
-    shifted: accuracies, [..., M].
-    n: images of the smallest set.
+    references: accuracies on the reference sets, [..., M, R].
+    shifted: accuracies under the shift, [..., M].
+    n: number of images in the smallest set.
 
   Raises:
-    InputError: fewer than R + 3 models: a plane through R + 1 others fits them exactly.
+    InputError: there are fewer than R + 3 models; a plane would fit R + 1 others exactly.
 
   Reference:
     Taori et al. (2020), Measuring robustness to natural distribution shifts, section 2 and
-    appendix; Shi et al. (2023), Effective robustness against natural distribution shifts for models
-    with different training data, section 3.
+      appendix;
+    Shi et al. (2023), Effective robustness against natural distribution shifts for models with
+    different training data, section 3.
   """
   x, y = np.asarray(references, float), np.asarray(shifted, float)
   models, count = x.shape[-2:]
@@ -162,5 +178,7 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 
 
 def fewest_models(references: int) -> int:
-  """Returns how many models effective robustness needs with this number of reference sets."""
+  """Returns the number of models that effective robustness needs with this number R of reference
+  sets.
+  """
   return references + 3

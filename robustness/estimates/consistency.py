@@ -17,29 +17,29 @@ from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
 PRIOR = 3.0
-"""Effective images that the design effect of all cells weighs against the jackknife of κ."""
+"""Weight, in effective images, of the variance over independent images in the variance of κ."""
 _MAX_KAPPA = 1 - 1e-9
-"""Largest κ with a finite transform artanh κ."""
+"""Largest κ whose transform artanh κ is computed; at 1 it is infinite."""
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
-  """Returns κ = (p_o − p_e)/(1 − p_e) of observed and expected agreement; NaN where p_e = 1."""
+  """Returns κ = (p_o − p_e)/(1 − p_e) for observed and expected agreement; NaN if p_e = 1."""
   possible, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
   np.divide(observed - expected, possible, out=kappa, where=possible > 1e-12)
   return kappa
 
 
 def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike) -> np.ndarray:
-  """Returns Cohen's κ of two classifiers' right and wrong answers, [...] in [-1, 1].
+  """Returns Cohen's κ of the right and wrong answers of two classifiers, [...] in [-1, 1].
 
-  κ = (c - e) / (1 - e), where c is how often both are right or both are wrong, and
-  e = p q + (1 - p)(1 - q) the expectation of c for independent classifiers of the accuracies p and
-  q (equations 1 to 3). It is 1 where both are wrong on the same images, 0 where c is at chance, and
-  NaN where both are always right or both always wrong.
+  κ = (c − e) / (1 − e), where c is the share of images on which both are right or both are wrong,
+  and e = p q + (1 − p)(1 − q) the expectation of c for independent classifiers with accuracies p
+  and q (equations 1 to 3). κ is 1 if both are wrong on the same images, 0 if c is at chance, and
+  NaN if both are always right or both always wrong.
 
   Args:
-    first, second: accuracies, [...].
-    agreement: how often both are right or both are wrong, [...].
+    first, second: accuracies p and q, [...].
+    agreement: the share c, [...].
   """
   p, q, agreed = (np.asarray(value, float) for value in (first, second, agreement))
   return beyond_chance(agreed, p * q + (1 - p) * (1 - q))
@@ -48,21 +48,22 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
 def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
   """Returns the mean error consistency of each group of views, with jackknife intervals.
 
-  κ is computed in each view, as by condition in the authors' toolbox (model-vs-human,
-  `ErrorConsistency.get_result_df`), and a group has the mean over its views in which κ is defined.
-  κ of several views together would be above 0 for classifiers that are wrong independently of each
-  other, because some views are harder for both.
+  κ is computed in each view and averaged over the group's views in which it is defined, as by
+  condition in the authors' toolbox (model-vs-human, `ErrorConsistency.get_result_df`). κ of several
+  views pooled would be above 0 for independent classifiers, because some views are harder for both.
 
-  The interval is symmetric in Fisher's z = artanh κ. Each cell of the table of right and wrong
-  answers has half an image more, times the view's design effect d: how much more the shares of
-  the cells vary over the units than over independent images (Rao and Scott 1981). The variance is
-  V' = (3 d V₀ + m V)/(3 + m), at least V₀, with V₀ the variance over independent images, V the
-  jackknife's, and m the number of effective images that are right, or wrong, in both classifiers
-  by chance, whichever are fewer: V is uncertain where these are few. The half-width is
-  √(z² V₀ + t² (V' − V₀)), with the normal quantile z for the part that images alone explain and
-  Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, for the part that
-  the units add. It always includes the value. Units that hold several images need `FEWEST`
-  effective ones for an interval.
+  The interval is symmetric in Fisher's z = artanh κ and always includes the value.
+
+  * Half an image, times the view's design effect d, is added to each cell of the 2 × 2 table of
+    right and wrong answers. d is the variance of the cells' shares over the units divided by that
+    over independent images (Rao and Scott 1981).
+  * The variance is V' = (3 d V₀ + m V)/(3 + m), at least V₀. V₀ is the variance over independent
+    images and V that of the jackknife over units. V is uncertain if few images are right, or wrong,
+    in both classifiers by chance; m is the smaller of these two effective numbers.
+  * The half-width is √(z² V₀ + t² (V' − V₀)). The normal quantile z is for the variance that images
+    alone explain. Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, is
+    for the variance that the units add.
+  * If units hold several images, an interval needs `FEWEST` effective units.
 
   Args:
     units: totals [K, 3 V] of K units: the numbers of images on which the first classifier is right
@@ -110,7 +111,7 @@ def _interval(
 
   Args:
     cells: [4, K, V], the number of images of each unit and view on which both classifiers are
-      right, only the first, only the second, and none.
+      right, only the first, only the second, and neither.
     weight: weight of each view in the mean, [V].
     value: the mean κ.
     confidence: confidence of the interval, in (0, 1).
@@ -161,8 +162,11 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 
 
 def _kappa_of_cells(cells: np.ndarray) -> np.ndarray:
-  """Returns κ, [...], of the numbers of images that both classifiers are right on, only the first,
-  only the second, and none, [4, ...]."""
+  """Returns κ [...] of the 2 × 2 table of two classifiers' answers.
+
+  `cells` [4, ...] has the numbers of images on which both are right, only the first, only the
+  second, and neither.
+  """
   n = cells.sum(0)
   share = cells / np.where(n > 0, n, 1)
   return error_consistency(share[0] + share[1], share[0] + share[2], share[0] + share[3])

@@ -23,8 +23,13 @@ from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity, declare_error
 
 BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
+"""Notes on a failure severity at an end of the severities."""
 NO_CLEAN = 'undefined: no clean image is right'
+"""Note on a failure severity of a classifier without clean accuracy."""
 _ratio = functools.partial(declare_error, kind=RATIO, function=MeanRatio('corruption'))
+"""Returns a ratio of errors to a baseline's, averaged over corruptions, given its name and
+words.
+"""
 MCE = _ratio('mCE', 'mean corruption error', headline=True)
 RELATIVE_MCE = _ratio(
   'relative_mCE',
@@ -35,10 +40,14 @@ RELATIVE_MCE = _ratio(
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
-  """Returns mCE as a ratio, from errors [K] or [K, S] and the same of the baseline.
+  """Returns mCE as a ratio.
+
+  Args:
+    error: errors by corruption [K], or by corruption and severity [K, S].
+    baseline: errors of the baseline, of the same shape.
 
   Raises:
-    InputError: shapes differ, or the baseline makes no error under a corruption.
+    InputError: the shapes differ, or the baseline makes no error under a corruption.
   """
   shapes = [np.shape(errors) for errors in (error, baseline)]
   if shapes[0] != shapes[1] or len(shapes[0]) not in (1, 2) or not np.size(error):
@@ -58,13 +67,19 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
 def failure_severity(
   accuracy: np.ndarray, clean: np.ndarray | float, severities: ArrayLike, share: float
 ) -> np.ndarray:
-  """Returns the first severity at which accuracy is below `share` × clean accuracy, [...].
+  """Returns the lowest severity at which accuracy falls below a share of clean accuracy, [...].
 
-  Accuracy [..., S] is interpolated linearly between the ascending severities [S]. The result is the
-  lowest severity where accuracy is below there, and infinite where it stays above.
+  Accuracy is interpolated linearly between severities. The result is the lowest severity if
+  accuracy is below the limit there, and ∞ if it never is.
+
+  Args:
+    accuracy: accuracy at S severities, [..., S].
+    clean: accuracy on clean images, [...] or a number.
+    severities: [S], ascending.
+    share: the share of clean accuracy, in (0, 1).
 
   Raises:
-    InputError: severities that do not ascend, or another number of accuracies.
+    InputError: severities do not ascend, or their number differs from that of the accuracies.
   """
   table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
   if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
@@ -86,12 +101,18 @@ def failure_severity(
 def failure_points(
   quantity: Quantity, outcomes: Outcomes, share: float, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns the failure severity, at a share in (0, 1) of clean accuracy, of each classifier under
-  each corruption, with bootstrap intervals over images, as rows of the table.
+  """Returns the failure severity of each classifier under each corruption, as rows of the table.
 
-  The value is NaN where accuracy stays above, with a note. An interval that reaches beyond the
-  highest severity ends there and says so. Outcomes are whether each image is right; views have the
-  facets `corruption` and `severity`, the clean one neither.
+  Intervals are from a bootstrap over images. If accuracy never falls below the limit, the value is
+  NaN with a note; an interval that reaches beyond the highest severity ends there, also with a
+  note.
+
+  Args:
+    quantity: the quantity of the rows.
+    outcomes: whether each image is right; views have the facets `corruption` and `severity`, of
+      which the clean view has neither.
+    share: the share of clean accuracy below which a classifier fails, in (0, 1).
+    confidence: confidence of each interval, in (0, 1).
   """
   outcomes.require(quantity)
   right, rows = outcomes.common, []
@@ -110,7 +131,14 @@ def failure_points(
 def failure_point(
   measured: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity of units, with the right images clean and at S severities."""
+  """Returns the failure severity under one corruption, with an interval.
+
+  Args:
+    measured: the number of right images of each unit, clean and at S severities.
+    severities: [S], ascending.
+    share: the share of clean accuracy below which a classifier fails, in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
+  """
   n, count, highest = measured.n, len(measured.weight), severities[-1]
 
   def severity_at(weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The facets that group estimates, declared once for tables, figures and sentences."""
+"""Facets: the columns that estimates are grouped by, declared once for tables, figures and
+sentences.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,18 +10,20 @@ from robustness.core.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Facet:
-  """A column of the table of results that groups estimates.
+  """A column of the table of results that groups estimates, such as `corruption` or `severity`.
 
   Attributes:
     name: name of the column.
     words: the name in plain words, such as 'bandwidth'.
     unit: unit of its values; '' for none.
-    ordered: whether its values are numbers on an axis, such as severities, and not names.
-    place: how a sentence says a value, such as 'under {}'; '' is 'at', of a name 'in', and `words`.
-    words_of_many: the plural of the words, where it is not made by its ending.
-    places: how a sentence says single values that `place` does not fit, such as {'none': 'without
+    ordered: whether its values are ordered numbers, such as severities, and not names.
+    place: the phrase for a value, such as 'under {}'. '' stands for 'at WORDS {}' for numbers and
+      'in WORDS {}' for names, with `words`.
+    words_of_many: the plural of `words`, if it is not regular.
+    places: phrases for single values that `place` does not fit, such as {'none': 'without
       scaling'}.
-    steps: numbers that are multiples of 1/steps are written so, such as 8/255; 0 writes none so.
+    steps: numbers that are multiples of 1/steps are written as fractions, such as 8/255; 0 writes
+      none so.
   """
 
   name: str
@@ -32,19 +36,20 @@ class Facet:
   steps: int = 0
 
   def __post_init__(self) -> None:
+    """Raises InputError if the facet has no name or no words."""
     if not self.name or not self.words:
       raise InputError(f'A facet is called {self.name!r}, in words {self.words!r}: give both.')
 
   @property
   def plural(self) -> str:
-    """The words for several values: 'corruptions', 'severities', 'classes'."""
+    """The plural of the words: 'corruptions', 'severities', 'classes'."""
     endings = ('y', 'ies'), ('ss', 'sses'), ('s', 's'), ('', 's')
     end, ends = next(pair for pair in endings if self.words.endswith(pair[0]))
     return self.words_of_many or f'{self.words.removesuffix(end)}{ends}'
 
   @property
   def axis(self) -> str:
-    """The words with the unit: 'frequency |f| (cycles per image)'."""
+    """The name of an axis, with the unit: 'frequency |f| (cycles per image)'."""
     return f'{self.words} ({self.unit})' if self.unit else self.words
 
 
@@ -90,4 +95,4 @@ RANKED_BY = Facet('ranked_by', 'quantity', place='by {}')
 TASK = Facet('task', 'task of the battery', '', False, 'in {}', 'tasks')
 SEED = Facet('seed', 'seed', ordered=True)
 SHARED = {facet.name: facet for facet in [*vars().values()] if isinstance(facet, Facet)}
-"""The facets of several studies, by name; a study declares its other facets."""
+"""Facets that several studies use, by name. A study declares its other facets itself."""

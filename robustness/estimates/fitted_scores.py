@@ -1,7 +1,7 @@
 """Scores of images in distribution that are fitted to recorded features and logits.
 
-`robustness.estimates.out_of_distribution` has the formulas. The last layer, z = Wf + b, is solved
-for from features and logits, so that records are enough.
+`robustness.estimates.out_of_distribution` has the formulas. The network itself is not needed: its
+last layer, z = Wf + b, is solved for from recorded features f and logits z.
 """
 
 import dataclasses
@@ -15,7 +15,9 @@ from robustness.core.errors import InputError
 from robustness.estimates.out_of_distribution import ENERGY, of_logits
 
 _ROWS_PER_UNKNOWN = 8  # the last layer is exact but for rounding
+"""Images per unknown that the last layer is solved from."""
 _ROUNDING = 0.01  # of the standard deviation of logits, enough for TensorFloat-32
+"""Largest error of the solved logits, as a share of their standard deviation."""
 
 
 class Recording(NamedTuple):
@@ -27,10 +29,11 @@ class Recording(NamedTuple):
 
 
 Score = Callable[[Recording], np.ndarray]
+"""Returns the scores [N] of recorded images."""
 
 
 def mahalanobis(bank: Recording, is_relative: bool) -> Score:
-  """Returns 'mds', or 'rmds' if it is relative, fitted to training images.
+  """Returns the score 'mds', or 'rmds' if it is relative, fitted to training images.
 
   Raises:
     InputError: the images have several labels each.
@@ -45,6 +48,7 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   white = (means - centre) @ within
 
   def score(images: Recording) -> np.ndarray:
+    """Returns the scores [N] of images."""
     deviations = np.asarray(images.features, float) - centre
     x = deviations @ within
     distance = (x**2).sum(1) - (2 * x @ white.T - (white**2).sum(1)).max(1)
@@ -54,7 +58,9 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
 
 
 def _whitening(deviations: np.ndarray) -> np.ndarray:
-  """Returns A [D, r] with AAᵀ the pseudo-inverse of the covariance of deviations [N, D]."""
+  """Returns a matrix A [D, r] with AAᵀ the pseudo-inverse of the covariance of deviations [N,
+  D].
+  """
   values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))
   is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]
   return np.asarray(vectors[:, is_used] / np.sqrt(values[is_used]))
@@ -62,17 +68,18 @@ def _whitening(deviations: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class LastLayer:
-  """The last linear map of a network: logits are features @ kernel [D, K] + bias [K]."""
+  """The last linear layer of a network: logits = features @ kernel [D, K] + bias [K]."""
 
   kernel: np.ndarray
   bias: np.ndarray
 
   @classmethod
   def solved(cls, bank: Recording) -> Self:
-    """Returns the map from recorded features to recorded logits.
+    """Returns the layer that maps recorded features to recorded logits.
 
     Raises:
-      InputError: there are not more images than features, or see `energy`.
+      InputError: there are not more images than features, or the logits are not linear in the
+        features.
     """
     count, size = bank.features.shape
     if count <= size:
@@ -86,11 +93,15 @@ class LastLayer:
     return cls(solution[:-1], solution[-1])
 
   def __call__(self, features: np.ndarray) -> np.ndarray:
-    """Returns logits [N, K] of features [N, D]."""
+    """Returns the logits [N, K] of features [N, D]."""
     return np.asarray(features @ self.kernel + self.bias)
 
   def energy(self, images: Recording, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Returns the energy [N] of the logits of changed features.
+
+    Args:
+      images: records of N images.
+      change: maps features [N, D] to changed ones.
 
     Raises:
       InputError: the recorded logits are not those of the recorded features.
@@ -106,7 +117,11 @@ class LastLayer:
 
 
 def virtual_logit(bank: Recording, directions: int) -> Score:
-  """Returns 'vim', fitted to training images, without their first D principal directions.
+  """Returns the score 'vim', fitted to training images.
+
+  Args:
+    bank: records of training images.
+    directions: number D of principal directions of the features that are removed.
 
   Raises:
     InputError: D is not below the number of features, or see `LastLayer.solved`.
@@ -126,19 +141,31 @@ def virtual_logit(bank: Recording, directions: int) -> Score:
 
 
 def rectified(bank: Recording, held_out: Recording, percentile: float) -> Score:
-  """Returns 'react', with features cut at a percentile of those of held-out images."""
+  """Returns the score 'react', in which features are cut at a limit.
+
+  Args:
+    bank: records of training images, which the last layer is solved from.
+    held_out: records of the images whose features decide the limit.
+    percentile: the percentile of all their features that is the limit, in [0, 100].
+  """
   layer, limit = LastLayer.solved(bank), np.percentile(held_out.features, percentile)
   return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))
 
 
 def shaped(bank: Recording, percentile: float) -> Score:
-  """Returns 'ash', which keeps the features of an image above a percentile of them."""
+  """Returns the score 'ash', in which only the largest features of each image are kept.
+
+  Args:
+    bank: records of training images, which the last layer is solved from.
+    percentile: features above this percentile of the image's own features are kept, in [0, 100].
+  """
   layer, size = LastLayer.solved(bank), bank.features.shape[1]
   count = size - round(size * percentile / 100)
 
   def shape(features: np.ndarray) -> np.ndarray:
-    """Returns features in which the largest of each image have the mean that keeps their sum, and
-    the others are 0.
+    """Returns features in which the largest ones of each image are equal, and the others 0.
+
+    Their sum is that of all features of the image.
     """
     changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :count]
     np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / count, 1)
@@ -148,13 +175,17 @@ def shaped(bank: Recording, percentile: float) -> Score:
 
 
 def kl_matching(held_out: Recording) -> Score:
-  """Returns 'klm'; a class that is predicted for no held-out image is left out."""
+  """Returns the score 'klm', fitted to held-out images.
+
+  Classes that are predicted for none of these images are left out.
+  """
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
   p = special.softmax(logits, 1)
   log_means = np.log([p[predicted == c].mean(0) for c in range(len(classes))])
 
   def score(images: Recording) -> np.ndarray:
+    """Returns the scores [N] of images."""
     log_p = special.log_softmax(np.asarray(images.logits, float), 1)
     p = np.exp(log_p)
     return np.asarray((p @ log_means.T).max(1) - (p * log_p).sum(1))

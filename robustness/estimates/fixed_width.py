@@ -1,10 +1,10 @@
-"""Proportions measured until their interval is narrow enough, with intervals that stay valid.
+"""Sequential measurement of proportions: until the interval is narrow enough, with valid intervals.
 
-Trials come in rounds of equal size. After each, a proportion is finished if the half width of its
-interval is at most w; the others continue. An interval of the usual level that is computed
-repeatedly holds the proportion less often than stated. Here the level is raised until the exact
-probability of holding it, computed over all paths of the count, is at least the confidence for
-every proportion.
+Trials (images) come in rounds of equal size. After each round, called a look, a proportion is
+finished if the half-width of its interval is at most w; the others continue. An interval that is
+computed at every look covers the true proportion less often than its confidence says. Here the
+level of the interval is raised until its exact coverage, computed over all paths that the count of
+successes can take, is at least the confidence for every proportion.
 """
 
 import dataclasses
@@ -21,16 +21,18 @@ from robustness.core.errors import InputError
 from robustness.estimates.intervals import clopper_pearson
 
 MOST_LOOKS = 12
-"""The largest number of looks of a design."""
+"""Largest number of looks of a design."""
 
 FEWEST_TRIALS = 16
-"""The least number of trials in a round: fewer are not worth a step on a device."""
+"""Smallest number of trials in a round; fewer would leave the device idle."""
 
 ERROR_SHARES = (*(k / 100 for k in range(90, 70, -1)), 0.7, 0.6, 0.5, 0.25)
-"""Values of (1 − level) / (1 − confidence); the first with sufficient exact coverage is taken."""
+"""Candidates for (1 − level) / (1 − confidence), descending; the first with enough coverage is
+used.
+"""
 
 EARLY_SHARE = 0.02
-"""The share of 1 − confidence that is left to the intervals of unfinished proportions."""
+"""The part of 1 − confidence that is spent on intervals of unfinished proportions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,17 +40,17 @@ class FixedWidth:
   """A sequential design: the looks at proportions, and their intervals at each look.
 
   The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials up to
-  the look that finished it; before, it is the same at the higher `early_level`. The sequence of
-  intervals holds at all looks together with probability ≥ `confidence`, so that whoever stops at
-  a look, for whatever reason, has a valid interval (a confidence sequence over the planned looks;
-  repeated confidence intervals in the words of Jennison and Turnbull).
+  the look at which it was finished. Before, it is Clopper and Pearson's at the higher
+  `early_level`. All intervals of all looks cover the proportion together with probability ≥
+  `confidence`, so that the interval is valid at whichever look a user stops (a confidence sequence
+  over the planned looks; repeated confidence intervals in the words of Jennison and Turnbull).
 
   Attributes:
-    half_width: w, at most of a finished proportion's interval; a fraction.
-    confidence: 1 − α.
+    half_width: w, the largest half-width of a finished proportion's interval, as a fraction.
+    confidence: 1 − α, in (0, 1).
     level: confidence of finished intervals, at least `confidence`.
-    trials: n of a round.
-    looks: how many rounds there are at most; after the last every proportion is finished.
+    trials: number n of trials in a round.
+    looks: largest number of rounds; after the last one every proportion is finished.
 
   Reference:
     Frey, Fixed-width sequential confidence intervals for a proportion, The American Statistician
@@ -69,17 +71,23 @@ class FixedWidth:
 
   @property
   def early_level(self) -> float:
-    """The level of unfinished intervals, with which all looks miss with probability
-    `EARLY_SHARE` · α."""
+    """The confidence of unfinished intervals, of which any misses with probability `EARLY_SHARE` ·
+    α.
+    """
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 
   def finished(self, successes: ArrayLike, n: ArrayLike) -> np.ndarray:
-    """Whether the intervals of k of n trials are narrow enough, [...]."""
+    """Returns whether the intervals of k successes in n trials are narrow enough, bool [...]."""
     low, high = clopper_pearson(successes, n, self.level)
     return np.asarray((high - low) / 2 <= self.half_width)
 
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (low, high) of proportions that were looked at after n trials, [...]."""
+    """Returns the intervals (low, high) of proportions at looks, [...] each.
+
+    Args:
+      successes: number of successes, [...].
+      n: number of trials at the look, a multiple of `trials`, [...].
+    """
     finished = self.finished(successes, n)
     levels = (self.level, self.early_level)
     narrow, wide = (clopper_pearson(successes, n, level) for level in levels)
@@ -87,18 +95,22 @@ class FixedWidth:
     return low[()], high[()]
 
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns intervals of proportions of the same trials that do not decide when to stop, [...].
+    """Returns intervals of other proportions of the same trials, which do not decide when to stop,
+    [...].
 
-    Clopper and Pearson's at 1 − α / looks: by the union bound they hold at all looks together.
+    They are Clopper and Pearson's at confidence 1 − α / looks, and by the union bound valid at all
+    looks together. The arguments are those of `interval`.
     """
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the exact probability [P] that the intervals of all looks hold p in (0, 1)."""
+    """Returns the exact probability [P] that the intervals of all looks contain p, for p [P] in (0,
+    1).
+    """
     p = np.asarray(proportions, float)[:, None]
 
     def holding(successes: np.ndarray, n: int) -> np.ndarray:
-      """Returns whether the interval at a look after n trials holds p, for counts of successes."""
+      """Returns whether the interval after n trials contains p, for these counts of successes."""
       low, high = _at(_outcomes(self, n)[:2], successes)
       return (low <= p) & (p <= high)
 
@@ -108,17 +120,17 @@ class FixedWidth:
     )
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the mean n [P] at which proportions p [P] in (0, 1) are finished."""
+    """Returns the expected number of trials [P] until proportions p [P] in (0, 1) are finished."""
     paths = self._paths(np.asarray(proportions, float))
     return np.asarray(
       np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
     )
 
   def tested(self) -> np.ndarray:
-    """Returns proportions in (0, ½) that include one of the lowest coverage, up to rounding.
+    """Returns proportions in (0, ½), ascending, among which the coverage is lowest, up to rounding.
 
-    Coverage is symmetric in p and 1 − p, jumps at the ends of intervals and is lowest just outside
-    them: the proportions are all ends of all looks, ascending.
+    Coverage is symmetric in p and 1 − p. It jumps at the ends of intervals and is lowest just
+    outside them; the proportions are therefore all ends of the intervals of all looks.
     """
     looks = [_outcomes(self, self.trials * look) for look in range(1, self.looks + 1)]
     low, high = (np.concatenate([ends[side] for ends in looks]) for side in (0, 1))
@@ -128,11 +140,15 @@ class FixedWidth:
   def _paths(
     self, p: np.ndarray, holds: Callable[[np.ndarray, int], np.ndarray] | None = None
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields n of each look, P(k successes, unfinished before) [P, K], and bool [P, K] of the
-    counts that are finished.
+    """Yields the distribution of the number of successes at each look, for proportions p [P].
 
-    The K counts are within 6 standard errors of n p; only paths with `holds(k [P, K], n)` are
-    followed.
+    Each item has the number n of trials; P(k successes, unfinished before) [P, K]; and bool [P, K],
+    whether the count k is finished. The K counts are within 6 standard errors of n p.
+
+    Args:
+      p: proportions, [P].
+      holds: called with counts [P, K] and n; only paths on which it is true at every look are
+        followed. None follows all.
     """
     p, around = p[:, None], _around(self.most_trials)
     around_round = np.round(self.trials * p).astype(int) + _around(self.trials)
@@ -152,34 +168,40 @@ class FixedWidth:
 
 
 def _around(trials: int) -> np.ndarray:
-  """Returns distances of counts from their mean, up to 6 standard errors of ½ on either side."""
+  """Returns distances of counts from their mean, up to 6 standard errors (at p = ½) on either
+  side.
+  """
   reach = math.ceil(3 * math.sqrt(trials))
   return np.arange(-reach, reach + 1)
 
 
 def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-  """Returns values by count [n + 1] at some counts, which are clipped to 0..n."""
+  """Returns the values at these counts from arrays by count [n + 1]; counts are clipped to 0..n."""
   return [values[np.clip(counts, 0, len(values) - 1)] for values in by_count]
 
 
 @functools.lru_cache(MOST_LOOKS)
 def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns low and high ends by count 0..n of a look, and whether it is finished, [n + 1] each."""
+  """Returns low end, high end and whether a proportion is finished, by the count 0..n, [n + 1]
+  each.
+  """
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
   return low, high, design.finished(counts, n) | (n == design.most_trials)
 
 
 def fewest_trials(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of a design's trials: n of Wald's interval of ½, z² / (4 w²)."""
+  """Returns a lower bound of a design's trials: z² / (4 w²), from Wald's interval at p = ½."""
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)
 
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
-  """Returns the fewest trials with a Clopper–Pearson interval of at most ± `half_width`, whatever
-  the number of successes; the interval is widest at half successes."""
+  """Returns the fewest trials whose Clopper–Pearson interval is never wider than ± `half_width`.
+
+  The interval is widest for half successes.
+  """
 
   def wide(n: int) -> bool:
     """Returns whether the interval of n trials is wider than ± `half_width` at half successes."""
@@ -198,13 +220,17 @@ def fixed_size(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def plan(half_width: float, confidence: float) -> FixedWidth:
-  """Returns the design with intervals that hold every proportion with probability ≥ `confidence`.
+  """Returns the design in which intervals cover every proportion with probability ≥ `confidence`.
 
-  Its level is the lowest of `ERROR_SHARES` with enough coverage where that is lowest
-  (`FixedWidth.tested`). It takes two seconds at w = .03 and some thirty at .01.
+  Its level is the lowest that `ERROR_SHARES` offers with enough coverage at all proportions of
+  `FixedWidth.tested`. Planning takes two seconds for a half-width of .03 and thirty for .01.
+
+  Args:
+    half_width: w, as a fraction.
+    confidence: 1 − α, in (0, 1).
 
   Raises:
-    InputError: w or the confidence is out of range.
+    InputError: the half-width or the confidence is out of range.
   """
   for name, value, end in (('half_width', half_width, 0.5), ('confidence', confidence, 1)):
     if not 0 < value < end:
@@ -217,7 +243,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with equal looks, each at confidence 1 − `share` · (1 − `confidence`)."""
+  """Returns the design with equal looks whose level is 1 − `share` · (1 − `confidence`)."""
   level = 1 - share * (1 - confidence)
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
@@ -225,7 +251,9 @@ def _with_error(half_width: float, confidence: float, share: float) -> FixedWidt
 
 
 def _holds(design: FixedWidth) -> bool:
-  """Whether every proportion is covered often enough; a few are tested first."""
+  """Returns whether every proportion is covered often enough; a few are tested first to save
+  time.
+  """
   tested = design.tested()
   parts = [tested[::64], *np.array_split(tested, max(1, len(tested) // 128))]
   return all((design.coverage(part) >= design.confidence).all() for part in parts)

@@ -1,6 +1,6 @@
-"""Intervals for the numbers a study reports: proportions, clustered proportions and means.
+"""Confidence intervals for proportions, proportions in clusters, and means.
 
-Of numbers both ends are NumPy scalars, of arrays they are arrays of the broadcast shape.
+All functions broadcast their arguments. Both ends are NumPy scalars if all arguments are numbers.
 """
 
 import numpy as np
@@ -18,24 +18,25 @@ BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
 THRESHOLD = 'images and threshold'  # of shares of sets with a threshold from other images
 """Names of intervals in the column `method` of the table of results."""
 _ROUNDING = 1e-12  # means of shares that are closer to 0 or 1 count as 0 or 1
+"""Means of shares closer to 0 or 1 than this count as 0 or 1."""
 
 
 def clopper_pearson(
   successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Exact interval (low, high) for a proportion, of coverage at least `confidence`.
+  """Returns Clopper and Pearson's exact interval (low, high) for a proportion.
 
-  With α = 1 − confidence and B⁻¹(q; a, b) the quantile q of the Beta(a, b) distribution, low =
-  B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k); low is 0 for k = 0, high 1 for k =
-  n, both NaN for n = 0.
+  Its coverage is at least `confidence` = 1 − α. With B⁻¹(q; a, b) the quantile q of the Beta(a, b)
+  distribution and k successes, low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k).
+  low is 0 for k = 0 and high is 1 for k = n; both are NaN for n = 0.
 
   Args:
-    successes: counts k, whole numbers in [0, n], any shape.
-    n: numbers of trials, broadcast against `successes`.
+    successes: k, whole numbers in [0, n], any shape.
+    n: number of trials, any shape that broadcasts with `successes`.
     confidence: 1 − α, in (0, 1).
 
   Raises:
-    InputError: a count is negative, not whole, or above n; or a bad confidence.
+    InputError: a count is negative, not whole or above n, or the confidence is out of range.
 
   Reference:
     Clopper & Pearson, The use of confidence or fiducial limits illustrated in the case of the
@@ -54,17 +55,19 @@ def clopper_pearson(
 def korn_graubard(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, size: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Interval (low, high) for a proportion of trials that come in n clusters (views of one image).
+  """Returns Korn and Graubard's interval (low, high) for a proportion of trials in n clusters.
 
-  The Clopper–Pearson interval at the effective number of trials n* (`effective_trials`) of p(1 − p)
-  and s²/n. Where p is 0 or 1, n* = n: such data only show that no cluster differs.
+  A cluster is, for example, all views of one image. The interval is Clopper and Pearson's at the
+  effective number of trials n* (`effective_trials`), computed from p(1 − p) and s²/n. If p is 0 or
+  1, n* = n, because such data show no difference between clusters.
 
   Args:
     mean: p, in [0, 1].
     std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
-    n: number of clusters, of unequal ones Kish's; where it is 0 both ends are NaN.
+    n: number of clusters; for clusters of unequal size Kish's effective number. Both ends are NaN
+      if it is 0.
     size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
-      frequency and its mirror, is one trial.
+      frequency and its mirror image, is one trial.
     confidence: confidence of the interval, in (0, 1).
 
   Reference:
@@ -88,12 +91,18 @@ def effective_trials(
   trials: ArrayLike,
   confidence: float = 0.95,
 ) -> np.ndarray:
-  """Returns how many independent trials are as informative as N trials that come in n clusters.
+  """Returns the number n* of independent trials that are as informative as N trials in n clusters.
 
-  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], with v ≥ 0 the variance of one independent
-  trial, V the variance of the mean, estimated from the spread between the n clusters, and t_d
-  Student's quantile 1 − α/2 with d degrees of freedom. It is n if all trials of a cluster agree,
-  and where no variance can be estimated: v = 0, V = NaN or a single cluster. See `korn_graubard`.
+  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], where t_d is Student's quantile at `confidence`
+  with d degrees of freedom. n* = n if all trials of a cluster agree, and if no variance can be
+  estimated: v = 0, V = NaN or a single cluster. See `korn_graubard`.
+
+  Args:
+    independent: v ≥ 0, the variance of one independent trial.
+    variance: V, the variance of the mean, estimated from the spread between the clusters.
+    clusters: n.
+    trials: N.
+    confidence: confidence of the interval, in (0, 1).
   """
   v, mean_variance, n, total = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
@@ -110,19 +119,20 @@ def effective_trials(
 def student_interval(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Student's interval (low, high) for a mean: mean ± t·std/√n, with n − 1 degrees of freedom.
+  """Returns Student's interval (low, high) for a mean: mean ± t·std/√n, with n − 1 degrees of
+  freedom.
 
-  For values without known bounds. A mean of fractions has `korn_graubard`, which keeps to [0, 1]
-  and does not shrink to a point where all values are equal.
+  It is for values without known bounds. For a mean of fractions use `korn_graubard`, whose interval
+  stays in [0, 1] and has a width also if all values are equal.
 
   Args:
     mean: means of n independent values, any shape and unit.
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
-    n: how many values, of unequal clusters their effective number; where n < 2 both ends are NaN.
+    n: number of values, or their effective number for unequal clusters; both ends are NaN if n < 2.
     confidence: confidence of the interval, in (0, 1).
 
   Raises:
-    InputError: a negative standard deviation, or a bad confidence.
+    InputError: a negative standard deviation, or a confidence out of range.
   """
   quantile = t_value(np.asarray(n, float), confidence)
   centre, spread, count = np.broadcast_arrays(
@@ -137,12 +147,18 @@ def student_interval(
 def percentile_interval(
   drawn: ArrayLike, n: float, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Percentile interval [...] of B bootstrap samples [B, ...], widened for few resampled units.
+  """Returns the percentile interval (low, high), [...] each, of bootstrap samples.
 
-  The ends are the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), t Student's quantile 1 −
-  α/2 with n − 1 degrees of freedom: resampling n units (images, objects) shows a spread that is too
-  small by (n − 1)/n, and the plain percentiles take it for known. Units of unequal size count as
-  their effective number, which is not whole. For n < 2 both ends are NaN.
+  Samples of n units spread too little by the factor (n − 1)/n of the variance, and plain
+  percentiles ignore that the spread is estimated. The ends are therefore the quantiles α' and 1 −
+  α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n − 1 degrees
+  of freedom and Φ the normal distribution.
+
+  Args:
+    drawn: [B, ...], the statistic in B bootstrap samples.
+    n: number of resampled units, such as images; for units of unequal size their effective number.
+      Both ends are NaN if n < 2.
+    confidence: confidence of the interval, in (0, 1).
 
   Reference:
     Hesterberg, What teachers should know about the bootstrap, The American Statistician 69 (2015).
@@ -156,7 +172,8 @@ def percentile_interval(
 
 
 def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
-  """Returns Student's quantile 1 − (1 − confidence)/2 with n − 1 degrees of freedom, at least 1.
+  """Returns Student's two-sided quantile at `confidence`, with n − 1 degrees of freedom but at
+  least 1.
 
   n may be an effective number of units, which is not whole.
   """
@@ -166,7 +183,7 @@ def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
 
 
 def z_value(confidence: float) -> float:
-  """The quantile 1 − (1 − confidence)/2 of the standard normal distribution."""
+  """Returns the two-sided quantile of the standard normal distribution: 1.96 for confidence .95."""
   return float(special.ndtri(1 - _tail(confidence)))
 
 
@@ -190,7 +207,10 @@ def _counts(values: ArrayLike, name: str) -> np.ndarray:
 def proportion_interval(
   k: np.ndarray | float, n: np.ndarray | float, confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns Clopper–Pearson's ends, for real k and n as well; see `clopper_pearson`."""
+  """Returns Clopper and Pearson's ends for real numbers k of successes and n of trials.
+
+  See `clopper_pearson`, which requires whole numbers.
+  """
   tail = _tail(confidence)
   low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)
   high = special.betaincinv(k + 1, np.where(k < n, n - k, 1), 1 - tail)

@@ -1,8 +1,9 @@
 """Estimates of means: a share or an amount by group of views, and its paired differences.
 
-The trials decide the interval. Where every independent unit has one trial it is exact; where units
-have more (an image in many views, an object in many scenes) it includes that trials of one unit are
-similar. docs/intervals.md has the coverage of each interval in simulations.
+A trial is one image in one view. If every independent unit has one trial, the interval is exact. If
+units have several trials (an image in many views, an object in many scenes), the interval includes
+the similarity of trials of one unit. docs/intervals.md has the coverage of each interval in
+simulations.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 
 Row = dict[str, object]
+"""A row of the table of results, {column: value}."""
 
 
 def means(
@@ -34,25 +36,28 @@ def means(
   test: bool = False,
   decides: bool = True,
 ) -> pd.DataFrame:
-  """Returns the mean of a statistic by classifier and group, and differences from the first.
+  """Returns the mean of a statistic by classifier and group of views, as rows of the table of
+  results.
 
-  The value is Σ w x / Σ w over the rows and views that count. The interval of a share is Clopper
-  and Pearson's where every unit has one trial, else Korn and Graubard's; the interval of an amount
-  is Student's over the units, cut to the quantity's range. A paired difference of shares has Bonett
-  and Price's interval at the effective number of trials.
+  Paired differences from the first classifier are added. The value is Σ w x / Σ w over the rows and
+  views that count, with the statistic x and the view's weight w. Intervals are:
+
+  * for a share, Clopper and Pearson's if every unit has one trial, else Korn and Graubard's;
+  * for an amount, Student's over the units, cut to the quantity's range;
+  * for a paired difference of shares, Bonett and Price's at the effective number of trials.
 
   Args:
     quantity: the quantity that the mean estimates.
     outcomes: the values of its statistic, for all classifiers.
-    by: facets of views that make the groups; () is the mean over all.
+    by: facets of views; each combination of their values is a group. () is the mean over all views.
     confidence: confidence of each interval, in (0, 1); a sequential design has its own.
     where: bool [V], the views that are included; None includes all.
-    facets: {facet: value} that all of these estimates have besides `by`.
+    facets: {facet: value} that all of these estimates have in addition to `by`.
     scale: factor of the mean and its interval.
     paired: whether differences from the first classifier are estimated too.
-    test: whether differences have p-values: McNemar's exact test where every unit has one trial,
-      else the test of flipped signs of the units; none for views with weights that are not whole.
-    decides: whether a sequential design ended by this statistic.
+    test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
+      the sign-flip test over units. Views with weights that are not whole numbers have none.
+    decides: whether a sequential design stopped by this statistic.
   """
   outcomes.require(quantity)
   rows: list[Row] = []
@@ -85,10 +90,15 @@ def arrays(
   n: int | np.ndarray,
   confidence: float,
 ) -> pd.DataFrame:
-  """Returns values [G] without intervals, such as a curve or a map, as rows of the table.
+  """Returns values without intervals, such as a curve or a map, as rows of the table of results.
 
-  Each row of `facets` is an estimate of n observations, which are independent. Intervals over
-  several seeds take `confidence`.
+  Args:
+    quantity: the quantity.
+    label: label of the classifier.
+    facets: a row for each of the G values, with a column per facet.
+    value: [G].
+    n: number of independent observations, for all values or [G].
+    confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
   """
   missing = dict.fromkeys(('low', 'high', 'p'), np.nan)
   words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
@@ -97,7 +107,7 @@ def arrays(
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
-  """Returns rows as a part of a table."""
+  """Returns rows as a table with the columns of the table of results."""
   return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
 
@@ -124,7 +134,17 @@ def row(
   confidence: float,
   scale: float = 1.0,
 ) -> Row:
-  """Returns an estimate as a row of the table, its value and interval times `scale`."""
+  """Returns an estimate as a row of the table.
+
+  Args:
+    label: label of the classifier.
+    versus: label of the classifier that is subtracted; '' for a value.
+    quantity: the quantity.
+    facets: {facet: value}.
+    estimate: value, interval and counts.
+    confidence: confidence of the interval, in (0, 1).
+    scale: factor of value and interval.
+  """
   return {
     'classifier': label,
     'versus': versus,
@@ -145,7 +165,7 @@ def mean(
   confidence: float = 0.95,
   decides: bool = True,
 ) -> Estimate:
-  """Returns the mean of one classifier over one group of views; see `means`."""
+  """Returns the mean of one classifier over one group of views; for the arguments see `means`."""
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
     return amount(sums, quantity.range, confidence)
@@ -160,9 +180,9 @@ def mean(
 def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns a share of trials that come in K clusters.
 
-  With y_k of the weight m_k successful in cluster k and p = Σ y / Σ m, the variance of p is
-  K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this variance
-  and the effective number of clusters. Where every cluster has one trial it is Clopper and
+  Let cluster k have the weight m_k, of which y_k is successful, and p = Σ y / Σ m. The variance of
+  p is K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this
+  variance and the effective number of clusters; if every cluster has one trial, it is Clopper and
   Pearson's.
   """
   count, weight = len(sums.weight), sums.weight.sum()
@@ -180,7 +200,7 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
 
 
 def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
-  """Returns a mean of any unit over K clusters with Student's interval, cut to the bounds.
+  """Returns a mean over K clusters with Student's interval, cut to the range `bounds`.
 
   Clusters of unequal size count as their effective number.
   """
@@ -195,7 +215,7 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
 
 
 def _deviation(sums: Sums, mean: float) -> float:
-  """Returns the standard deviation of the means of K clusters; NaN of a single one."""
+  """Returns the standard deviation of the means of K clusters; NaN for a single cluster."""
   count = len(sums.weight)
   if count < 2:
     return np.nan
@@ -208,8 +228,13 @@ def share_difference(
 ) -> Estimate:
   """Returns the difference of two shares of the same trials, second minus first.
 
-  `gained` are the trials that succeed with the second classifier only, `lost` those that succeed
-  with the first only. The interval is Bonett and Price's at the effective number of trials.
+  The interval is Bonett and Price's at the effective number of trials.
+
+  Args:
+    gained: the trials that succeed only with the second classifier.
+    lost: the trials that succeed only with the first classifier.
+    confidence: confidence of the interval, in (0, 1).
+    test: whether the estimate has a p-value, see `means`.
   """
   count, weight = len(gained.weight), gained.weight.sum()
   if not count:
@@ -232,16 +257,17 @@ def share_difference(
 
 
 def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
-  """Returns part/total of energies ≥ 0, in [0, 1]; NaN where there is no energy at all.
+  """Returns part/total of energies ≥ 0, in [0, 1]; NaN if the total is 0.
 
-  Yin et al. (2019), section 4.2, with the part ‖H(C(x) - x)‖² and the total ‖C(x) - x‖².
+  In Yin et al. (2019), section 4.2, the part is ‖H(C(x) - x)‖², with a high pass H and a corruption
+  C, and the total ‖C(x) - x‖².
   """
   numerator, energy = np.asarray(part, float), np.asarray(total, float)
   return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
 
 
 def known_mean(values: ArrayLike) -> np.ndarray:
-  """Returns means over the last axis that leave NaN out; NaN where nothing is known."""
+  """Returns means over the last axis without NaN; NaN if all values are NaN."""
   array = np.asarray(values, float)
   is_finite = ~np.isnan(array)
   count = is_finite.sum(-1)

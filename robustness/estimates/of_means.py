@@ -1,7 +1,9 @@
-"""Estimates of functions of means: ratios, slopes, gaps, by one bootstrap and one linearisation.
+"""Estimates of functions of means, such as ratios and slopes, by the bootstrap and the delta
+method.
 
 A metric that is a function of means, such as mCE, is one pure function of the means by group of
-views. All values of one unit (an image, an object) are resampled together: everything is paired.
+views. All values of one unit (an image, or the scenes of one object) are resampled together, so
+that classifiers and views are compared on the same images.
 """
 
 import dataclasses
@@ -20,22 +22,27 @@ from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Function, Quantity
 
 ITSELF = 'the baseline itself'
-"""The note of a value that is 1 because it is divided by itself."""
+"""The note of a ratio that is 1 because a classifier is divided by itself."""
 RESAMPLES = 1000
-"""Number of bootstrap samples."""
+"""Number of bootstrap samples of an interval."""
 _RESAMPLES_PER_BATCH = 100
+"""Bootstrap samples that are computed at once."""
 _ROUNDING = 1e-9  # means closer than this are equal
 _IMAGINARY_STEP = 1e-30
-"""Step h of the derivative Im f(x + i·h) / h, which has no cancellation error at any small h."""
+"""Step h of the complex-step derivative Im f(x + i·h) / h, which has no cancellation error at any
+h.
+"""
 
 Statistic = Callable[[np.ndarray], np.ndarray]
-"""Weights of the units [B, K], which sum to 1 -> value [B] or [B, G]."""
+"""A function of weights of the units [B, K], which sum to 1, that returns one value [B] or one for
+each group [B, G].
+"""
 _Estimates = dict[tuple[str, str], list[Estimate]]
-"""Estimates, one or one per group, by the classifier and the one subtracted from it, or ''."""
+"""Estimates, one or one per group, by classifier and the classifier subtracted from it, or ''."""
 
 
 class Units(NamedTuple):
-  """The contributions of K independent units to the means of G groups, for one classifier.
+  """The contributions of K independent units to the means of G groups of views, for one classifier.
 
   A unit is an image, or a cluster of images such as the scenes of one object.
 
@@ -43,7 +50,7 @@ class Units(NamedTuple):
     total: [K, G], Σ w x over the unit's rows and the group's views that count, with the statistic x
       and the weight w of the view.
     weight: [K, G], Σ w over the same rows and views.
-    n: number of rows that count, or of rows × views where units hold several rows.
+    n: number of rows that count, or of rows × views if units hold several rows.
     names: names of the groups.
     images: average number of images in a unit.
   """
@@ -56,25 +63,27 @@ class Units(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """The effective number of units of equal size; all units where each is one image."""
+    """The effective number of units of equal size; the number of units if each is one image."""
     if self.images == 1:
       return float(len(self.weight))
     return float(effective_units(self.weight.sum(1)))
 
   @property
   def without_interval(self) -> str:
-    """The note that says why there are no intervals over the units; '' where there are."""
+    """The note that says why there are no intervals over the units; '' if there are."""
     min_clusters = 2 if self.images == 1 else FEWEST
     return too_few(self.clusters) if self.clusters < min_clusters else ''
 
   def means(self, weights: np.ndarray) -> np.ndarray:
-    """Returns the means [..., G] at weights [..., K] of the units; NaN where nothing counts."""
+    """Returns the means [..., G] at weights [..., K] of the units; NaN for a group without
+    weight.
+    """
     with np.errstate(invalid='ignore', divide='ignore'):
       return np.asarray((weights @ self.total) / (weights @ self.weight))
 
 
 def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns what each unit adds to a classifier's means over groups of views, in their order."""
+  """Returns the contribution of each unit to a classifier's means over groups of views."""
   columns = [outcomes.columns(label, group) for group in groups]
   total = np.stack([group_total for group_total, _ in columns], 1)
   weight = np.stack([group_weight for _, group_weight in columns], 1)
@@ -85,19 +94,24 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
 
 @dataclasses.dataclass(frozen=True)
 class MeanRatio:
-  """The mean over groups of a classifier's means relative to a baseline's, 1/K Σ_k m[k] / m⁰[k].
+  """A function of means: the average over groups of the ratio to a baseline, 1/K Σ_k m[k] / m⁰[k].
+
+  With groups by corruption and the error as statistic it is mCE.
 
   Attributes:
-    facet: its values make the groups; views without it are in none.
-    is_excess: whether the mean of the views without the facet, the clean ones, is subtracted from
-      all means; these views are then the first group: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]).
+    facet: the facet whose values are the groups; views without a value are in none.
+    is_excess: whether the mean m[0] of the views without the facet, the clean ones, is subtracted
+      from all means: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]), as in relative mCE. These views are
+      then the first group.
   """
 
   facet: str
   is_excess: bool = False
 
   def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns [..., G] -> [...]; NaN where an excess of the baseline is not above 0."""
+    """Returns the average ratio [...] of means [..., G]; NaN if an excess of the baseline is not
+    above 0.
+    """
     if not self.is_excess:
       return np.asarray((means / baseline).mean(-1))
     excess = means[..., 1:] - means[..., :1]
@@ -107,7 +121,7 @@ class MeanRatio:
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns the groups of views in the order of the function's last axis.
+    """Returns the groups of views in the order of the last axis of the means.
 
     `where`, bool [V], selects views for the groups by the facet; None selects all.
     """
@@ -117,8 +131,11 @@ class MeanRatio:
     return [*outcomes.groups((), outcomes.views[self.facet].isna().to_numpy()), *groups]
 
   def why_undefined(self, baseline: Units) -> str:
-    """Returns a note with the groups in which the baseline has no excess, which makes the mean
-    undefined; '' if there are none, or if no clean means are subtracted."""
+    """Returns a note on the groups in which the baseline has no excess, so that the ratio is
+    undefined.
+
+    It is '' if there are none, or if no clean means are subtracted.
+    """
     if not self.is_excess:
       return ''
     clean, *means = baseline.means(np.ones(len(baseline.weight)))
@@ -144,20 +161,21 @@ def of_means(
 ) -> pd.DataFrame:
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
-  A `MeanRatio` divides by the means of the first classifier, over the same images, or by known
-  ones. Its interval is the interval of a weighted mean where the baseline is known, else the one of
-  `log_ratio`. An excess has denominators that may be near 0; it and every other function has a
-  bootstrap of the units.
+  A `MeanRatio` divides by the means of the first classifier on the same images, or by published
+  means. With published means its interval is that of a weighted mean; otherwise it is that of
+  `log_ratio`. Ratios of excesses, whose denominators may be near 0, and all other functions have a
+  bootstrap over the units.
 
   Args:
     quantity: a quantity with a function, see `Function`, which returns NaN where it is undefined.
     outcomes: the statistic of the quantity, for all classifiers.
-    by: facets of views that make the groups; a `MeanRatio` has its own facet instead.
-    baseline: for a `MeanRatio`, the known means by value of its facet, '' for the views without;
-      None takes those of the first classifier.
+    by: facets of views; each combination of their values is a group. A `MeanRatio` uses its own
+      facet instead.
+    baseline: published means for a `MeanRatio`, by value of its facet, and by '' for views without;
+      None divides by the first classifier.
     confidence: confidence of each interval, in (0, 1).
     where: bool [V], the views that are included; None includes all.
-    facets: {facet: value} that these estimates have.
+    facets: {facet: value} of these estimates.
     by_group: whether the function returns a value for each group, with the group's facets.
   """
   outcomes.require(quantity)
@@ -216,9 +234,12 @@ def _ratios_to_first(
 def _functions_of_means(
   function: Function, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns a function of each classifier's means, and its differences from the first's."""
+  """Returns a function of each classifier's means, and its difference from the first
+  classifier's.
+  """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:
+    """Returns the function at weights [B, K] of the units."""
     means = measured.means(weights)
     return np.asarray(function(means, means))
 
@@ -246,12 +267,13 @@ def _relative_to_known(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns a `MeanRatio` to known means, such as published ones of many images.
+  """Returns a `MeanRatio` to published means.
 
-  The known means count as exact, so that the ratio is linear in the means of the classifier: views
-  have the weight 1/m⁰[k], and the ratio is the mean of these weights times the weighted mean. An
-  excess is computed from each view's paired changes from the clean view, which is the first group,
-  and has no differences. For the arguments see `of_means`.
+  Published means count as exact, because they are of many images. The ratio is then linear in the
+  means of the classifier: each view has the weight 1/m⁰[k], and the ratio is a weighted mean times
+  the average of these weights. An excess is computed from each view's paired change from the clean
+  view, the first group, and has no differences between classifiers. For the arguments see
+  `of_means`.
   """
   divided_groups = groups[1:] if ratio.is_excess else groups
   clean_mean = baseline[''] if ratio.is_excess else 0.0
@@ -285,15 +307,16 @@ def _relative_to_known(
 def bootstrap(
   statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
-  """Returns a statistic's value at equal weights of the units, one or G, with percentile intervals.
+  """Returns a statistic at equal weights of the units, one or G values, with percentile intervals.
 
-  A note says how many samples were undefined (NaN) and left out; there is no interval if the value
-  itself is undefined, or more than 1 − confidence of the samples, or where units hold several
-  images and fewer than `FEWEST` are effective: a handful of samples would be the percentiles.
+  A note states how many samples were undefined (NaN) and left out. There is no interval if the
+  value itself is undefined, if more than a share 1 − confidence of the samples is, or if units hold
+  several images and fewer than `FEWEST` units are effective, because the percentiles would then
+  rest on a handful of distinct samples.
 
   Args:
     statistic: a function of the units' weights, see `Statistic`.
-    measured: the units, of which only their number and size matter here.
+    measured: the units, of which only number and size are used here.
     confidence: confidence of each interval, in (0, 1).
     resamples: number of bootstrap samples.
   """
@@ -330,7 +353,8 @@ def _percentile_estimate(
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
   """Returns a statistic of bootstrap samples of `count` units, [resamples, ...].
 
-  The samples are always the same; their number is rounded up to a multiple of 100.
+  The samples are the same in every call, so that results can be paired. Their number is rounded up
+  to a multiple of 100.
   """
   generator = np.random.default_rng(0)
   values = []
@@ -343,14 +367,14 @@ def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> n
 def log_ratio(
   function: Function, measured: Units, base: Units, confidence: float = 0.95
 ) -> Estimate:
-  """Returns a ratio of means over the same units, linearised on the scale of its logarithm.
+  """Returns a ratio of means over the same units, with an interval by the delta method.
 
-  The interval is R̃ exp(± t s / R̃), with R̃ and the standard error s from the units and two added
-  units of half an image, one with means 1 of the classifier and 0 of the baseline and one the
-  reverse. s is the error of the linearised ratio (delta method), t Student's quantile at the
-  effective number of units. The value is the ratio itself, and the interval includes it; it does
-  not shrink to a point where all units are equal. Where a mean of the baseline is 0 the value is
-  NaN, with a note; fewer than `FEWEST` effective units of several images have no interval.
+  The interval is R̃ exp(± t s / R̃). R̃ and its standard error s, from the linearised ratio, are
+  computed from the units and two added units of half an image, one with means 1 of the classifier
+  and 0 of the baseline and one with the reverse. t is Student's quantile at the effective number of
+  units. The added units keep a width if all units are equal. The value is the ratio without them,
+  and the interval includes it. If a mean of the baseline is 0, the value is NaN with a note. If
+  units hold several images, fewer than `FEWEST` effective ones give no interval.
 
   Args:
     function: a smooth ratio that does not change if all means are scaled; see `Function`.

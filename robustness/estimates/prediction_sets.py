@@ -1,17 +1,18 @@
-r"""Prediction sets that hold the true class with a stated probability: split conformal prediction.
+"""Prediction sets that contain the true class with a stated probability: split conformal
+prediction.
 
-A score s(x, y) says how little class y fits image x. Of n images held out, q is the
-⌈(n + 1)(1 − α)⌉-th smallest score of the true class, ∞ where that exceeds n, and the set of an
-image is {y: s(x, y) ≤ q}. It holds the true class with probability ≥ 1 − α for images that are
-exchangeable with those held out; corrupted images are not.
+A score s(x, y) is large if class y does not fit image x. Let q be the ⌈(n + 1)(1 − α)⌉-th smallest
+score of the true class among n held-out images, or ∞ if that exceeds n. The prediction set of an
+image is {y: s(x, y) ≤ q}. It contains the true class with probability ≥ 1 − α for images that are
+exchangeable with the held-out ones. Corrupted images are not.
 
-With probabilities p in descending order, r the rank of y from 1 and U uniform in [0, 1):
+With probabilities p in descending order, the rank r of y from 1, and U uniform in [0, 1):
 
   'lac'   1 − p_y
   'aps'   Σ_{j ≤ r} p_(j) − U p_y
   'raps'  the same + λ max(0, r − k)
 
-Sets may be empty: forbidding it holds the class more often than stated.
+Sets may be empty; if that were forbidden, they would contain the class more often than stated.
 
 Reference:
   Sadinle, Lei & Wasserman, Least ambiguous set-valued classifiers with bounded error levels, JASA
@@ -35,22 +36,23 @@ from robustness.estimates.intervals import THRESHOLD
 from robustness.estimates.quantity import Quantity
 
 LAC, APS, RAPS = 'lac', 'aps', 'raps'
+"""Names of the scores."""
 SCORES = (LAC, APS, RAPS)
 SIZES = (0, 2, 4, 11, 101)
-"""The first sizes of the strata: 0 to 1, 2 to 3, 4 to 10, 11 to 100, above."""
+"""The smallest set size of each stratum: sizes 0 to 1, 2 to 3, 4 to 10, 11 to 100, and above."""
 
 
 def scores(
   kind: str, probabilities: np.ndarray, uniform: np.ndarray, penalty: float = 0.01, rank: int = 5
 ) -> np.ndarray:
-  """Returns s(x, y) of every class, [..., K].
+  """Returns the scores s(x, y) of every class y, [..., K].
 
   Args:
     kind: one of `SCORES`.
-    probabilities: [..., K].
-    uniform: U, [...], the same for all classes of an image.
-    penalty: λ.
-    rank: k.
+    probabilities: [..., K], in [0, 1].
+    uniform: U [...], one random number in [0, 1) per image.
+    penalty: λ of 'raps'.
+    rank: k of 'raps'.
   """
   choice('score', kind, SCORES)
   p = np.asarray(probabilities, float)
@@ -67,7 +69,10 @@ def scores(
 
 
 class Threshold(NamedTuple):
-  """q, and the thresholds at the ends of its interval over draws of the images held out."""
+  """The threshold q, and thresholds `low` and `high` at the ends of its interval.
+
+  The interval is over other random draws of the held-out images.
+  """
 
   q: float
   low: float
@@ -75,17 +80,22 @@ class Threshold(NamedTuple):
 
 
 def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95) -> Threshold:
-  """Returns the thresholds from the scores [n] of the true classes of the images held out.
+  """Returns the thresholds from the scores of the true classes of n held-out images.
 
-  q is the k-th smallest score, k = ⌈(n + 1)(1 − α)⌉, and ∞ where k exceeds n. Over draws of the n
-  images the share of exchangeable images with a score of at most q has the distribution
-  Beta(k, n + 1 − k) with the mean k / (n + 1). Its quantiles, mirrored at the mean, are the places
-  of `low` and `high` among the scores; with fewer than 10 scores above q, `low` is at
-  the unmirrored one where that is lower (Woodruff, Confidence intervals for medians and other
+  q is the k-th smallest score with k = ⌈(n + 1)(1 − α)⌉, and ∞ if k exceeds n. Over draws of the
+  held-out images, the share of images with a score of at most q has the distribution Beta(k, n + 1
+  − k) with the mean k / (n + 1). Its quantiles, mirrored at the mean, are the ranks of `low` and
+  `high` among the scores, as shares. With fewer than 10 scores above q, `low` is at the quantile
+  that is not mirrored if that is lower (Woodruff, Confidence intervals for medians and other
   position measures, JASA 47, 1952).
 
+  Args:
+    of_true_class: [n], the scores.
+    alpha: α, in (0, 1).
+    confidence: confidence of the interval, in (0, 1).
+
   Raises:
-    InputError: no score, or α outside (0, 1).
+    InputError: there is no score, or α is outside (0, 1).
   """
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
@@ -93,7 +103,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   place, ordered = math.ceil((count + 1) * (1 - alpha) - 1e-9), np.sort(of_true_class)
 
   def score(number: int) -> float:
-    """Returns the score of a rank, counted from 1; ∞ beyond the last."""
+    """Returns the score with this rank, from 1 for the smallest; ∞ beyond the last."""
     return math.inf if number > count else float(ordered[max(number, 1) - 1])
 
   if place > count:
@@ -114,18 +124,19 @@ def with_threshold_draw(
   correlations: Sequence[float],
   quantity: Quantity,
 ) -> pd.DataFrame:
-  """Returns estimates of `means` with intervals that include the draw of the images held out.
+  """Returns estimates of `means` with intervals that include the random draw of the held-out
+  images.
 
-  The interval of the measured images and the change between q and the ends of its interval are
-  added in squares, on either side of the value (MOVER; Zou & Donner, Construction of confidence
+  On either side of the value, the width of the interval and the change of the value between q and
+  the end of its interval are added in squares (MOVER; Zou & Donner, Construction of confidence
   limits about effect measures, Statistics in Medicine 27, 2008).
 
   Args:
     estimates: rows of L classifiers and G groups: first L · G values, then (L − 1) · G differences
       from the first classifier.
     ends: values of the same rows at the thresholds `low` and `high`.
-    correlations: correlation of each classifier's decisions about the images held out with the
-      first classifier's.
+    correlations: correlation between each classifier's decisions about the held-out images and the
+      first classifier's, [L].
     quantity: quantity of the estimates, which has the range of values and differences.
   """
   classifiers = len(correlations)
@@ -146,15 +157,15 @@ def with_threshold_draw(
 
 
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns the largest |coverage − (1 − α)| over strata of set sizes (`SIZES`) that occur.
+  """Returns the largest |coverage − (1 − α)| over the strata of set sizes that occur, [...] in [0,
+  1].
+
+  Coverage is the share of sets with the true class; the strata are those of `SIZES`.
 
   Args:
-    covered: booleans [N, ...], whether a set holds the true class.
-    size: int [N, ...].
-    alpha: α.
-
-  Returns:
-    [...], in [0, 1].
+    covered: bool [N, ...], whether a set contains the true class.
+    size: int [N, ...], number of classes in the set.
+    alpha: α, in (0, 1).
   """
   stratum = np.searchsorted(SIZES, size, side='right')
   gaps = []
@@ -166,7 +177,12 @@ def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: floa
 
 
 def class_coverage_gap(covered: np.ndarray, labels: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns the mean over classes of |coverage − (1 − α)|, [...], of sets [N, ...] and labels [N].
+  """Returns the mean over classes of |coverage − (1 − α)|, [...] in [0, 1].
+
+  Args:
+    covered: bool [N, ...], whether a set contains the true class.
+    labels: int [N], the true classes.
+    alpha: α, in (0, 1).
 
   Reference: Ding et al., Class-conditional conformal prediction with many classes, NeurIPS 2023.
   """

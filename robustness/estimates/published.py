@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 
 def _columns(text: str) -> dict[str, dict[str, float]]:
-  """Returns {column: {row: number}} of a table in text.
+  """Returns {column: {row: number}} from a table written as text.
 
-  The first line has the names of the columns; other lines begin with the name of the row.
+  The first line has the names of the columns; every other line begins with the name of its row.
   """
   names, *lines = (line.split() for line in text.strip().splitlines())
   columns: dict[str, dict[str, float]] = {name: {} for name in names}
@@ -57,12 +57,12 @@ corruption and severity on all 10,000 images that its repository holds.
 
 @dataclasses.dataclass(frozen=True)
 class PublishedErrors:
-  """The published errors of a classifier under the corruptions of a set.
+  """The published errors of a classifier under the corruptions of a set, such as ImageNet-C.
 
   Attributes:
     title: the classifier and the set.
-    corrupted: mean error over severities, by corruption.
-    clean: error on clean images; NaN where it was not published, which leaves out relative mCE.
+    corrupted: error by corruption, averaged over severities, as a fraction.
+    clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
     side: side of the set's images in pixels.
     set_name: what papers call the set.
   """
@@ -94,19 +94,20 @@ BASELINES = {
     'CIFAR-10-C',
   ),
 }
-"""Baselines by the name in `config.study.baseline`."""
+"""Published errors by their name in the setting `baseline` of the study `corruption_error`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTable:
-  """A table of accuracies by classifier.
+  """A table of accuracies from a paper; all values are fractions by label of the classifier.
 
   Attributes:
     name: name of the table in the paper.
     images: number of images of the set, under each corruption and severity.
     clean: accuracy on clean images.
-    corrupted: by classifier, by corruption.
-    average, mce: as printed; `mce` is empty where the table has none.
+    corrupted: accuracy by corruption, averaged over severities.
+    average: average over corruptions, as printed.
+    mce: mCE, as printed; empty if the table has none.
   """
 
   name: str
@@ -118,8 +119,14 @@ class PublishedTable:
 
 
 def _read(name: str, images: int) -> PublishedTable:
-  """Returns a table of accuracies, means over the five severities, by labels of
-  `configs/fourier_table.py`."""
+  """Returns a table of accuracies, averaged over the five severities.
+
+  Classifiers have the labels of `configs/fourier_table.py`.
+
+  Args:
+    name: name of the table in published.toml and in the paper.
+    images: number of images of the set.
+  """
   corrupted = _TABLES[name.replace(' ', '_')]
   clean, average, mce = (
     {label: column.pop(head) for label, column in corrupted.items() if head in column}
@@ -132,24 +139,27 @@ TABLE_3 = _read('table 3', 10_000)
 """CIFAR-10, WRN-28-10, 15 corruptions."""
 
 SHAPE_BIAS = _TABLES['shape_bias']
-"""Shape bias, and the share of answers by shape or by texture, by who answers: ten humans pooled,
-networks with the mean probability of a class's members.
+"""Shape bias, and the shares of answers by shape and by texture, for humans and networks.
+
+The ten humans are pooled. A network's probability of a class is the mean over its ImageNet
+categories.
 
 Source: humans and networks by the answers that model-vs-human (79ed7cd) and vlm_shapebias (459198f)
 released; ResNet-50 trained on Stylized-ImageNet by the table of texture-vs-shape (ccd0c01).
 """
 HUMAN_SHAPE_BIAS = _TABLES['human_shape_bias']
-"""The same of the ten humans by the class of the shape; 75 pictures each."""
+"""The same for the ten humans by class of the shape, with 75 pictures each."""
 
 BACKGROUNDS = _TABLES['backgrounds']
-"""Accuracy on variants of ImageNet-9 and the gap between two, by network.
+"""Accuracy on variants of ImageNet-9 and the difference between two of them, by network.
 
 Source: Xiao et al., Noise or signal, 2021, and the table of backgrounds_challenge (46d224b).
 """
 
 ALL_BUT_ONE = _TABLES['all_but_one']['all_but_one']
-"""The last column of table 3: of networks trained on all other corruptions at the same severity;
-motion blur and snow, which could not be made on training images, have none."""
+"""The last column of table 3: errors of networks trained on all other corruptions at the same
+severity. It has no value for motion blur and snow, which were not made on training images.
+"""
 
 TABLE_4 = _read('table 4', 50_000)
 """ImageNet, ResNet-50, 12 corruptions."""

@@ -1,4 +1,4 @@
-"""The quantities that are estimated, declared once for tables, figures and sentences."""
+"""Quantities: what is estimated, declared once for tables, figures and sentences."""
 
 import dataclasses
 import functools
@@ -10,12 +10,16 @@ from robustness.core.errors import InputError
 from robustness.estimates.facets import SHARED, Facet
 
 Statistic = Callable[..., np.ndarray]
-"""A pure function of recorded fields that returns the value of each row and view, [N, V]: booleans
-of a share, floats of an amount. `evaluation.outcomes.Recorded` calls it with a shard of records,
-`Outcomes.from_fields` with the arguments that a study passes."""
+"""A pure function that returns a value for each row and view, [N, V]: booleans for a share, floats
+for an amount. `evaluation.outcomes.Recorded` calls it with the records of some rows,
+`Outcomes.from_fields` with the arguments that a study passes.
+"""
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(means of a classifier [..., G], means of the baseline [..., G]) -> value [...] or [..., G]."""
+"""A function of means by group of views, of a classifier [..., G] and of the baseline [..., G],
+that returns one value [...] or one for each group [..., G].
+"""
 SHARE, RATIO, AMOUNT, COUNT = 'share', 'ratio', 'amount', 'count'
+"""The kinds of quantities, see `Quantity`."""
 _INFINITY = float('inf')
 RANGES = {
   SHARE: (0.0, 1.0),
@@ -23,7 +27,7 @@ RANGES = {
   AMOUNT: (-_INFINITY, _INFINITY),
   COUNT: (0.0, _INFINITY),
 }
-"""The least and the largest value of each kind, where a quantity does not say otherwise."""
+"""The smallest and largest value of each kind, unless a quantity declares others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,28 +35,29 @@ class Quantity:
   """An estimated quantity: a mean of a statistic, or a function of such means.
 
   Attributes:
-    name: key in the column `quantity` of the table of results.
+    name: value of the column `quantity` in the table of results.
     words: the name in plain words, such as 'top-1 error'.
     kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
       relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
       other, in `unit`.
-    better: 'lower', 'higher', or '' where neither is better.
+    better: 'lower', 'higher', or '' if neither is better.
     unit: unit of an amount, such as 'frames'; '' for none.
-    low, high: the least and the largest possible value; None takes the range of the kind.
-    headline: whether findings state it first and figures show it.
+    low, high: the smallest and largest possible value; None takes the range of the kind.
+    headline: whether reports state it first and figures show it.
     drawn: whether figures show it although it is no headline.
-    reference: the quantity that figures draw for comparison, such as the error on clean images: by
-      the same facets where it has such values, else over all.
-    biased: whether chance on the same images adds a bias that is equal in every training, so that
-      seeds alone show no difference.
-    by: the facets by which the finding at the top of a report divides it, except facets that a
-      table lacks; () for the value over everything.
-    extreme: the extreme that sentences name if there are many values, 'highest', 'lowest', or ''
-      for the worse one; among the values beyond the reference if it has values by the same facets.
+    reference: name of the quantity that figures draw for comparison, such as the error on clean
+      images: its values by the same facets if there are any, else its value over all conditions.
+    biased: whether chance on the test images adds the same bias in every training, so that seeds
+      alone cannot show a difference.
+    by: the facets whose values each get a sentence at the top of a report; facets that a table
+      lacks are ignored. () states the value over all conditions.
+    extreme: which of many values sentences name: 'highest' or 'lowest'; '' takes the worse end.
+      With a reference that has values by the same facets, it is the value farthest beyond the
+      reference.
     facets: the study's declarations of facets, which put them into words; see
       `robustness.evaluation.study.Study`.
-    statistic: function that returns the value of each row and view; None where another estimator
-      than a mean is used, and in results that were read.
+    statistic: function that returns the value of each row and view. None if the quantity is no
+      mean, and in results that were read from a file.
     function: function of the means of the statistic by group of views; None is the mean itself. See
       `robustness.estimates.of_means`.
   """
@@ -75,6 +80,9 @@ class Quantity:
   function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a missing name, or a kind, `better` or `extreme` that is no valid
+    word.
+    """
     if self.extreme not in ('', 'highest', 'lowest'):
       raise InputError(
         f"Quantity {self.name!r} names the end {self.extreme!r}: give 'highest', 'lowest' or ''."
@@ -86,41 +94,50 @@ class Quantity:
       )
 
   def facet(self, name: str) -> Facet:
-    """Returns the facet of a name: as declared, a shared one, or one with its name as words."""
+    """Returns the facet with this name: as the study declares it, else from `facets.SHARED`.
+
+    An undeclared name gives an ordered facet whose words are the name with spaces.
+    """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
 
   @property
   def scale(self) -> float:
-    """The factor of values where they are written: 100 for shares, in percent."""
+    """The factor that values are multiplied by for printing: 100 for shares, in percent, else 1."""
     return 100.0 if self.kind == SHARE else 1.0
 
   @property
   def end(self) -> str:
-    """The end of many values that sentences name, 'highest' or 'lowest'; '' where neither."""
+    """The end of many values that sentences name, 'highest' or 'lowest'; '' if no direction is
+    better.
+    """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
   @property
   def range(self) -> tuple[float, float]:
-    """The least and the largest possible value."""
+    """The smallest and largest possible value."""
     low, high = RANGES[self.kind]
     return low if self.low is None else self.low, high if self.high is None else self.high
 
   @property
   def difference_range(self) -> tuple[float, float]:
-    """The least and the largest possible difference of two values."""
+    """The smallest and largest possible difference of two values."""
     low, high = self.range
     return low - high, high - low
 
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-  """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V]."""
+  """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V].
+
+  Attributes:
+    k: the number of classes.
+  """
 
   k: int = 1
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns the values of rows with the field `rank`."""
+    """Returns whether the field `rank`, the rank of the true class from 0, is below k."""
     return np.asarray(fields['rank'] < self.k)
 
 
@@ -128,7 +145,7 @@ class Wrong(Right):
   """The statistic of top-k errors: whether the true class is not among the k best, bool [N, V]."""
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns the values of rows with the field `rank`."""
+    """Returns whether the field `rank`, the rank of the true class from 0, is at least k."""
     return ~super().__call__(fields)
 
 
@@ -145,7 +162,7 @@ ACCURACY = declare_accuracy(
 
 
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
-  """Returns the top-k errors on corrupted and on clean images."""
+  """Returns the quantities top-k error on corrupted images and top-k error on clean images."""
   if k == 1:
     return ERROR, CLEAN_ERROR
   clean = declare_error(f'clean_top{k}_error', f'top-{k} error on clean images', statistic=Wrong(k))

@@ -1,9 +1,10 @@
-"""Ranks of several classifiers with intervals that hold for all of them together.
+"""Ranks of several classifiers, with intervals that contain all true ranks together.
 
-Classifier i is better than j for sure if their difference is beyond c standard errors, with c such
-that the largest of all differences of equal classifiers stays within it with the confidence. Ranks
-that no difference for sure contradicts make the interval. Ranks alone do not say which two differ
-for sure: a third classifier can be better than one of them and not than the other.
+Two classifiers differ significantly if their difference exceeds c standard errors. c is the
+quantile of the largest difference among equal classifiers, so that with the stated confidence no
+equal pair exceeds it. The interval of a rank holds all ranks that no significant difference
+contradicts. Ranks alone do not say which two classifiers differ: a third may be better than one of
+them and not than the other.
 
 Reference: Mogstad, Romano, Shaikh and Wilhelm, Inference for ranks with applications to mobility
 across neighbourhoods and academic achievement across countries, Review of Economic Studies 91
@@ -20,33 +21,38 @@ from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate
 
 DRAWS = 20_000
+"""Number of normal draws that c is a quantile of."""
 METHOD, BONETT_WRIGHT = 'simultaneous ranks', 'bonett-wright'
+"""Names of the intervals of ranks and of rank correlations."""
 FEWEST_NETWORKS = 5
-"""Networks that an interval of a rank correlation needs."""
+"""Fewest networks for an interval of a rank correlation."""
 
 
 class Ranks(NamedTuple):
-  """The ends [p] of intervals of ranks, 1 the best, that contain all p true ranks together with the
-  confidence: 1 + how many are better for sure, and p minus how many are worse for sure."""
+  """The ends [p] of intervals of ranks, 1 for the best, that contain all p true ranks together.
+
+  `low` is 1 + the number of classifiers that are significantly better; `high` is p minus the number
+  of those that are significantly worse.
+  """
 
   low: np.ndarray
   high: np.ndarray
 
 
 def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed: int = 0) -> Ranks:
-  """Returns the ranks of p values, the largest first.
+  """Returns intervals of the ranks of p values, of which the largest is the best.
 
-  Pairs that differ for sure are left out of the largest difference, and c is drawn again, until no
-  other pair does (step-down).
+  Step-down: pairs that differ significantly are removed, and c is computed again for the remaining
+  pairs, until no further pair differs.
 
   Args:
     values: [p], finite.
-    errors: [p], their standard errors, which are independent.
-    confidence: confidence that all ranks are in their intervals, in (0, 1).
-    seed: seed of the 20,000 normal draws that c is taken from.
+    errors: [p], standard errors of the values, which are independent.
+    confidence: probability that all true ranks are in their intervals, in (0, 1).
+    seed: seed of the 20,000 normal draws that c is computed from.
 
   Raises:
-    InputError: fewer than two values, one that is not finite, or another number of errors.
+    InputError: there are fewer than two values, one is not finite, or `errors` has another length.
   """
   p = len(values)
   if p < 2 or not np.isfinite(values).all() or errors.shape != (p,):
@@ -73,13 +79,19 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:
-  """Returns Spearman's ρ of two quantities of n networks, each [n], with mean ranks in ties.
+  """Returns Spearman's ρ of two quantities of n networks; ties have mean ranks.
 
-  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). In it |ρ| = 1 counts as half way to the
-  next smaller value without ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS` have no interval.
+  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). In it |ρ| = 1 is replaced by the middle
+  between 1 and the next smaller value without ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS`
+  networks have no interval.
+
+  Args:
+    x: [n], the first quantity.
+    y: [n], the second quantity.
+    confidence: confidence of the interval, in (0, 1).
 
   Raises:
-    InputError: fewer than two networks, a value that is not finite, or other lengths.
+    InputError: there are fewer than two networks, a value is not finite, or the lengths differ.
 
   Reference:
     Bonett and Wright, Sample size requirements for estimating Pearson, Kendall and Spearman

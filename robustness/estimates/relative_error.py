@@ -1,7 +1,8 @@
 """The error of a group of images, such as one site, relative to the error on all images.
 
-With e the error in the group, r that on the rest and π the share of images in the group, the ratio
-is e / (π e + (1 − π) r). It is at most 1/π, which an interval from a ratio's logarithm may exceed.
+With the error e in the group, the error r on all other images and the share π of images in the
+group, the ratio is e / (π e + (1 − π) r). It cannot exceed 1/π, which an interval on the scale of
+logarithms could.
 
 Reference for the ratio: Idrissi et al. (2023), ImageNet-X: understanding model mistakes with factor
 of variation annotations, section 3.
@@ -18,31 +19,37 @@ from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units
 
 NO_ERROR = 'undefined: no error on all images'
+"""The note of a ratio of a classifier without errors."""
 ADDED = 0.25, 1.0
-"""Effective images that are added to either side of an error, and of the share in the group."""
+"""Effective images added to the wrong and to the right ones (first number), and to those inside and
+outside the group (second number).
+"""
 DRAWS = 10_000
+"""Number of joint normal draws of an interval."""
 
 
 def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Estimate]:
   """Returns the error in each group but the last relative to the last, which has all images.
 
-  Intervals are quantiles of joint normal draws of the log odds of e, r and π (of two classifiers,
-  of both pairs of errors). Their variance and correlation are the jackknife's over the units, with
-  `ADDED` times the design effect d added to either count: d ≥ 1 is the variance of a share over
-  the units divided by the variance over independent images, and independent images also bound the
-  variance of log odds from below. Variances are multiplied by the squared ratio of Student's
-  quantile to the normal one, at Satterthwaite's degrees of freedom of the ratio: the rest of a
-  group of nearly all images is in a few units, which decide the variance. Correlations are reduced
-  a little, because unseen images may set equal shares apart. docs/intervals.md has the coverage in
-  simulations.
+  Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
+  of both pairs of errors and π. Their variances and correlations are computed as follows:
 
-  Units that hold one image each are independent images: shares are drawn from Jeffreys' posteriors
-  with these correlations. Otherwise there is no interval where the images of the group, or of the
-  rest, come from fewer than `FEWEST` effective units.
+  * They are the jackknife's over the units, with `ADDED` times the design effect d added to each
+    count. d ≥ 1 is the variance of a share over the units divided by that over independent images,
+    which is also a lower bound of the variance of log odds.
+  * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
+    Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, the others
+    are in few units, and these decide the variance.
+  * Correlations are reduced a little, because two shares that are equal here may differ on other
+    images.
+
+  If each unit is one image, shares are drawn from Jeffreys' posteriors with these correlations.
+  Otherwise there is no interval if the images of the group, or all others, come from fewer than
+  `FEWEST` effective units. docs/intervals.md has the coverage in simulations.
 
   Args:
-    units: wrong and all images by group, of one classifier; or of two, for the difference of
-      their ratios, second minus first.
+    units: the numbers of wrong and of all images by group, of one classifier; or of two, for the
+      difference of their ratios, second minus first.
     confidence: confidence of each interval, in (0, 1).
   """
   weight = units[0].weight
@@ -72,14 +79,24 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
 
 def _sides(columns: np.ndarray, group: int) -> np.ndarray:
-  """Returns the columns of a group and of the rest, [K, 2], of [K, G] with all in the last."""
+  """Returns the columns of a group and of all other images, [K, 2].
+
+  `columns` [K, G] has all images in the last column.
+  """
   return np.stack([columns[:, group], columns[:, -1] - columns[:, group]], 1)
 
 
 def _interval(
   total: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
 ) -> tuple[float, float]:
-  """Returns the interval of `_ratio` of shares `total` of `images`, both [K, 2C + 1]."""
+  """Returns the interval of `_ratio`.
+
+  Args:
+    total: [K, 2C + 1], for C classifiers, the sums that the shares e, r and π are computed from.
+    images: [K, 2C + 1], the numbers of images that they are shares of.
+    is_clustered: whether units hold several images.
+    confidence: confidence of the interval, in (0, 1).
+  """
   count = len(total)
   n = np.maximum(images.sum(0), 1)
   share = (total.sum(0) + 0.5) / (n + 1)
@@ -113,10 +130,10 @@ def _interval(
 
 
 def _ratio(shares: np.ndarray) -> np.ndarray:
-  """Returns e / (π e + (1 − π) r), [...], of shares e, r and π, [..., 3].
+  """Returns e / (π e + (1 − π) r), [...], for shares e, r and π in the last axis, [..., 3].
 
-  Of shares e₁, r₁, e₂, r₂ and π, [..., 5], it returns the second ratio minus the first. NaN where
-  nothing is wrong.
+  For shares e₁, r₁, e₂, r₂ and π, [..., 5], it is the second ratio minus the first. The result is
+  NaN if nothing is wrong.
   """
   group, ratios = shares[..., -1], []
   for first in range(0, shares.shape[-1] - 1, 2):

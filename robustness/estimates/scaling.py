@@ -1,10 +1,10 @@
-r"""Rescaled logits: temperature, vector and matrix scaling, fitted on images held out.
+"""Rescaled logits: temperature, vector and matrix scaling, fitted to held-out images.
 
-Logits z become W z + b, with W and b of the least negative log-likelihood. It is convex in both:
-temperature scaling, W = 1/T and b = 0, leaves every prediction as it is; vector scaling has a
-diagonal W; matrix scaling any W. Both overfit where classes are many, or predictions are nearly
-separable: off-diagonal elements, biases and the spread of the diagonal are penalised, so that a
-strong penalty leaves temperature scaling.
+Logits z become W z + b, with the W and b of smallest negative log-likelihood, which is convex in
+both. Temperature scaling, W = 1/T and b = 0, changes no prediction; vector scaling has a diagonal W
+and matrix scaling any W. The latter two overfit if there are many classes or predictions are nearly
+separable. Therefore a penalty λ is added for off-diagonal elements, biases and the variance of the
+diagonal; a strong penalty leaves temperature scaling.
 
 Reference:
   Guo et al., On calibration of modern neural networks, ICML 2017, section 4.2; Kull et al., Beyond
@@ -24,25 +24,34 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice
 
 NONE, TEMPERATURE, VECTOR, MATRIX = 'none', 'temperature', 'vector', 'matrix'
+"""Names of scalings; 'none' leaves the logits as they are."""
 KINDS = (TEMPERATURE, VECTOR, MATRIX)
+"""Names of the scalings that can be fitted."""
 PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
-"""λ that are tried, strongest first."""
+"""The penalties λ that are tried, strongest first."""
 FOLDS, MANY_CLASSES = 5, 20
+"""Parts of the images in cross-validation; the number of classes above which only one is left
+out.
+"""
 TOLERANCE = 1.5
-"""How many standard errors a simpler scaling may be worse than the best one."""
+"""A simpler scaling is preferred if it is worse than the best one by at most this many standard
+errors.
+"""
 LARGEST = 100.0
-"""The bound of 1/T and of the diagonal, without which they diverge if all predictions are right."""
+"""Upper bound of 1/T and of the diagonal, which would diverge if all predictions are right."""
 _PRECISE, _ROUGH = 1e-12, 1e-6
-"""Relative changes of the loss at which a search ends: of a result, of a penalty that is tried."""
+"""Relative changes of the loss at which a search ends: for a result, and for a penalty that is
+tried.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-  """Maps logits z to W z + b.
+  """A map of logits z to W z + b.
 
   Attributes:
-    weight: W, a number, its diagonal [K], or a matrix [K, K].
-    bias: b, [K], or 0.
+    weight: W: a number, its diagonal [K], or a matrix [K, K].
+    bias: b: [K], or 0.
   """
 
   weight: np.ndarray | float = 1.0
@@ -56,15 +65,15 @@ class Scaling:
 
 
 def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0) -> Scaling:
-  """Returns the scaling of a kind with the least mean negative log-likelihood.
+  """Returns the scaling of a kind with the smallest mean negative log-likelihood plus penalty.
 
   Args:
     kind: one of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
-    penalty: λ of vector and matrix scaling, which adds λ (mean of squared off-diagonal elements +
-      mean of squared biases + variance of the diagonal); ∞ is temperature scaling. 0 chooses it,
-      or leaves the logits as they are, see `best_candidate`.
+    penalty: λ of vector and matrix scaling, the factor of the sum of three terms: the mean squared
+      off-diagonal element, the mean squared bias and the variance of the diagonal. ∞ is temperature
+      scaling. 0 lets `best_candidate` choose λ, which may also leave the logits as they are.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -92,18 +101,24 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
 
 
 def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
-  """Returns the kind and penalty λ of the simplest scaling that predicts left-out rows well.
+  """Returns the kind and penalty λ of the simplest scaling that predicts left-out images well.
 
-  The candidates, from the simplest on, are the logits as they are (`NONE`), temperature scaling,
-  and the kind with each of `PENALTIES`, until the mean loss on the left-out rows rises. The
-  simplest is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
-  paired difference, so that logits that are calibrated already are left alone. Each of `FOLDS`
-  parts of the rows is left out once; only the first with more than `MANY_CLASSES` classes, where a
-  fit of a matrix takes long.
+  Candidates in order of complexity are the logits as they are (`NONE`), temperature scaling, and
+  the kind with each of `PENALTIES`, until the mean loss on left-out images rises. The first
+  candidate is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
+  paired difference, so that calibrated logits stay as they are. Each of `FOLDS` parts of the images
+  is left out once; with more than `MANY_CLASSES` classes only the first, because fitting a matrix
+  takes long.
 
-  One more row counts as an error, with the mean loss of the second most likely class. Where nearly
-  all rows are right, their loss alone falls as the logits grow and holds nothing of the errors
-  among other rows. Platt (1999, section 2.2) adds a row of each class to this end.
+  One error is added to the left-out losses: an image whose true class is the second most likely
+  one, with the mean loss of this over all images. If nearly all images are right, their losses
+  alone would favour ever larger logits. Platt (1999, section 2.2) adds an image of each class for
+  this reason.
+
+  Args:
+    kind: one of `KINDS`.
+    logits: [N, K].
+    labels: int [N], in 0..K − 1.
   """
   order = np.random.default_rng(0).permutation(len(labels))
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
@@ -113,8 +128,9 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   fitted_rows = [np.setdiff1d(order, part) for part in parts]
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
-    """Returns the losses of all left-out rows, each by the scaling that was fitted without it, and
-    of the added error, [N + 1].
+    """Returns the losses of all left-out images and of the added error, [N + 1].
+
+    Each image has the loss by the scaling that was fitted without it.
     """
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
     z, of_rows = np.concatenate(scaled), labels[np.concatenate(parts)]
@@ -154,10 +170,16 @@ def _fitted(
   begin: Scaling | None = None,
   tolerance: float = _PRECISE,
 ) -> Scaling:
-  """Returns the scaling of least penalised likelihood loss.
+  """Returns the scaling with the smallest penalised negative log-likelihood.
 
-  The search starts at `begin`, by default temperature scaling, which is near the minimum for a
-  strong penalty, and ends at the relative change `tolerance` of the loss.
+  Args:
+    kind: one of `KINDS`.
+    z: logits, [N, K].
+    y: labels, int [N].
+    penalty: λ, see `fit`.
+    begin: where the search starts; None is temperature scaling, which is near the minimum for a
+      strong penalty.
+    tolerance: relative change of the loss at which the search ends.
   """
   classes = z.shape[1]
   target = np.eye(classes)[y]
@@ -166,14 +188,14 @@ def _fitted(
   shrunk = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
-    """Returns the scaling of a vector of parameters: weights, then biases."""
+    """Returns the scaling with these parameters: weights, then biases."""
     weight, bias = parameters[:size], parameters[size:]
     if kind == TEMPERATURE:
       return Scaling(float(weight[0]))
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss of a vector of parameters, and its gradient."""
+    """Returns the penalised loss at these parameters, and its gradient."""
     scaled = scaling(parameters)
     logarithm = special.log_softmax(scaled(z), 1)
     change = (np.exp(logarithm) - target) / len(z)
@@ -209,7 +231,7 @@ def _fitted(
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
 
   def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the loss and its gradient with respect to parameters in units of `unit`."""
+    """Returns the loss and its gradient with respect to parameters divided by `unit`."""
     value, gradient = loss(parameters * unit)
     return value, gradient * unit
 

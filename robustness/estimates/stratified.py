@@ -1,10 +1,11 @@
-r"""Weighted sums of shares from independent samples of strata, such as mCE from one view an image.
+"""Weighted sums of shares from independent samples of strata, such as mCE from one view per image.
 
-With w_v the weight of stratum v and p_v the share of its n_v trials that succeed, the value is
+A stratum v has the weight w_v and n_v trials, of which k_v and the share p_v succeed. The value is
 Σ_v w_v p_v. Its variance is Σ_v w_v² p̃_v (1 − p̃_v) / n_v with p̃_v = (k_v + 1)/(n_v + 2), so that
-strata without a failure do not count as certain; the interval is normal. That of a difference of
-two classifiers on the same trials has b_v and c_v trials that only the one or the other gets wrong,
-p = (b_v + 1)/(n_v + 2), q = (c_v + 1)/(n_v + 2) and the variance Σ_v w_v² (p + q − (p − q)²)/n_v.
+a stratum without a failure is not taken for certain. The interval is normal. For a difference of
+two classifiers on the same trials, b_v and c_v are the trials that only the first and only the
+second gets wrong, p = (b_v + 1)/(n_v + 2) and q = (c_v + 1)/(n_v + 2), and the variance is Σ_v w_v²
+(p + q − (p − q)²)/n_v.
 
 Reference: Cochran, Sampling techniques (1977), chapter 5; Agresti & Caffo, The American
 Statistician 54 (2000), for the successes added.
@@ -19,6 +20,7 @@ from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate
 
 METHOD = 'stratified'
+"""Name of the interval in the table of results."""
 
 
 def estimate(
@@ -27,9 +29,9 @@ def estimate(
   """Returns Σ_v w_v p_v with its interval.
 
   Args:
-    succeeds: bool [N], the trials.
-    strata: int [N], the stratum of each, in 0..V − 1; others count nothing.
-    weights: w [V]; every stratum of weight above 0 has a trial.
+    succeeds: bool [N], whether each trial succeeds.
+    strata: int [N], the stratum of each trial, in 0..V − 1; trials with another number are ignored.
+    weights: w [V]; every stratum with a weight above 0 has a trial.
     confidence: confidence of the interval, in (0, 1).
   """
   n, k = _counts(strata, len(weights)), _counts(strata[succeeds], len(weights))
@@ -52,8 +54,11 @@ def difference(
 
 
 def allocated(weights: np.ndarray, total: int) -> np.ndarray:
-  """Returns how many of `total` trials each stratum gets, int [V]: as near n_v ∝ w_v as whole
-  numbers are (largest remainders), which for errors of ½ makes the interval narrowest."""
+  """Returns the number of trials of each stratum, int [V], with the sum `total`.
+
+  It is proportional to the weights, rounded by largest remainders. For shares of ½ this makes the
+  interval as narrow as possible.
+  """
   shares = total * weights / weights.sum()
   counts: np.ndarray = shares.astype(int)
   counts[np.argsort(counts - shares, kind='stable')[: total - counts.sum()]] += 1
@@ -61,9 +66,9 @@ def allocated(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.95) -> int:
-  """Returns the fewest trials, `allocated` to the strata, with intervals of at most ± `half_width`.
+  """Returns the fewest trials with an interval of at most ± `half_width`, whatever the shares are.
 
-  This holds for all shares; shares of ½ need the most trials.
+  The trials are `allocated` to the strata; shares of ½ need the most.
   """
   counted = weights[weights > 0]
   limit = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
@@ -76,18 +81,20 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
 
 
 def _counts(strata: np.ndarray, count: int) -> np.ndarray:
-  """Returns the number of trials in each stratum, float [V]; other numbers are ignored."""
+  """Returns the number of trials in each of `count` strata, float [V]; other numbers are
+  ignored.
+  """
   return np.bincount(strata[(strata >= 0) & (strata < count)], minlength=count).astype(float)
 
 
 def _with_interval(
   weights: np.ndarray, total: np.ndarray, variance: np.ndarray, n: np.ndarray, confidence: float
 ) -> Estimate:
-  """Returns Σ_v w_v x_v with an interval of the normal distribution.
+  """Returns Σ_v w_v x_v with a normal interval.
 
   Args:
-    weights: w, [V]; strata of weight 0 do not count.
-    total: the sum of the trials in each stratum, [V], whose mean is x.
+    weights: w, [V]; strata with weight 0 do not count.
+    total: the sum of the trials in each stratum, [V]; x is its mean.
     variance: the variance of a single trial in each stratum, [V].
     n: the number of trials in each stratum, [V].
     confidence: confidence of the interval, in (0, 1).

@@ -1,10 +1,11 @@
-r"""The straight line through changes of accuracy against shares of high-frequency energy.
+"""The straight line through changes of accuracy against shares of high-frequency energy.
 
-Of K corruptions, x_k is the share of high-frequency energy and y_k a classifier's accuracy minus
-the baseline's; the line y = k x + c minimises Σ e_k², e_k = y_k - k x_k - c. A positive slope k is
-robustness gained at high frequency and lost at low (Yin et al. 2019, section 4.2, figure 6, where k
-and the residual r are in the legend; r is not defined there, and is here √(Σ e_k² / K), in the unit
-of accuracy).
+For corruption k, x_k is the share of high-frequency energy in the change of the images, and y_k a
+classifier's accuracy minus the baseline's. The line y = s x + c minimises Σ e_k² with residuals e_k
+= y_k − s x_k − c. A positive slope s means that robustness is gained at high frequencies and lost
+at low ones (Yin et al. 2019, section 4.2, figure 6, whose legend calls the slope k and has a
+residual r that is not defined there). Here r = √(Σ e_k² / K) for K corruptions, in the unit of
+accuracy.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
 _MAX_ABS_VALUE = 100.0  # of slopes and lines, which may leave [−1, 1] by far
+"""Bound of slopes and lines, which may be far outside [−1, 1]."""
 SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
   'slope_over_corruptions',
@@ -44,23 +46,27 @@ QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-  """Straight lines by least squares, each field of the shape [...]: the slope k in accuracy per
-  unit of share, the change of accuracy c at share 0, and the residual r = √(mean e²)."""
+  """Straight lines fitted by least squares.
+
+  Attributes are the slope in accuracy per unit of share, the change of accuracy at share 0, and the
+  root mean square residual, each [...].
+  """
 
   slope: np.ndarray
   intercept: np.ndarray
   residual: np.ndarray
 
   def at(self, share: ArrayLike) -> np.ndarray:
-    """Returns the lines at some shares [G], [..., G]."""
+    """Returns the heights of the lines at shares [G], [..., G]."""
     return np.asarray(self.intercept[..., None] + self.slope[..., None] * np.asarray(share, float))
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the lines through points along the last axis, [..., K] with K ≥ 3.
+  """Returns the lines through K ≥ 3 points along the last axis of `share` and `change`, [..., K]
+  each.
 
   Raises:
-    InputError: fewer than three points.
+    InputError: there are fewer than three points.
   """
   x, y = np.broadcast_arrays(np.asarray(share, float), np.asarray(change, float))
   if x.shape[-1] < 3:
@@ -83,24 +89,27 @@ def trade_off(
 ) -> pd.DataFrame:
   """Returns the line through the K corruptions' means as rows of the table of results.
 
-  Over images: bootstrap, in which an image's shares and errors under all corruptions and of both
-  classifiers are resampled together. Slope, intercept and line have percentile intervals; the line
-  is given at 25 shares (the facet `high_frequency_share`) from the least to the largest of a
-  corruption. The variance of means adds to r², in a resample as in the sample, so that r² has the
-  basic interval, 2 r² minus the quantiles, from 0 up; it is made to reach r itself.
+  There are two kinds of intervals:
 
-  Over corruptions: Student's interval of a regression's slope with K - 2 degrees of freedom, which
-  takes the K corruptions as drawn from many, with independent deviations from the line.
+  * Over images: a bootstrap, in which an image's shares and errors under all corruptions and of
+    both classifiers are resampled together. Slope, intercept and line have percentile intervals;
+    the line is given at 25 shares (the facet `high_frequency_share`) between the smallest and the
+    largest. The sampling variance of the means increases r², once in the data and again in each
+    sample. Therefore r² has the basic interval, 2 r² minus the quantiles, at least 0 and extended
+    to include r².
+  * Over corruptions: Student's interval of the slope with K − 2 degrees of freedom, which treats
+    the corruptions as a random sample with independent residuals.
 
-  Corruptions that change no image are left out, with a note; fewer than three others have no line.
+  Corruptions that change no image are left out, with a note. With fewer than three others there is
+  no line.
 
   Args:
     label: label of the classifier.
     versus: label of the baseline.
-    share: [N, K], the share of high frequency of each image under each corruption, in [0, 1]; NaN
-      where the corruption changes nothing.
+    share: [N, K], the share of high-frequency energy of each image under each corruption, in [0,
+      1]; NaN if the corruption changes nothing.
     baseline_error: [N, K], the share of severities at which the baseline is wrong.
-    error: [N, K], the share at which the classifier is wrong.
+    error: [N, K], the share of severities at which the classifier is wrong.
     confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
@@ -120,7 +129,7 @@ def trade_off(
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns slope, intercept, residual and the line, [B, 28], at weights [B, N] of images."""
+    """Returns slope, intercept, residual and the line, [B, 28], at weights [B, N] of the images."""
     lines = fit_lines(*np.split(units.means(weights), 2, -1))
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
     return np.concatenate([fields, lines.at(grid)], -1)
@@ -138,14 +147,16 @@ def trade_off(
 
 
 def _basic_of_squares(percentile: Estimate) -> Estimate:
-  """Returns r with the basic interval of r², from its percentile interval; NaN stays NaN."""
+  """Returns r with the basic interval of r², given its percentile interval; NaN stays NaN."""
   value, ends = percentile.value, (percentile.high, percentile.low)
   low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in ends)
   return dataclasses.replace(percentile, low=min(low, value), high=max(high, value))
 
 
 class LinearFit(NamedTuple):
-  """The line y = slope·x + intercept through M points, and its pointwise band on a grid [G]."""
+  """The line y = slope·x + intercept through M points, and its pointwise band at grid points
+  [G].
+  """
 
   slope: Estimate
   intercept: Estimate
@@ -155,15 +166,15 @@ class LinearFit(NamedTuple):
 
 
 def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 0.95) -> LinearFit:
-  """Fits a line by least squares, such as perturbed against original accuracy of models.
+  """Returns the line through M points by least squares, such as perturbed against clean accuracy.
 
-  Intervals are Student's of a regression, with M − 2 degrees of freedom: the points are taken as
-  drawn from many, with independent deviations from the line. Resampling few points shows too
-  little: of three most samples hold one twice, and two points have no deviation.
+  Intervals are Student's for a regression with M − 2 degrees of freedom: the points (models) are
+  treated as a random sample with independent residuals. A bootstrap of few points would give too
+  narrow intervals: most samples of three points repeat one, and two points have no residual.
 
   Args:
-    x: [M], of M ≥ 3 points, not all equal.
-    y: [M], of the same points.
+    x: [M], for M ≥ 3 points, not all equal.
+    y: [M].
     grid: [G], where the band is computed.
     confidence: confidence of the intervals, in (0, 1).
   """
