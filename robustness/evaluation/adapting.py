@@ -80,7 +80,11 @@ class AdaptingEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """See `Evaluator`; the state is the state of the adaptation."""
+    """Returns the fields of each batch of a stream in one view, and the state of the adaptation.
+
+    The adaptation starts from the trained weights if `state` is None or if every stream is adapted
+    to separately. The arguments are those of `Evaluator.run_chunk`.
+    """
     if state is None or not self._adaptation.is_continual:
       state = self.parallel.replicate(self._adaptation.begin(self._network.variables))
     outputs = []
@@ -123,7 +127,7 @@ class AdaptingEvaluator(Evaluator):
     return np.argsort(np.asarray(bits), kind='stable')
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """See `Evaluator`; the rows are in the order in which they are shown."""
+    """Yields the batches of a stream, with rows in the order in which they are shown."""
     yield from super()._step_batches(layout, _reordered(batch, self._order(layout, batch)))
 
   def _collect(
@@ -134,7 +138,7 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """See `Evaluator`; the rows of the shard are back in their usual order."""
+    """Returns (block, chunk, shard) from the outputs of the batches, with rows in stored order."""
     order = self._order(layout, batch)
     block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
     positions = np.argsort(order)

@@ -1,7 +1,8 @@
-"""Which classes and images suffer most in a study's views, from the records of any of them.
+"""The classes and images that suffer most in the views of a study, computed from its records.
 
-An image is damaged by the views in which it is wrong. Where a view shows images clean, damage is of
-those that are right in it. Each is shown in the view of its most confident mistake.
+An image is damaged by the views in which the classifier is wrong. If one of the views shows images
+unchanged (the clean view), only images count that are classified correctly in it. A damaged image
+is pictured in the view of its most confident mistake.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ def findings(
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Adds accuracies by class, except of quantities that a study estimates by class itself."""
+  """Returns a table of results with accuracies by class appended.
+
+  Quantities that the study itself estimates by class are left out.
+  """
   accuracies = assemble(by_class)
   names = set(accuracies.quantity)
   present = {name for name in names if len(select(table, name, None, **{'class': ...}))}
@@ -138,12 +142,13 @@ def class_accuracies(
   confidence: float = 0.95,
   units: np.ndarray | None = None,
 ) -> Iterator[Row]:
-  """Yields the accuracy of every class that has images as rows of the table of results.
+  """Yields the accuracy of every class that has images, as rows of the table of results.
 
-  `accuracy` is over all views but the clean one, each image's share of right views once, and
-  `clean_accuracy` in that where there is one. The interval is Clopper and Pearson's for a single
-  view, else Korn and Graubard's with the image as the cluster, or its one of `units` [N]. A class
-  without a name is called by its number.
+  `accuracy` is the mean over images of the share of views, except the clean one, in which an image
+  is classified correctly. `clean_accuracy` is the accuracy in the clean view, if there is one. The
+  interval is Clopper and Pearson's for a single view, and otherwise Korn and Graubard's with images
+  as clusters, or the groups of dependent images in `units` [N]. A class without a name is called by
+  its number.
   """
   for number, members in _members(tally):
     facets, views = {'class': class_name(number, names)}, tally.shown[members]
@@ -201,7 +206,7 @@ def most_affected(
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields each class that has images that count, and which these are, int [n]."""
+  """Yields (class, indices int [n] of its images), for classes with images that count in a view."""
   counted = tally.shown > 0
   for number in np.unique(tally.labels[counted]):
     if number >= 0:
@@ -209,7 +214,7 @@ def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def class_name(label: int, names: Sequence[str]) -> str:
-  """Returns the name of a class, its number where it has none."""
+  """Returns the name of a class, or its number if it has no name."""
   return str(names[label]) if 0 <= label < len(names) else str(label)
 
 

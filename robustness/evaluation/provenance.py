@@ -1,4 +1,4 @@
-"""The images behind a study's numbers, and whether these compare with published ones.
+"""Describes the images of a study, and whether its results are comparable with published numbers.
 
 Every study states it in the table `WHICH_NUMBERS` of its results.
 """
@@ -43,7 +43,7 @@ def data_lines(
 
 
 def set_differences(description: Facts, num_images: int, enough: int = 0) -> list[str]:
-  """Returns the differences of the images from a set with published numbers, in words.
+  """Returns in words how the images differ from a data set with published numbers; [] if not.
 
   Args:
     description: description of the rows.
@@ -64,22 +64,22 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
 
 
 def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns in words whether numbers are comparable; `otherwise` if there are no differences."""
+  """Returns 'no: ' and the differences, or `otherwise` if there are none."""
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
 def table(lines: Mapping[str, str]) -> Table:
-  """Returns the lines as a table."""
+  """Returns {line: text} as a table with two columns."""
   return Table(('what', 'value'), [[*line] for line in lines.items()])
 
 
 def named(values: Facts, keys: Sequence[str]) -> str:
-  """Returns the values of the keys that have one, as one line."""
+  """Returns the values under `keys`, joined by commas; 'not recorded' if none has a value."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
 def _number(description: Facts, num_images: int) -> str:
-  """Returns how many images there are, and how they were selected where not by the seed."""
+  """Returns the number of images in words, and how they were selected if not by the seed."""
   listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
@@ -113,7 +113,7 @@ def image_digests(images: np.ndarray) -> np.ndarray:
 
 
 def _in_8_bits(image: np.ndarray) -> np.ndarray:
-  """Returns the uint8 levels of an image that has no values between them, else the image."""
+  """Returns an image as uint8 if its values are multiples of 1/255, and unchanged otherwise."""
   if image.dtype == np.uint8:
     return image
   levels = np.rint(image * 255).astype(np.uint8)

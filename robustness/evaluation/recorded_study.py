@@ -1,4 +1,8 @@
-"""The study of finished results; no file of a user's is run unless the user types it."""
+"""The study of finished results, without running a Python file unless the user names it.
+
+Results may come from someone else. If their study, or a part of it, is in a Python file, reading
+the results does not run that file. The user can allow it with `--study=FILE.py:NAME`.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +29,16 @@ WHY_NOT = (
 
 @dataclasses.dataclass(frozen=True)
 class RecordedStudy(Study):
-  """A study in a user's file, as far as results and records state it; nothing of the file is run.
+  """A study in a user's file, reconstructed from results and records without running the file.
 
-  Figures and findings are those that every study has by default.
+  Figures and findings are the defaults of `Study`.
 
   Attributes:
-    name: what results call the study.
-    stated: its settings and facts, from results.
-    recorded: what its records state of it.
-    half_width: of a sequential design; see `Study`.
-    num_views: of its records; the views are called by their numbers.
+    name: the name of the study in the results.
+    stated: the values of `Study.describe` in the results.
+    recorded: the values of `Study.recording` in the records.
+    half_width: precision of a sequential evaluation, see `Study`.
+    num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
   """
 
   name: str = ''  # type: ignore[misc]
@@ -44,28 +48,28 @@ class RecordedStudy(Study):
   num_views: int = 1
 
   def describe(self) -> dict[str, PlainValue]:
-    """See `Study`."""
+    """Returns the name, settings and facts of the study, as the results state them."""
     return dict(self.stated)
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`."""
+    """The JSON values that determine the records, as the records state them."""
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether records that state this of their study can belong to the results."""
+    """Returns whether records with these values of `Study.recording` can belong to the results."""
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
-    """Returns the study with what its records state."""
+    """Returns the study with `recorded` and `num_views` of its records."""
     return dataclasses.replace(self, recorded=identity.get('study', {}), num_views=num_views)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """See `Study`."""
+    """Returns the views, which are named by their numbers."""
     return ViewTable.of([f'view {number}' for number in range(self.num_views)])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`."""
+    """Returns the views of the records, which are named by their numbers."""
     numbered = dataclasses.replace(self, num_views=records.layout.num_views)
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 
@@ -75,17 +79,17 @@ class RecordedStudy(Study):
 
 
 def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study:
-  """Returns the study of results, without running a file that the results name.
+  """Returns the study of finished results, without running a Python file that the results name.
 
   Args:
-    section: `study` of the config that the results are of.
-    name: of the study, as results state it.
-    stated: plain values that describe the study, the settings of the results.
-    typed: FILE.py:NAME as the user types it with `--study`, which stands for the study of the name
-      NAME; '' for none.
+    section: the section `study` of the config of the run.
+    name: the name of the study in the results.
+    stated: the values of `Study.describe` in the results.
+    typed: FILE.py:NAME that the user gave with `--study`, which is run if the results are of a
+      study called NAME; '' for none.
 
   Raises:
-    InputError: the section has an unknown study or setting; or `typed` names no study.
+    InputError: the section has an unknown study or setting, or `typed` names no study.
   """
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
@@ -106,9 +110,9 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
-  """Returns the settings of a study, from a section that an earlier version may have written.
+  """Returns a section `study`, which an earlier version may have written, with this version's keys.
 
-  A section that no version wrote is returned unchanged.
+  A section that no version can have written is returned unchanged.
   """
   try:
     with registry.files_refused():
@@ -118,13 +122,13 @@ def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-  """Adds `--study` to a command that reads results."""
+  """Adds the option `--study` to the parser of a command that reads results."""
   text = 'the study of that NAME, a file that you trust; files that results name are not run'
   parser.add_argument(FLAG, default='', metavar='FILE.py:NAME', help=text)
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError unless `typed`, FILE.py:NAME or '', stands for the study of a section."""
+  """Raises InputError if `typed` is FILE.py:NAME and no section has a study of that NAME."""
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_is_typed(name, typed) for name in names):
     stated = ', '.join(dict.fromkeys(map(repr, names)))
@@ -134,7 +138,7 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
 
 
 def check_used(typed: str, candidates: Iterable[Study]) -> None:
-  """Raises InputError unless `typed`, FILE.py:NAME or '', is one of the studies of results."""
+  """Raises InputError if `typed` is FILE.py:NAME and no candidate is the study NAME of a file."""
   name = registry.part_name(typed) if typed else ''
   if typed and not any(study.file and study.name == name for study in candidates):
     raise InputError(

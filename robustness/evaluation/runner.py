@@ -1,7 +1,9 @@
-"""The one evaluation loop: rows × views → records.
+"""The evaluation loop: predicts every row in every view and writes the records.
 
-A compiled step takes a block of rows on the devices and a chunk of views, and returns fields [rows,
-views]; perturbed images never leave the device.
+A row is a stored image with its label, and a view is one way of showing it, such as fog at severity
+3. A compiled step takes a batch of rows and a chunk of views, makes the images and predicts them on
+the devices, and returns recorded values of shape [rows, views]. Images of views are not copied to
+the host, unless the classifier is a function on the host.
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""Study: what every study of robustness is, and what it makes of its records.
+"""The base class of all studies of robustness, and interfaces that some of them have in addition.
+
+A study defines views, that is, ways of showing every image, such as fog at severity 3. The
+predictions of a classifier for all rows (stored images) in all views are its records. A study
+computes its estimates from the records alone.
 
 Each module of `robustness.studies` holds one frozen dataclass that derives from `Study` and has the
 fields of `config.study`; its name is the module's, or `FILE.py:NAME` for one of the user's.
@@ -43,45 +47,52 @@ from robustness.results import Results, Table
 ImageShape = tuple[int, int, int]
 """Height, width and channels."""
 Figures = dict[str, tuple[Figure, str]]
-"""Figures with captions, by file name without suffix."""
+"""{file name without suffix: (figure, caption)}."""
 Recipes = Mapping[str, Facts]
-"""Facts about the training of each classifier, empty for one that is not trained here:
-`training_split`, `class_groups`, `training_environments` of rows stored in environments, and the
-named parts of the training as plain values."""
+"""{label of the classifier: description of its training, {} if it is not trained in this run}. A
+description has `training_split`, `class_groups` and `training_environments` (for rows stored in
+environments), and augmentations, attack and objective, as JSON values."""
 IMAGES = 'images'
 """The label of the one evaluation of a study without a classifier."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Study(Part):
-  """A study: its views, and the estimates from their records.
+  """Base class of studies: the views of a study, and the estimates from its records.
 
-  A subclass overrides `views`, `estimates` and what else it needs; by default a study shows each
-  image as it is stored, records no layers and draws what its table says.
+  A subclass overrides `views`, `estimates` and whatever else it needs. By default a study shows
+  each image as it is stored, records no layers, and draws figures by the columns of its results.
 
   Attributes:
-    title: what it measures in plain words, the title of its report; '' is the name.
-    papers: what to cite besides this software: keys of `robustness.present.page.PAPERS`.
-    layers: layers with a recorded change of the output; ('stages',) is stem, stages and logits.
-    outputs: layers with a recorded output, such as ('logits',); see `summarise_output`.
-    moved_keys: keys of earlier versions, and what takes their place in `config.study`.
-    set_by_study: settings of named parts that the study sets itself, which their sections lack.
-    not_recorded: settings that choose among records and change none.
-    needs_classifier: False for one that measures images alone: its config has no classifier, and it
-      reduces one evaluation with the label `IMAGES`.
-    needs_labels: False for one that does not ask what is right, and takes images of no known class.
-    fewest_classifiers: 2 for one that has nothing to say of a single classifier.
-    lists_failures: whether results have the most affected classes and the most damaged images.
-    described_facets: facets of the estimates that `estimates.facets` lacks, or has in other words.
-    allows_adaptation: whether answers may depend on the images that are shown together, as with a
-      classifier that adapts.
-    confidence: of all intervals, a setting of every study.
-    false_discovery_rate: of the paired tests of two classifiers; a study of many has the field.
-    half_width: shows rows in rounds, in a random order of the config's seed, and each view only
-      until the interval of its share of wrong, or right, rows is at most ± half_width wide
-      (docs/sequential.md); what is taken over several views rests on the rows that all have.
-      0 shows every view to all rows. A study that allows it has the field.
-    top_k: k of a second accuracy or error; a study that has one has the field.
+    title: the title of the report, which says what is measured in plain words; '' takes the name.
+    papers: the papers to cite in addition to this software, keys of
+      `robustness.present.page.PAPERS`.
+    layers: layers for which the change of the output between the unchanged and the shown image is
+      recorded; ('stages',) means stem, stages and logits.
+    outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
+    moved_keys: {key of an earlier version: what replaces it in `config.study`}.
+    set_by_study: settings of parts, such as of an attack, that the study sets itself; the sections
+      of the parts do not have them.
+    not_recorded: settings that select among records without changing them.
+    needs_classifier: False for a study that measures images only. Its config has no classifier, and
+      its single evaluation has the label `IMAGES`.
+    needs_labels: False for a study that does not use labels, so that images may be of any class.
+    fewest_classifiers: least number of classifiers; 2 for a study that only compares them.
+    lists_failures: whether results list the most affected classes and the most damaged images.
+    described_facets: descriptions of columns of the results that `estimates.facets` lacks, or that
+      mean something else there.
+    allows_adaptation: whether the prediction of an image may depend on other images, as with
+      test-time adaptation.
+    confidence: confidence level of all intervals, in (0, 1).
+    false_discovery_rate: level of the paired tests between two classifiers, in (0, 1); only studies
+      with many tests have this field.
+    half_width: precision at which a view is finished. Rows are then shown in rounds, in a random
+      order by the seed of the config, and a view only until the confidence interval of its share of
+      wrong (or right) rows is at most ± half_width wide (docs/sequential.md). Estimates over
+      several views use the rows that all of them have. 0 shows all rows in every view. Only studies
+      that allow it have this field.
+    top_k: k of a second accuracy or error, which counts a prediction as right if the true class is
+      among the k best; only studies with one have this field.
   """
 
   section: ClassVar[str] = 'config.study'
@@ -112,31 +123,35 @@ class Study(Part):
     self.require(valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
 
   def key(self, key: str) -> str:
-    """See `Part`; the section has the keys of one study, and none of its name."""
+    """Returns the name of a setting in messages, `config.study.KEY` without the study's name."""
     return key_name(f'{self.section}.{key}')
 
   def require_no_repeats(self, *keys: str) -> None:
-    """Raises InputError unless the values under each key differ from one another."""
+    """Raises InputError if the tuple under one of these keys has a value twice."""
     for key in keys:
       values = getattr(self, key)
       self.require(len({*values}) == len(values), key, 'distinct')
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """Plain values that records and results state in addition to the settings."""
+    """JSON values about the study, in addition to its settings, for records and results."""
     return {}
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the named parts that the settings `study` choose: {section: {label: part}}.
+    """Returns the classes of the parts that the settings `study` select, {section: {label: class}}.
 
-    A section is a key of `config.study` with a subsection for each label, such as 'attack'.
+    Parts are, for example, the attacks of a study. A section is a key of `config.study` with a
+    subsection for each label, such as 'attack'.
     """
     return {}
 
   @classmethod
   def sections_of_parts(cls, study: Facts) -> dict[str, dict[str, Facts]]:
-    """Returns {section: {label: settings}} of `chosen_parts`, with defaults."""
+    """Returns the settings of the parts of `chosen_parts`, {section: {label: settings}}.
+
+    Settings that `study` does not have are at their defaults.
+    """
     sections: dict[str, dict[str, Facts]] = {}
     for key, parts in cls.chosen_parts(study).items():
       labels = parts.items()
@@ -145,25 +160,25 @@ class Study(Part):
 
   @classmethod
   def settings_of(cls, part: type[Part]) -> Facts:
-    """Returns the defaults of the settings of a part that are keys of its section."""
+    """Returns {setting: default} of a part, without the settings that the study sets itself."""
     fields = dataclasses.fields(part)
     return {field.name: field.default for field in fields if field.name not in cls.set_by_study}
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns the settings of `config.study` of today, from those of an earlier version."""
+    """Returns the settings of `config.study` in this version, given those of an earlier version."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the study's name, settings and facts as plain values, for results."""
+    """Returns the study's name, settings and `facts` as JSON values, for results."""
     return {**super().describe(), **self.sections_of_parts(vars(self)), **self.facts}
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """Plain values that fix what is recorded of a row and a classifier.
+    """JSON values that determine the records of the study.
 
-    Studies of one run with equal recordings reduce the same records, made once. By default these
-    are all values that describe the study, except settings of intervals and tests alone.
+    Studies of one run with equal values share their records. By default these are all values of
+    `describe`, except settings that only concern intervals and tests.
     """
     reduced = {'false_discovery_rate', *self.not_recorded}
     reduced |= set() if self.half_width else {'confidence'}
@@ -171,34 +186,36 @@ class Study(Part):
 
   @property
   def stream(self) -> str:
-    """The random stream that views draw from; studies of one stream show the same images."""
+    """The name that the study's root random key depends on; studies with one name draw the same."""
     return self.name
 
   @property
   def sequential_design(self) -> FixedWidth | None:
-    """When a view has been shown enough; None shows every view to all rows."""
+    """The rule by which a view is finished, see `half_width`; None shows all rows in every view."""
     return plan(self.half_width, self.confidence) if self.half_width else None
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities in the table of results, in the order in which a reader wants them."""
+    """The quantities that the study estimates, such as the error, the most important one first."""
     return ()
 
   @property
   def described_quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, with the facets that the study declares for their words."""
+    """The quantities with `described_facets`, which describe the columns of their results."""
     return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
     self, quantity: Quantity, source: Recorded | Outcomes, by: Sequence[str] = (), **options: Any
   ) -> pd.DataFrame:
-    """Returns estimates of a quantity by facets, with intervals of the study's confidence.
+    """Returns estimates of a quantity for groups of views, with intervals of `confidence`.
 
     Args:
-      quantity: a mean of its statistic, or with a function of means.
-      source: records to take the statistic from, or outcomes.
-      by: facets of views; () is over all.
-      **options: see `robustness.estimates.means.means`, or `of_means` with a function.
+      quantity: a quantity that is the mean of its statistic, or a function of such means.
+      source: the records that the statistic is computed from, or its values.
+      by: facets of the views, such as 'corruption'. There is an estimate for each combination of
+        their values, and a single one over all views for ().
+      **options: see `robustness.estimates.means.means`, or `of_means` if the quantity has a
+        function.
     """
     outcomes = source.outcomes(quantity) if isinstance(source, Recorded) else source
     estimate = of_means if quantity.function else means
@@ -206,22 +223,26 @@ class Study(Part):
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """The function `robustness.estimates.means.arrays`, with the study's confidence."""
+    """The function `robustness.estimates.means.arrays` with the confidence level of the study."""
     return functools.partial(arrays, confidence=self.confidence)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows that the study counts: all, unless it is of a part of a stored set."""
+    """Returns the rows that the study uses, by default all.
+
+    A study of some images of a stored set, such as of one corruption, selects them here.
+    """
     return rows
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Checks, before anything is trained, that the study can have results.
 
     Args:
-      rows: the rows to be evaluated.
-      recipes: facts about the trainings of all classifiers, in order.
+      rows: the rows that will be evaluated.
+      recipes: descriptions of the trainings of all classifiers, see `Recipes`.
 
     Raises:
-      InputError: the study finds nothing with these rows or trainings.
+      InputError: the rows or the trainings do not suit the study. By default it is raised if there
+        are too few rows, or dependent ones, for `half_width`.
     """
     if not self.half_width:
       return
@@ -244,33 +265,48 @@ class Study(Part):
       )
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the views for images of this shape; refuses settings that do not fit it."""
+    """Returns the views for images of this shape; InputError is raised if settings do not fit."""
     return identity()
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns what is recorded of the output [B, ...] of one of the `outputs`, [B, ...]; pure."""
+    """Returns the values [B, ...] to record of a layer's output [B, ...]; a pure function.
+
+    `layer` is one of `outputs`. By default the output itself is recorded.
+    """
     return output
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns what the views are called, and which are averaged over, such as one corruption."""
+    """Returns the names of the views, and the groups of views that are averaged over.
+
+    A group is, for example, the five severities of a corruption.
+    """
     views = self.views(image_shape)
     names = [views.values(i) for i in range(len(views))]
     return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns what the views of records are: of rows that are stored as shown, what each shows."""
+    """Returns the table of views for records, which may also describe the individual rows.
+
+    For images that are stored as views would show them, such as ImageNet-C, the table states what
+    each row shows.
+    """
     return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records with one row an image, versions that are rows joined, and their views."""
+    """Returns records with one row per image, and the table of their views.
+
+    A study of stored versions of images, such as their corruptions, makes the versions of an image
+    views of one row.
+    """
     return records, self.by_row(records, image_shape)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns what estimates can be grouped by: a row a view, a column a facet.
+    """Returns the facets, by which estimates can be grouped: a row per view, a column per facet.
 
-    By default the views' parameters that are single numbers, of float32 the shortest decimal.
+    By default these are the scalar parameters of the views; float32 numbers become the decimal that
+    they are printed as.
     """
     views = self.views(image_shape)
     single = {
@@ -282,15 +318,22 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Lines of the table `which numbers these are` on what is done to the images."""
+    """{line: text} for the table `which numbers these are`, on what is done to the images."""
     return {}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones; by default the images alone."""
+    """Returns the reasons why results are not comparable with published numbers, [] if they are.
+
+    By default only the images can be a reason, such as a subset of a data set.
+    """
     return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table `which numbers these are`: images, what is done to them, comparability."""
+    """Returns the table `which numbers these are`.
+
+    It states the images, what is done to them, and whether results are comparable with published
+    ones.
+    """
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
     lines = provenance.data_lines(data, digest, num_images(records), image_shape)
@@ -298,44 +341,55 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns `provenance`, with the reason where equal scores leave top-k out."""
+    """Returns the table of `provenance`, with a line if ties are why there is no top-k accuracy."""
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the table of results, part by part; see `robustness.estimates.means`."""
+    """Yields tables of estimates, which together are the results.
+
+    They are made by `means`, `arrays` or other functions of `robustness.estimates`.
+    """
     return ()
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Reduces records, and nothing else, to the table of results; by default to `estimates`."""
+    """Returns the results of a study from its records alone, by default its `estimates`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
     return Findings(estimates=list(self.estimates(recorded)))
 
   def sample_arrays(
     self, rows: Rows, key: jax.Array, findings: Findings
   ) -> Mapping[str, np.ndarray]:
-    """Returns arrays that figures need besides the records, such as sample images of the rows.
+    """Returns {name: array} that figures need in addition to results, such as example images.
 
-    `key` is the root of the study's random stream; the findings may choose the images.
+    Args:
+      rows: the evaluated rows.
+      key: the root random key of the study.
+      findings: the results, which may determine the images, such as the most damaged ones.
     """
     return {}
 
   def figures(self, results: Results) -> Figures:
-    """Returns figures and captions from results alone, by file name without suffix.
+    """Returns {file name without suffix: (figure, caption)}, drawn from the results alone.
 
-    By default those that the facets of its table choose (`robustness.present.charts.draw`).
+    By default the columns of the results decide what is drawn (`robustness.present.charts.draw`).
     """
     return charts.draw(results)
 
   def findings(self, results: Results) -> list[Finding]:
-    """Returns what was found in words, from the table (`robustness.present.sentences.findings`)."""
+    """Returns the main results as sentences; see `robustness.present.sentences.findings`."""
     return findings(results)
 
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-  """Tables, which are logged, and figures by file name, from before the trainings."""
+  """What a study shows before classifiers are trained: tables, which are logged, and figures.
+
+  Attributes:
+    tables: {title: table}.
+    figures: {file name without suffix: figure}.
+  """
 
   tables: Mapping[str, Table] = dataclasses.field(default_factory=dict)
   figures: Mapping[str, Figure] = dataclasses.field(default_factory=dict)
@@ -343,64 +397,70 @@ class Preview:
 
 @runtime_checkable
 class StudiesTrainings(Protocol):
-  """A study of what trainings show."""
+  """The interface of a study that also examines the images that classifiers are trained on."""
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns what can be shown before anything is trained; see `Study.check`."""
+    """Returns tables and figures about rows and trainings; for the arguments see `Study.check`."""
 
   @property
   def compares_training_rows(self) -> bool:
-    """Whether `training_findings` is to be given the rows that classifiers are trained on here."""
+    """Whether `training_findings` needs the training rows of classifiers that this run trains."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns what the evaluated rows have in common with those that each classifier trains on."""
+    """Returns what evaluated and training rows have in common, such as identical images.
+
+    `training` is {label of the classifier: its training rows}.
+    """
 
 
 @runtime_checkable
 class EstimatesFromRows(Protocol):
-  """A study with estimates that need the images in addition to the records."""
+  """The interface of a study with estimates that need the rows in addition to the records."""
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
-    """Yields parts of the table of results."""
+    """Yields tables of estimates, which are added to those of `Study.estimates`."""
 
 
 @runtime_checkable
 class HasSmallChanges(Protocol):
-  """A study of changes that a precision may round away."""
+  """The interface of a study whose perturbations may be so small that bfloat16 rounds them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns what rounding to bfloat16 would hide, with what to change; '' if nothing.
+    """Returns what rounding to bfloat16 would remove and which setting to change; '' if nothing.
 
-    A config with that precision is refused; `image_shape` is None before the images are opened.
+    A config with the precision bfloat16 is refused with this message. `image_shape` is None before
+    the images are opened.
     """
 
 
 class ScoresPredictions(Study):
-  """A study that scores predictions made elsewhere too.
+  """Base class of studies that can also evaluate predictions made by other software.
 
   Attributes:
-    prediction_settings: the dataclass of the keys of such a config, except `study`.
+    prediction_settings: dataclass with the keys of a config for such predictions, except `study`.
   """
 
   prediction_settings: ClassVar[type]
 
   @abc.abstractmethod
   def score_predictions(self, settings: Any, folder: pathlib.Path) -> Scored:
-    """Returns the scores of the predictions that settings of the class `prediction_settings` name.
+    """Returns the results for predictions in files.
 
-    Predictions that are no records yet are written as records in a folder.
+    Args:
+      settings: an instance of `prediction_settings`, which names the files.
+      folder: the folder for records of the predictions, if these are not records already.
     """
 
 
 class Scored(NamedTuple):
-  """Predictions made elsewhere as records, and the findings from them.
+  """The results for predictions made by other software.
 
   Attributes:
-    evaluations: the records.
-    findings: from the records.
-    settings: plain values that state the study, what was scored and how.
-    data: plain values that describe the images, by name where there are several data sets; empty
-      where the records describe them.
+    evaluations: the predictions as records.
+    findings: the results.
+    settings: JSON values that state the study, and which predictions were evaluated and how.
+    data: JSON values that describe the images, by name if there are several data sets; {} if the
+      records describe them.
   """
 
   evaluations: list[Evaluation]

@@ -1,7 +1,7 @@
 """The network of airbench94, which reaches 94 % on CIFAR-10 in about ten epochs.
 
-A fixed whitening layer, three groups of two convolutions and a linear map; 1.97 million parameters
-and .24 GFLOP an image of 32 × 32 pixels. `configs/train.py:cifar10_fast` has its recipe.
+It has a fixed whitening layer, three groups of two convolutions and a linear map, with 1.97 million
+parameters and .24 GFLOP per image of 32 × 32 pixels. `configs/train.py:cifar10_fast` trains it.
 
 Reference: Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.
 """
@@ -22,9 +22,13 @@ from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32
 
 PATCH = 2
+"""The side of a whitening filter in pixels."""
 WHITENING_ROWS = 5000
+"""The number of training images that the whitening filters are computed from, as in the paper."""
 WHITENING_EPSILON = 5e-4
+"""The number that is added to eigenvalues before their inverse square root, as in the paper."""
 LOGIT_SCALE = 1 / 9
+"""The factor of the logits, as in the paper."""
 MIN_VARIANCE = 1e-8
 """Variance below which training images count as constant."""
 
@@ -33,12 +37,19 @@ uniform_fan_in = nn.initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
 
 
 def gelu(x: jax.Array) -> jax.Array:
-  """Returns x·Φ(x) by erf, in half the time of JAX's erfc on a CPU; they are equal to 1e-6."""
+  """Returns GELU(x) = x·Φ(x), with Φ the normal distribution function.
+
+  It is computed by erf, which takes half the time of JAX's erfc on a CPU. Results differ by at most
+  1e-6.
+  """
   return x * (0.5 + 0.5 * jax.lax.erf(x * np.sqrt(0.5).astype(x.dtype)))
 
 
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-  """Draws a kernel [U, V, I, O]; its first min(I, O) filters return their channel unchanged."""
+  """Draws a kernel [U, V, I, O] whose first min(I, O) filters copy a channel: filter i copies i.
+
+  Its other filters are uniform on ±1/√fan_in.
+  """
   kernel = uniform_fan_in(key, shape, dtype)
   index = jnp.arange(min(shape[2:]))
   identity = jnp.zeros((*shape[:3], len(index)), dtype)
@@ -49,8 +60,8 @@ def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.floa
 class Whitening(Layer):
   """Convolution with fixed 2 × 2 filters, without padding, plus a trained bias.
 
-  The filters are statistics of the training images, see `whitening_filters`, and stored with the
-  running averages.
+  The filters are computed from training images, see `whitening_filters`. They are stored in the
+  collection `batch_stats`, so that the optimizer does not change them.
   """
 
   @nn.compact
@@ -87,10 +98,10 @@ class Group(Layer):
 
 
 def halved(x: jax.Array) -> jax.Array:
-  """Returns the maximum of every 2 × 2 window of `x` [B, H, W, C], without an odd last side.
+  """Returns the maximum of every 2 × 2 window of `x` [B, H, W, C], [B, ⌊H / 2⌋, ⌊W / 2⌋, C].
 
-  On a CPU the gradient of a maximum of four strided views takes a tenth of the time of a pooling
-  window's.
+  The last row or column of an odd side is dropped. On a CPU the gradient of a maximum over four
+  strided slices takes a tenth of the time of the gradient of `nn.max_pool`.
   """
   height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
   upper = jnp.maximum(x[:, 0:height:2, 0:width:2], x[:, 0:height:2, 1:width:2])
@@ -111,10 +122,10 @@ class Airbench(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`.
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
     Raises:
-      InputError: images have fewer than 9 pixels a side, too few for three halvings.
+      InputError: a side has fewer than 9 pixels, too few for three halvings.
     """
     if min(x.shape[1:3]) < 9:
       raise InputError(
@@ -128,7 +139,7 @@ class Airbench(Network):
 
 
 class Stem(Layer):
-  """The whitened image and its negative after GELU."""
+  """Whitening and GELU; filters come in pairs of opposite sign, so that GELU loses nothing."""
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -153,11 +164,11 @@ class Head(nn.Module):
 
 
 def whitening_filters(images: jax.Array) -> Variables:
-  """Returns the statistics of `Airbench` that training images determine before the first step.
+  """Returns the whitening filters of `Airbench`, computed from training images.
 
-  With Σ = mean of p·pᵀ over all patches p of 2 × 2 pixels and all channels (not centred), filter k
-  is v_k / √(λ_k + 5e-4) for its eigenvectors v_k, largest eigenvalue λ_k first, and the second half
-  are the negatives of the first.
+  Let Σ be the mean of p·pᵀ over all patches p of 2 × 2 pixels with all their channels, without
+  centring. With its eigenvectors v_k and eigenvalues λ_k, the largest first, filter k is
+  v_k / √(λ_k + 5e-4). The second half of the filters are the negatives of the first half.
 
   Args:
     images: normalised images [N, H, W, C].
@@ -186,7 +197,7 @@ def whitening_filters(images: jax.Array) -> Variables:
 
 @jax.jit
 def _second_moments(images: jax.Array) -> jax.Array:
-  """Returns Σ of `whitening_filters` for images [N, H, W, C], [4·C, 4·C]."""
+  """Returns the matrix Σ [4·C, 4·C] of `whitening_filters` for images [N, H, W, C]."""
 
   def moments(image: jax.Array) -> jax.Array:
     height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1

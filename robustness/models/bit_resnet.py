@@ -22,7 +22,7 @@ STANDARDISATION_EPSILON = 1e-10
 
 
 def standardise(kernel: jax.Array) -> jax.Array:
-  """Returns the kernel [h, w, in, out] with mean 0 and variance 1 for every output channel."""
+  """Returns the kernel [h, w, in, out] shifted and scaled to mean 0 and variance 1 per output."""
   mean = kernel.mean((0, 1, 2), keepdims=True)
   variance = kernel.var((0, 1, 2), keepdims=True)
   return (kernel - mean) * jax.lax.rsqrt(variance + STANDARDISATION_EPSILON)
@@ -87,7 +87,7 @@ class BitResNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; nothing is different in training."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
     features = STEM_FEATURES * self.width
     x = StandardisedConv(features, 7, 2, **self.common, name='stem')(x.astype(self.dtype))
     x = layers.max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))

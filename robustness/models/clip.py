@@ -111,7 +111,7 @@ class ClipResNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, 3]."""
     x = Stem(**self.common, name='stem')(x.astype(self.dtype), train)
     x = layers.residual_stages(x, train, Bottleneck, STEM_FEATURES, BLOCKS_PER_STAGE, **self.common)
     x = AttentionPool(RESNET_SIZE, **self.common, name='attention_pool')(x)

@@ -20,7 +20,10 @@ FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
 
 
 class ResponseNorm(nn.Module):
-  """x + β + γ x n, with n a channel's norm over the image ÷ the mean norm of all channels."""
+  """Global response normalisation: x + β + γ x n, with trained γ and β for every channel.
+
+  Here n is the L2 norm of a channel over the image divided by the mean norm of all channels.
+  """
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -85,7 +88,10 @@ class ConvNext(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; nothing is different in training: there is no stochastic depth."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    `train` has no effect, because stochastic depth is left out.
+    """
     del train
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))

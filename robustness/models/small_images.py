@@ -32,7 +32,7 @@ class SmallCNN(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
       sizes = (features, 5 if index == 0 else 3, 2)
@@ -73,14 +73,14 @@ class CifarResNet(layers.Network):
   and `head`.
 
   Attributes:
-    depth: 6n + 2 weighted layers, n blocks a stage.
+    depth: number of layers with weights, 6n + 2 for n blocks in each stage.
   """
 
   depth: int = 20
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`.
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
     Raises:
       InputError: there is no n ≥ 1 with depth = 6n + 2.
@@ -132,7 +132,7 @@ class WideResNet(layers.Network):
   ReLU) and `head`.
 
   Attributes:
-    depth: 6n + 4 weighted layers, n blocks a stage.
+    depth: number of layers with weights, 6n + 4 for n blocks in each stage.
     width: k, which widens the stages to 16k, 32k and 64k channels; at least 2.
   """
 
@@ -141,7 +141,7 @@ class WideResNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`.
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
     Raises:
       InputError: there is no n ≥ 1 with depth = 6n + 4, or the width is below 2.

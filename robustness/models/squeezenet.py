@@ -19,7 +19,13 @@ SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expan
 
 
 class Plan(NamedTuple):
-  """Channels and side of the first convolution, and the numbers of each stage's fire modules."""
+  """The sizes of a version of SqueezeNet.
+
+  Attributes:
+    features: number of output channels of the first convolution.
+    kernel: side of its kernel in pixels.
+    stages: for each stage, the numbers of its fire modules in the paper, 2 to 9.
+  """
 
   features: int
   kernel: int
@@ -102,7 +108,10 @@ class SqueezeNet(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; sides are 21 pixels or more, and training does not change the output."""
+    """Returns logits [B, num_classes], none below 0, of images with sides of at least 21 pixels.
+
+    `train` has no effect, because dropout is left out.
+    """
     del train
     plan = PLANS[self.version]
     x = Stem(plan.features, plan.kernel, **self.common, name='stem')(x.astype(self.dtype))
@@ -112,7 +121,11 @@ class SqueezeNet(Network):
 
 
 def _scheme(version: str) -> Scheme:
-  """Returns torchvision's names, which count the poolings and the ReLU of the stem too."""
+  """Returns the names of the layers in torchvision's weights file.
+
+  They number the layers by position in one list, in which poolings and the ReLU of the stem have
+  positions as well.
+  """
   table: Names = {
     'stem/conv': 'features.0',
     'head/dense': Stored(('classifier.1',), OUTPUT_FIRST_POINTWISE),

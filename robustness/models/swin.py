@@ -1,8 +1,9 @@
 """Swin transformers: attention within windows, which every other block shifts by half a window.
 
-Windows have 7 × 7 patches, or the size of the image if that is smaller. A learned table holds the
-bias of the scores for each offset within a window. Windows of another size than the weights' have
-a resampled table, see `robustness.models.position_embedding.resample_window`.
+Windows have 7 × 7 patches, or the size of the image if that is smaller. A learned table holds a
+bias that is added to the attention scores, for each offset between two patches of a window. For
+windows of another size than the weights were trained with, the table is resampled, see
+`robustness.models.position_embedding.resample_window`.
 
 Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows,
 2021, sections 3.1 to 3.3.
@@ -30,9 +31,10 @@ norm = functools.partial(layer_norm, EPSILON)
 
 
 def offsets(sides: tuple[int, int]) -> np.ndarray:
-  """Returns the row of the table for each query and key of a window of N = h × w patches, [N, N].
+  """Returns the row of the bias table for each pair of query and key in a window, int [N, N].
 
-  It is (y + h − 1)(2w − 1) + x + w − 1 for the offset (y, x) from key to query.
+  A window has N = h × w patches, with (h, w) = `sides`. The row for a query that is y patches below
+  and x patches to the right of the key is (y + h − 1)(2w − 1) + x + w − 1.
   """
   height, width = sides
   y, x = np.indices(sides).reshape(2, -1)
@@ -41,7 +43,15 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
 
 
 def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
-  """Returns the bias that separates parts of a shifted image in its windows, [windows, 1, N, N]."""
+  """Returns the bias [windows, 1, N, N] that hides patches that only the cyclic shift brought near.
+
+  It is −100 for two patches of a window that come from opposite borders of the image, and else 0.
+
+  Args:
+    padded: height and width of the features in patches, multiples of the window.
+    window: height and width of a window, N patches in all.
+    shift: patches by which the features were shifted up and left.
+  """
   labels = np.zeros(padded, int)
   for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):
     place = np.arange(side)
@@ -53,7 +63,10 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
 
 
 def windows(x: Array, sides: tuple[int, int]) -> Array:
-  """Returns the windows of [B, H, W, C] as sequences, [B, windows, N, C]."""
+  """Returns features [B, H, W, C] cut into windows, [B, windows, N, C], row by row.
+
+  A window has N = h × w patches, with (h, w) = `sides`, which divide H and W.
+  """
   (count, height, width, channels), (h, w) = x.shape, sides
   x = x.reshape(count, height // h, h, width // w, w, channels).transpose(0, 1, 3, 2, 4, 5)
   return x.reshape(count, -1, h * w, channels)
@@ -96,7 +109,7 @@ class Block(Layer):
 
 
 class Stage(Layer):
-  """Joins squares of four patches, unless it is the first, then has `block0`, `block1`, ..."""
+  """Blocks `block0`, `block1`, ..., after joining squares of 2 × 2 patches if `join` is True."""
 
   num_blocks: int
   num_heads: int
@@ -133,7 +146,10 @@ class Swin(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; nothing is different in training: there is no stochastic depth."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    `train` has no effect, because stochastic depth is left out.
+    """
     del train
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))

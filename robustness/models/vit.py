@@ -72,7 +72,11 @@ class VisionTransformer(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """See `Network`; images have the size of the position embedding, and there is no dropout."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    Images have the size that the position embedding is for. `train` has no effect, because dropout
+    is left out.
+    """
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
     first, angles = 1 + self.registers, None

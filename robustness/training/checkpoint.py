@@ -1,4 +1,4 @@
-"""Checkpoints of a training, with Orbax: the complete state, its step included.
+"""Checkpoints of a training, written by Orbax: the complete state, including the step.
 
 A directory holds `classifier.json`, the facts that decide the outcome of the training, and
 `checkpoints/<step>/`. Orbax renames a checkpoint when it is complete, so that a kill during a save
@@ -45,7 +45,7 @@ Path = str | os.PathLike[str]
 
 
 class Checkpoints:
-  """The checkpoints of one directory; a context manager that waits for unfinished saves."""
+  """The checkpoints of one training; leaving it as a context waits for unfinished saves."""
 
   def __init__(self, directory: Path, facts: Facts):
     """Opens or creates a directory; all processes of a run call all methods.
@@ -71,7 +71,9 @@ class Checkpoints:
       raise
 
   def restore(self, template: TrainState) -> TrainState | None:
-    """Returns the newest checkpoint as numpy arrays, or None; `template` has its shapes and types.
+    """Returns the state of the newest checkpoint as NumPy arrays, or None if there is none.
+
+    `template` is a state with the expected shapes and types.
 
     Raises:
       InputError: the checkpoint is damaged, or of another architecture (with the keys that differ).
@@ -85,7 +87,7 @@ class Checkpoints:
     return serialization.from_state_dict(template, saved)
 
   def save(self, state: TrainState) -> None:
-    """Starts to save a state of JAX or numpy arrays; a thread writes while training continues.
+    """Saves a state of JAX or NumPy arrays; a thread writes it while the training continues.
 
     The memory of the arrays may be reused when this returns.
 

@@ -1,4 +1,4 @@
-"""Accuracy of weights between the steps of a training, and the rows that validate them."""
+"""Measures the accuracy of weights during a training, and holds out rows for validation."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -21,7 +21,7 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """Measures the accuracy of weights on rows; every row counts once, in one of the processes."""
+  """The function from weights to their accuracy on given rows, which all processes share."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
@@ -57,9 +57,10 @@ class AccuracyOnRows:
 
 
 class CachedBlocks:
-  """Placed blocks of rows, to be iterated once for each evaluation.
+  """Blocks of rows on the devices, which are iterated over once for each evaluation.
 
-  Blocks with at most `max_bytes` in total, over all devices, stay there after the first iteration.
+  If all blocks take at most `max_bytes`, summed over the devices, they stay there after the first
+  iteration. Otherwise they are read again each time.
   """
 
   def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):

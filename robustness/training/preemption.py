@@ -1,4 +1,4 @@
-"""Turns SIGTERM into a request to stop after the step under way."""
+"""Turns SIGTERM into a request to stop the training after the current step."""
 
 import contextlib
 import signal
@@ -31,7 +31,7 @@ def interrupt_deferred() -> Iterator[None]:
 
 
 class Preempted(RuntimeError):  # noqa: N818 (a request that was met, not an error)
-  """The training was asked to stop and saved itself; the same call continues it."""
+  """An error that ends a training after SIGTERM, with its state saved; the same call resumes it."""
 
 
 class StopRequest:

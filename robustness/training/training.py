@@ -36,21 +36,22 @@ REPORTING = (
   *('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'measure'),
   'resident_bytes',
 )
-"""Settings without effect on the outcome: what is written, and where rows are stored."""
+"""Settings that do not change the trained weights: what is logged and when, and where rows are
+stored."""
 
 COMPILED_ONCE = {'xla_backend_optimization_level': 1}
-"""Compiler options of a program that runs once: the draws of all layers compile in a third of the
-time, with the same bits."""
+"""Compiler options for the program that draws the initial weights, which runs once: it compiles in
+a third of the time and draws the same bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-  """The named parts of a training, as a config selects them.
+  """The parts of a training that a config selects by name.
 
   Attributes:
-    policy: augmentations, in order.
-    attack: turns augmented images into adversarial examples; None does not.
-    objective: the minimised objective.
+    policy: the augmentations, in the order of their application.
+    attack: attack that turns augmented images into adversarial examples; None for no attack.
+    objective: the loss that is minimised.
   """
 
   policy: Policy = Policy()
@@ -58,7 +59,7 @@ class Pipeline:
   objective: Objective = CrossEntropy()
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns the names and settings of the parts as plain values."""
+    """Returns {part: its name and settings} as JSON values."""
     return {
       'augment': self.policy.describe(),
       'attack': self.attack.describe() if self.attack else None,
@@ -74,16 +75,17 @@ class Training:
     model: a network that is called as `model(images, train)`; with batch normalisation it needs the
       `axis_name` of the `Parallel` that trains it.
     rows: the training rows.
-    inputs: input filter and normalisation, as in the classifier.
+    inputs: input filter and normalisation, which the trained classifier will have too.
     settings: the section `config.training`.
-    pipeline: the named parts.
-    seed: seed of the initial parameters, the order of the rows and the parts' random keys.
-    initial: initial parameters and running averages; arrays that it lacks, such as the last layer,
-      are drawn from the seed.
-    fit: function from training images to initial variables, if `initial` is empty; None draws all
-      variables. See `Architecture`.
+    pipeline: augmentations, attack and objective.
+    seed: seed of the initial parameters, of the order of the rows, and of the random keys of
+      augmentations and attack.
+    initial: initial parameters and running averages. Arrays that are missing, such as the last
+      layer, are drawn from the seed.
+    fit: function from normalised training images to the variables that depend on them, which is
+      used if `initial` is empty; None draws all variables. See `Architecture`.
     fit_rows: largest number of images that `fit` takes.
-    sampler: order of the rows; None takes `Epochs`.
+    sampler: the order of the rows; None takes `Epochs`, which shuffles them in every epoch.
   """
 
   model: nn.Module
@@ -120,16 +122,19 @@ class Training:
 
   @property
   def order(self) -> Sampler:
-    """The order of the rows."""
+    """The order in which rows are read, `sampler` or `Epochs`."""
     return self.sampler or Epochs(self.rows.num_examples, self.seed)
 
   @functools.cached_property
   def learning_rate(self) -> optax.Schedule:
-    """The learning rate by step."""
+    """The function from the step, counted from 0, to the learning rate."""
     return schedule.learning_rate(self.settings, self.rows.num_examples)
 
   def scalars(self, step: int | jax.Array) -> StepScalars:
-    """Returns the numbers of a step, counted from 0, which may be traced."""
+    """Returns learning rate, seed and other numbers of a step.
+
+    `step` counts from 0 and may be traced.
+    """
     settings, examples = self.settings, self.rows.num_examples
     stem_steps = schedule.stem_steps(settings, examples)
     is_stem_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
@@ -166,7 +171,7 @@ class Training:
     return jax.eval_shape(self._state, _trained(variables))
 
   def _state(self, variables: Variables) -> TrainState:
-    """Returns the state before the first step, from `params` and `batch_stats` of the network."""
+    """Returns the state before the first step, given the network's `params` and `batch_stats`."""
     settings = self.settings
     if settings.auxiliary_norms:
       variables = auxiliary_norms.with_second(variables)
@@ -182,7 +187,10 @@ class Training:
     return state
 
   def facts(self, further_facts: Facts) -> Facts:
-    """Returns `further_facts` and everything that decides the outcome, as plain values."""
+    """Returns everything that decides the trained weights, and `further_facts`, as JSON values.
+
+    A checkpoint is only resumed by a training with equal values.
+    """
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
@@ -255,7 +263,10 @@ class Training:
       )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError unless rows have the columns of the objective, with valid values."""
+    """Raises InputError unless the objective has its columns, with valid values.
+
+    `columns` are those of the training rows; columns that augmentations add may be missing.
+    """
     part = self.pipeline.objective
     for name in part.columns:
       if name in RESERVED:
@@ -272,7 +283,7 @@ class Training:
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if the column has more groups than the objective counts.
+    """Raises InputError if the objective's column has more groups than the objective has weights.
 
     `columns` may lack the column of the objective, which is then not checked.
     """
@@ -302,7 +313,10 @@ class Training:
       )
 
   def check_layout(self, parallel: Parallel) -> None:
-    """Raises InputError unless the devices divide the batch and the model fits `parallel`."""
+    """Raises InputError unless the devices divide a micro-batch and the model fits them.
+
+    A model with batch normalisation must have the axis name of `parallel`.
+    """
     size, parts, processes = self.settings.batch_size, self.settings.accumulate, parallel.share[1]
     if size % (parts * parallel.num_devices):
       raise SettingError(
@@ -325,10 +339,11 @@ def _trained(variables: Variables) -> Variables:
 
 
 def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: int) -> Batch:
-  """Returns the numeric arrays of a batch, which a step takes.
+  """Returns the numeric columns of a batch, which the training step takes, after a check.
 
   Raises:
-    InputError: images have another shape or type, or an image has no label or an unknown one.
+    InputError: images have another shape than `image_shape` or are neither uint8 nor float32, or an
+      image has no label or one outside 0..`num_classes` − 1.
   """
   image, label = batch['image'], batch['label']
   if image.shape[1:] != image_shape or image.dtype not in (np.uint8, np.float32):

@@ -72,7 +72,7 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
 
 
 NO_WRITER = JsonLinesWriter(os.devnull)
-"""Writes nothing; of the processes that train together all except one use it."""
+"""A writer that discards everything; only one of several processes that train together writes."""
 
 
 def _plain(value: object) -> object:
