@@ -1,11 +1,11 @@
-"""Measures and improves how robust image classifiers are: rows × views → records.
+"""Measures and improves the robustness of image classifiers.
 
 A model and arrays in, results out:
 
   model = robustness.classifier(network, mean=(.49, .48, .45), std=(.25, .24, .26))
   results = robustness.measure('fourier_heatmap', model, images, labels, norm=4.0)
 
-docs/from_python.md has an example of each function. All attributes are imported on first use:
+docs/from_python.md has an example of each function. All attributes are imported at first use:
 importing the package loads no JAX and starts no device.
 """
 

@@ -48,13 +48,15 @@ _OWN = (
   'cutouts',
 )
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
-"""Modules of `robustness.cli`, imported on demand; `main(arguments)` returns the exit status."""
+"""Modules of `robustness.cli` by command, imported at first use. `main(arguments)` of each returns
+the exit status.
+"""
 _PLAIN = ('list', 'doctor')
-"""Commands without flags: the text of their module is their help."""
+"""Commands without flags, whose help is the docstring of their module."""
 
 
 def run() -> None:
-  """Runs the command that was typed, and ends the process with its exit status."""
+  """Runs the command that was typed and ends the process with its exit status."""
   plain_characters.use()
   try:
     status = main(sys.argv[1:])
@@ -69,9 +71,9 @@ def run() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command of the words after `robustness`; a run ends the process itself.
+  """Runs the command in the words after `robustness`, and returns the exit status.
 
-  Returns the exit status: 0, 2 where the words cannot be used.
+  It is 0, or 2 if the words are no valid command. A run of a config ends the process itself.
   """
   if not arguments or arguments[0] in ('help', '-h', '--help'):
     print(USAGE, end='')

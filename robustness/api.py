@@ -1,6 +1,6 @@
 """The functions of `import robustness`: a model and arrays in, results out.
 
-The command reads a config and calls what these functions call: there is one way to measure.
+The command line calls the same code, so that both give the same numbers.
 """
 
 from __future__ import annotations
@@ -69,10 +69,12 @@ def classifier(
   class_names: Sequence[str] | None = None,
   name: str = '',
 ) -> Model:
-  """Returns a network with what its input and output mean; see `Model` for the arguments.
+  """Returns a network together with the meaning of its input and output.
+
+  See `Model` for the arguments.
 
   Raises:
-    InputError: it is no network, or an argument is another word.
+    InputError: `module` is no network, or an argument is not valid.
   """
   return Model(module, variables, mean, std, channels, outputs, class_names, name)
 
@@ -102,23 +104,24 @@ def measure(
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
       `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source or `DataSettings` of
       `input_pipeline`. All but the last three are read into memory.
-    labels: integers [N], or [N, L] padded with -1, beside images.
+    labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
+      of images.
     columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
     class_names: the names of the labels, in order; None takes those of the first model.
-    seed: of every random draw, in [0, 2**32).
-    batch_size: images of a step; None chooses.
+    seed: seed of every random draw, in [0, 2**32).
+    batch_size: images of a step; None chooses by their size.
     devices: JAX devices of this process; None takes all.
-    workdir: folder for records, results and report, where an interrupted call is resumed; None
-      writes nothing that outlives the results.
+    workdir: folder for records, results and report. An interrupted call with the same folder
+      resumes. None keeps no files.
     progress: whether bars show the progress; None shows them on a terminal and in a notebook.
-    **settings: settings of the study, see docs/studies. Parts may be objects:
+    **settings: settings of the study, see docs/studies. Named parts may be objects:
       `attacks=[PGD(steps=20)]`.
 
   Returns:
-    The results, the same as of the command with the same study, classifier, images and seed.
+    The results, equal to those of the command with the same study, classifier, images and seed.
 
   Raises:
-    InputError: any argument that cannot be used; nothing is written.
+    InputError: an argument cannot be used; nothing is written.
   """
   with naming('config.study', study if isinstance(study, str) else study.name):
     study_object = _study(study, settings)
@@ -147,7 +150,10 @@ def measure(
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
-  """Returns the study of a name with its settings; parts that are objects become sections."""
+  """Returns the study with this name and these settings.
+
+  Attacks and other parts that are given as objects become sections of settings.
+  """
   if isinstance(study, Study):
     if settings:
       raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
@@ -174,7 +180,7 @@ def _rows_and_classifiers(
   class_names: Sequence[str],
   seed: int,
 ) -> tuple[Rows, list[Classifier]]:
-  """Returns the images with their classes, and the classifiers made for such images."""
+  """Returns the images with their classes, and the classifiers for images of this shape."""
   rows = _rows(data, labels, columns, class_names, seed)
   models = model if isinstance(model, Mapping) else {} if model is None else {'': model}
   images = as_float32(next(rows.batches(1, [0]))['image'])
@@ -207,7 +213,7 @@ def _rows(
 def _classifier(
   label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier of a model for images like these, with a label unless it is ''."""
+  """Returns the classifier of a model; `images` is an example of its input, `label` may be ''."""
   if isinstance(model, Classifier):
     return dataclasses.replace(model, name=label or model.name)
   model = model if isinstance(model, Model) else Model(model)
@@ -227,14 +233,14 @@ def compare(*results: Results, baseline: str | None = None) -> Results:
   """Compares the classifiers of several results of one study, paired by image.
 
   Args:
-    *results: of `measure` or `read`, each of one study.
-    baseline: label of the classifier that others are compared with; None takes the first.
+    *results: results of `measure` or `read`, each of one study.
+    baseline: label of the classifier that is subtracted; None takes the first.
 
   Returns:
     Accuracies by view, differences from the baseline, and the study's estimates of all classifiers.
 
   Raises:
-    InputError: fewer than two classifiers, equal labels, or studies or images that differ.
+    InputError: there are fewer than two classifiers, labels are equal, or studies or images differ.
   """
   labels = [label for entry in results for label in entry.labels]
   for label in labels:
@@ -256,7 +262,7 @@ def compare(*results: Results, baseline: str | None = None) -> Results:
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
-  """Returns the results of a finished workdir with what presents them and their records.
+  """Returns the results of a finished workdir, with figures, report and records.
 
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
@@ -291,7 +297,7 @@ def run(
 
   Args:
     config: a name with its variant ('fourier_heatmap:cifar10'), a file, or a workdir's config.json.
-    directory: the workdir, new or with a run of the same config, which is resumed.
+    directory: the workdir: a new folder, or one with a run of the same config, which is resumed.
     overrides: {key: value}, such as {'study.norm': 4.0}.
     progress: see `measure`.
 
@@ -328,19 +334,20 @@ def train(
       `module(images, train)`.
     images: see `measure`.
     labels: see `measure`.
-    policy: augmentations by name or as objects, in order, or {name: settings}, such as
-      {'crop': {'padding': 2}}.
+    policy: augmentations by name or as objects, in order, or {name: settings}, such as {'crop':
+      {'padding': 2}}.
     attack: makes adversarial examples of the images; None trains on the images.
-    objective: what is minimised; None takes the cross-entropy.
-    epochs: passes over the images.
-    seed: of initial weights, order and augmentation.
-    workdir: folder of checkpoints, where an interrupted call is resumed; None keeps none.
+    objective: the loss; None takes the cross-entropy.
+    epochs: number of passes over the images.
+    seed: seed of initial weights, order and augmentation.
+    workdir: folder of checkpoints. An interrupted call with the same folder resumes. None keeps
+      none.
     class_names: the names of the labels, in order.
     progress: see `measure`.
-    **settings: of `TrainingSettings`, such as `batch_size` and `learning_rate`.
+    **settings: settings of `TrainingSettings`, such as `batch_size` and `learning_rate`.
 
   Raises:
-    InputError: any argument that cannot be used, or a training that diverged.
+    InputError: an argument cannot be used, or the training diverged.
   """
   rows = _rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
@@ -398,7 +405,9 @@ def train(
 
 
 def as_policy(policy: Any) -> Policy:
-  """Returns augmentations, by name, as {name: settings} or as objects, as one policy."""
+  """Returns one policy from augmentations that are given by name, as {name: settings} or as
+  objects.
+  """
   if isinstance(policy, Mapping):
     return Policy.of(**policy)
   if isinstance(policy, Policy):
@@ -450,16 +459,16 @@ def attack(
 def apply_policy(
   key: jax.Array, images: jax.Array, labels: jax.Array, policy: Any
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns augmented images, and the labels or targets that belong to them; jit may trace it.
+  """Returns augmented images, and the labels or targets that belong to them; jit can trace it.
 
   Args:
-    key: a random key; each image draws from its own.
+    key: a random key, from which every image gets its own.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], or targets float32 [B, classes], which mixing augmentations need.
     policy: augmentations as in `train`, such as ['flip', 'crop'].
 
   Raises:
-    InputError: an unknown augmentation, or one that needs targets where there are labels.
+    InputError: an unknown augmentation, or one that needs targets and got labels.
   """
   name = 'target' if labels.ndim == 2 else 'label'
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}

@@ -1,5 +1,7 @@
-"""Compares the classifiers of finished workdirs: which images each gets right in the same views,
-and how its accuracy differs from the first classifier's."""
+"""Compares the classifiers of finished workdirs, image by image, with the first classifier.
+
+Images are paired between runs, so that differences of accuracy in the same view are paired.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,17 @@ CONSISTENCY = Quantity(
   'error_consistency', 'error consistency with the first (κ)', AMOUNT, low=-1, high=1
 )
 WHY_NOT = 'not compared by the study itself'
-"""Name of the table with the reason why the study did not reduce all records together."""
+"""Name of the table with the reason why the study could not compute its estimates from all
+records.
+"""
 PRINTED_FACETS = 'foremost'
 """Name of the setting that lists the facets of the accuracies that the command prints."""
 SELECTION_KEYS = frozenset({'subset_seed', 'num_examples'})
-"""Keys of a description of data that select images and change none."""
+"""Keys in the description of data that select images and do not change any."""
 PREPARATION_KEYS = SELECTION_KEYS.union(
   ('prepared_for', 'crop_margin', 'image_shape', 'resize', 'crop', 'interpolation', 'resized_by')
 )
-"""Keys of a description of data that say how stored images are selected and prepared."""
+"""Keys in the description of data that say how stored images are selected and prepared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Entry:
     recorded_label: its label in its workdir.
     finished: the study in its workdir.
     evaluation: its records, under `label`.
-    confidence: the confidence of all intervals, as in the first workdir.
+    confidence: the confidence of all intervals, that of the first workdir.
   """
 
   label: str
@@ -81,10 +85,10 @@ class Entry:
 def read_entries(
   workdirs: Mapping[str, pathlib.Path], study_file: str = '', typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
-  """Returns the classifiers of all workdirs by the tasks that all have; `SINGLE` for one study.
+  """Returns the classifiers of all workdirs, by the tasks that all workdirs have.
 
-  Tasks that measure images alone are left out, and so are, with a note on stderr, tasks that some
-  of the workdirs lack.
+  The task of a single study is `SINGLE`. Tasks that measure images alone are left out; so are tasks
+  that some of the workdirs lack, with a note on stderr.
 
   Args:
     workdirs: paths of workdirs by name, see `named_workdirs`.
@@ -106,7 +110,9 @@ def entries_of(
 ) -> dict[str, list[Entry]]:
   """Returns the classifiers of finished studies by task, as `read_entries` does.
 
-  `studies_by_workdir` has the studies of each workdir by its name, by task.
+  Args:
+    studies_by_workdir: the studies by name of the workdir and by task.
+    typed: the names of workdirs that the user typed.
   """
   common_tasks = _common_tasks(studies_by_workdir)
   recorded_labels = {
@@ -135,10 +141,10 @@ def entries_of(
 
 
 def _common_tasks(studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]]) -> list[str]:
-  """Returns the tasks of classifiers that all workdirs have, and prints a note for each other task.
+  """Returns the tasks of classifiers that all workdirs have, and prints a note on each other task.
 
   Args:
-    studies_by_workdir: the studies of each workdir by its name, by task.
+    studies_by_workdir: the studies by name of the workdir and by task.
 
   Raises:
     InputError: there is no common task, or all of them measure images alone.
@@ -163,7 +169,7 @@ def _common_tasks(studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]])
 
 
 def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
-  """Returns the paths of workdirs by name: LABEL of LABEL=PATH, and the folder's name of a PATH.
+  """Returns the paths of workdirs by name: the label in LABEL=PATH, else the name of the folder.
 
   Raises:
     InputError: two workdirs have the same name.
@@ -188,7 +194,7 @@ def typed_labels(workdirs: Sequence[str]) -> set[str]:
 
 
 def _label_and_path(text: str) -> tuple[str, pathlib.Path]:
-  """Splits LABEL=PATH; the label of a plain path is ''."""
+  """Returns the label and the path in LABEL=PATH; the label of a plain path is ''."""
   label, equals, path = text.partition('=')
   if equals and '/' not in label and label.strip() and not os.path.exists(text):
     return label.strip(), expanded(path)
@@ -200,17 +206,17 @@ def distinct_labels(
 ) -> dict[tuple[str, str], str]:
   """Returns a label for each classifier that no other one has.
 
-  A workdir with a single classifier passes it the name that the user typed for the workdir. Any
-  other classifier keeps its label if no other classifier has it. Otherwise its label becomes the
-  name of the workdir if the workdir has a single classifier, else that name and the label. If two
-  labels would still be equal, all classifiers have the name of the workdir and the label.
+  The single classifier of a workdir gets the name that the user typed for the workdir. Any other
+  classifier keeps its label if no other classifier has it. Otherwise it gets the name of the
+  workdir, followed by its label if the workdir has several classifiers. If two labels would still
+  be equal, all classifiers get the name of the workdir followed by the label.
 
   Args:
     labels_by_workdir: the labels of the classifiers of each workdir.
     typed: the names of workdirs that the user typed.
 
   Returns:
-    The labels by name of the workdir and label in it.
+    The labels by (name of the workdir, label in it).
   """
   counts = collections.Counter(itertools.chain(*labels_by_workdir.values()))
   distinct = {}
@@ -226,8 +232,11 @@ def distinct_labels(
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
-  """Raises InputError where entries of a task have another study than the first or show images
-  differently."""
+  """Raises InputError if an entry has another study than the first entry, or shows images
+  differently.
+
+  `task` is the name of the entries' task, for the message.
+  """
   prefix = '' if task == SINGLE else f'in the task {task}, '
   first = entries[0].finished
   expected_settings, expected_views = _settings_and_names_of_views(first)
@@ -260,7 +269,8 @@ class Pairing:
   """The images that two runs share.
 
   Attributes:
-    first, second: [n] indices of the shared images among each run's rows; empty if not paired.
+    first, second: [n], indices of the shared images among each run's rows; empty if the images are
+      not paired.
     note: why the images are not paired, or how the runs differ although they are.
   """
 
@@ -272,10 +282,10 @@ class Pairing:
 def pair(
   first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
 ) -> Pairing:
-  """Finds the images that two runs share.
+  """Returns the images that two runs share.
 
-  Images are the same if their example ids and their digests are. Digests differ where classifiers
-  take images of different sizes; then the runs must describe the same stored images.
+  Images are the same if their example ids and digests are equal. Digests differ if classifiers take
+  images of different sizes; then the runs must describe the same stored images.
 
   Args:
     first, second: the records of one classifier of each run.
@@ -291,7 +301,7 @@ def pair(
   num_shared = len(shared)
 
   def is_equal(column: str) -> bool:
-    """Whether a column of the records has the same values for the shared images."""
+    """Returns whether a column of the records has the same values for the shared images."""
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
   lines = differing_keys(first.identity['data'], second.identity['data'])
@@ -328,14 +338,14 @@ def pair(
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-  """Whether one classifier is right on N images in V views.
+  """The answers of one classifier on N images in V views: right or wrong.
 
   Attributes:
     right: bool [N, V].
     ids: example ids of the images, [N].
     table: the views and their groups, and which images count in each view.
     confidence: the confidence of intervals.
-    design: the design of a sequential run.
+    design: the design of a sequential run; None if all rows are shown in all views.
   """
 
   right: np.ndarray
@@ -346,7 +356,7 @@ class Answers:
 
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
-    """Returns the answers in an entry's records, or in a selection of their rows."""
+    """Returns the answers in an entry's records, or in records of some of its rows."""
     study = entry.finished.study
     by_image, table = study.by_image(records, entry.finished.image_shape)
     is_right = by_image.table('rank') == 0  # no class has a higher score than the true one
@@ -354,13 +364,13 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns the answers in the rows with indices `rows` of the entry's records."""
+    """Returns the answers in the rows with these indices in the entry's records."""
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
   @property
   def named_groups(self) -> dict[str, list[str]]:
-    """Names of the views by group, for the groups in which any image counts."""
+    """The names of the views in each group, for the groups in which any image counts."""
     return {
       group: [self.table.names[view] for view in members]
       for group, members in self.table.groups.items()
@@ -368,21 +378,26 @@ class Answers:
     }
 
   def group(self, name: str) -> Group:
-    """Returns the views of a group; a view that the group lists twice, such as a mirrored
-    frequency, has double weight."""
+    """Returns the views of a group.
+
+    A view that the group lists twice, such as a frequency that stands for its mirror image too, has
+    double weight.
+    """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
     weights = counts / np.gcd.reduce(counts)
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns arrays bool [N, V], by name, as outcomes of classifiers on these images."""
+    """Returns arrays of right answers, bool [N, V], by label, as outcomes on these images."""
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
     return Outcomes(right, views, masks, self.table.units, design=self.design)
 
   def accuracy(self, group: str) -> Estimate:
-    """Returns the accuracy in a group of views, over images or the units of their clusters."""
+    """Returns the accuracy in a group of views, with an interval over images or clusters of
+    images.
+    """
     outcomes = self.outcomes(right=self.right)
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
@@ -395,7 +410,8 @@ class Answers:
   def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency κ with `first` in each group of views.
 
-    `first` has answers on the same images. The units are images, or clusters of images.
+    κ is the agreement of right and wrong answers beyond chance. Both have answers on the same
+    images; intervals are over images, or clusters of images.
     """
     right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
     outcomes = self.outcomes(**right)
@@ -415,7 +431,9 @@ class Answers:
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
-  """Returns the rows of an entry's records with indices `rows`; the records if that is all rows."""
+  """Returns the rows with these indices of an entry's records; all its records if these are all
+  rows.
+  """
   records = entry.evaluation.records
   is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
   return records if is_complete else SelectedRows(records, rows)
@@ -423,14 +441,14 @@ def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-  """The answers of a classifier, and the pair of answers that compares it with the first.
+  """A classifier's answers, and the two sets of answers that compare it with the first classifier.
 
   Attributes:
     label: its label in the comparison.
     answers: its answers on all its images.
-    pair: the first classifier's answers and its answers, on the images that they share; None if
-      they share none.
-    note: how the images differ, and which classifier differences are from; may be ''.
+    pair: the first classifier's answers and its own, on the images that they share; None if they
+      share none.
+    note: how the images differ, and which classifier is subtracted; may be ''.
   """
 
   label: str
@@ -442,7 +460,7 @@ class Compared:
   def from_pairing(
     cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
   ) -> Compared:
-    """Reads the answers of `entry` and pairs them with the first classifier's.
+    """Returns the answers of `entry`, paired with the first classifier's.
 
     Args:
       first: the first classifier.
@@ -473,16 +491,16 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   """Compares the classifiers of a study with the first of them.
 
   Args:
-    entries: at least one.
-    common: whether runs that share a part of their images are compared on the images that all of
-      them share; a run that shares none with the first is measured on all its images.
-    baseline: label of the first classifier of all tasks. A task may lack it, such as an attack a
-      callable; its notes then name the classifier that differences are from.
+    entries: the classifiers, at least one.
+    common: whether runs that share only a part of their images are compared on the images that all
+      of them share. A run that shares none with the first is measured on all its images.
+    baseline: label of the first classifier of all tasks. A task that cannot measure it subtracts
+      another classifier, which the notes then name.
 
   Returns:
     The accuracy of each classifier by group of views, and its difference from the first's. The
-    study's estimates on the shared images of all classifiers, as if one run had measured them,
-    are added; if that is impossible, the table `WHY_NOT` has the reason.
+    study's estimates on the shared images of all classifiers are added, as if one run had measured
+    them; if they cannot be computed, the table `WHY_NOT` has the reason.
   """
   first = entries[0]
   pairings = [
@@ -517,9 +535,9 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
 def _on_shared_images(
   entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> tuple[list[Entry], list[Pairing]]:
-  """Reduces entries and pairings to the images that all entries share with the first.
+  """Returns entries and pairings restricted to the images that all entries share with the first.
 
-  Entries that share no image with the first do not count and stay as they are.
+  Entries that share no image with the first are ignored and stay as they are.
   """
   paired = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
   rows_of_first = functools.reduce(np.intersect1d, paired.values())
@@ -537,7 +555,7 @@ def _on_shared_images(
 
 
 def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[Row]:
-  """Returns the rows of accuracy, effective robustness and error consistency, by group of views."""
+  """Returns rows of accuracy, effective robustness and error consistency, by group of views."""
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
   facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
@@ -569,10 +587,10 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
 
 
 def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
-  """Returns the groups that consist of the same views for all classifiers, alone and in pairs.
+  """Returns the groups that consist of the same views for all classifiers and all pairs of answers.
 
   Raises:
-    InputError: there is none, as the runs have different stored versions of images.
+    InputError: there is none, because the runs have different stored versions of images.
   """
   first, *later = (
     answers.named_groups
@@ -592,8 +610,8 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
 def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
   """Returns the facets of the accuracies that the command prints.
 
-  These are the accuracy on clean images, and in the first group that has all other views, if they
-  are among `groups`.
+  These are the accuracy on clean images, and the accuracy in the first group with all other views,
+  if they are among `groups`.
   """
   other_views = {*range(len(table.names))} - {table.clean}
   comprehensive = next((name for name in groups if other_views <= {*table.groups[name]}), None)
@@ -602,18 +620,19 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Adds the effective robustness relative to reference tasks to all other tasks.
+  """Returns the results of all tasks but the references, with effective robustness added.
 
-  It is by group of views and the facet `reference`, without intervals. The accuracy in a reference
-  task is measured on clean images, or else over all of its views.
+  Effective robustness is the accuracy above the one that the accuracies in the reference tasks
+  predict. It is by group of views and the facet `reference`, without intervals. A reference task is
+  represented by its accuracy on clean images, else by that over all of its views.
 
   Args:
     tasks: the comparison of each task, by name.
     references: names of tasks.
 
   Raises:
-    InputError: a reference is no task or has neither of these accuracies, no other task is left,
-      a task lacks a classifier, or there are too few classifiers.
+    InputError: a reference is no task or has neither of these accuracies, no other task is left, a
+      task lacks a classifier, or there are too few classifiers.
   """
   for name in references:
     choice('--reference', name, tasks)
@@ -640,13 +659,13 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
 
 
 class GroupAccuracies(NamedTuple):
-  """The accuracies of classifiers in one group of views of a task.
+  """The accuracies of all classifiers in one group of views of a task.
 
   Attributes:
     task: name of the task.
-    facets: the facets of the group.
+    facets: {facet: value} of the group.
     values: accuracies by label.
-    num_images: the fewest images that an accuracy is measured on.
+    num_images: smallest number of images that an accuracy is measured on.
   """
 
   task: str
@@ -655,7 +674,7 @@ class GroupAccuracies(NamedTuple):
   num_images: int
 
   def in_order(self, labels: Sequence[str]) -> np.ndarray:
-    """Returns the accuracies in the order of `labels`; a missing one is an InputError."""
+    """Returns the accuracies in the order of `labels`; raises InputError if one is missing."""
     lacking = [label for label in labels if label not in self.values]
     if lacking:
       raise InputError(f'the task {self.task} has no accuracy of {", ".join(lacking)}.')
@@ -663,7 +682,7 @@ class GroupAccuracies(NamedTuple):
 
 
 def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
-  """Returns the accuracies of a task in each group of views, without those in single classes."""
+  """Returns the accuracies of a task in each group of views, without those of single classes."""
   table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
   table = table[table['class'].isna()] if 'class' in table else table
@@ -676,7 +695,14 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
 
 
 def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> GroupAccuracies:
-  """Returns the accuracies of a task on clean images, else over all views, else its only ones."""
+  """Returns the accuracies that represent a reference task.
+
+  They are those on clean images, else over all views, else the task's only ones. `groups` are the
+  accuracies of the task.
+
+  Raises:
+    InputError: the task has none of these.
+  """
   for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for group in groups:
       if group.facets == facets:
@@ -691,8 +717,11 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second - first of two independent proportions, with an interval computed from their
-  intervals (Newcombe, Statistics in Medicine 17, 1998, method 10)."""
+  """Returns second − first for two independent proportions, with an interval.
+
+  The interval is computed from their intervals (Newcombe, Statistics in Medicine 17, 1998, method
+  10).
+  """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
   high = value + float(np.hypot(second.high - second.value, first.value - first.low))
@@ -700,7 +729,7 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[Estimate]:
-  """Returns each classifier's effective robustness in a group of views, given the clean accuracy.
+  """Returns each classifier's effective robustness in a group of views, relative to clean accuracy.
 
   The interval is from a bootstrap over images, or clusters of images, if all classifiers share
   their images; otherwise there is none.
@@ -735,10 +764,10 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 def _with_findings(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Adds the study's estimates on the shared images of all classifiers to a comparison.
+  """Returns a comparison with the study's estimates on the shared images of all classifiers added.
 
   Raises:
-    InputError: the study cannot reduce the records together.
+    InputError: the study cannot compute estimates from these records together.
   """
   first = entries[0].finished
   if len(entries) < 2:
@@ -767,6 +796,8 @@ def _with_findings(
 
 
 def _described(entry: Entry) -> Facts:
-  """Returns the facts of an entry's classifier, with its label in the comparison and workdir."""
+  """Returns the description of an entry's classifier, with its label in the comparison and its
+  workdir.
+  """
   facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
   return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}

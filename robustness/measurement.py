@@ -1,6 +1,7 @@
-"""One study of some rows: records of every classifier, and the results they are reduced to.
+"""Measures one study on images: records of every classifier, and the results computed from them.
 
-A sequential design is evaluated round by round; the table `passes` says how much work it saved.
+In a sequential design views are shown in rounds until their intervals are narrow enough; the table
+`passes` says how many passes (an image in a view) this saved.
 """
 
 import dataclasses
@@ -53,8 +54,11 @@ from robustness.training.checkpoint import PROGRESS
 from robustness.workdir import FinishedStudy
 
 MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
-"""Limits of the chunks of views in a round. The last chunk is padded: half a chunk is wasted."""
+"""Most views in a step, and fewest chunks of views in a round. The last chunk is padded, which
+wastes half a chunk per round on average.
+"""
 PASSES = 'passes'
+"""Name of the table of passes."""
 PASSES_COLUMNS = (
   *('classifier', 'half width', 'views', 'images of a view, fewest', 'images of a view, most'),
   *('images that all views have', 'passes', 'images of the fixed design'),
@@ -72,14 +76,23 @@ def measure(
   training: Mapping[str, Rows] | None = None,
   devices: Sequence[jax.Device] | None = None,
 ) -> Results:
-  """Records what a study asks of every classifier, unless it is recorded, and reduces it.
+  """Records the answers of every classifier that a study needs, and returns the results.
 
-  The rows' classes are matched to each classifier's. `training` holds by classifier the rows it was
-  trained on here, for a study that compares them; `folder` holds the records. `devices` are the
-  devices of this process to use; None uses all.
+  Existing records are not made again.
+
+  Args:
+    study: the study.
+    execution: seed, precision, batch size and parallelism.
+    classifiers: the classifiers, the baseline first; their classes are matched to those of the
+      rows.
+    rows: the images.
+    folder: where the records are.
+    training: by label, the rows that each classifier was trained on in this run, for a study that
+      compares them with `rows`.
+    devices: devices of this process to use; None uses all.
 
   Raises:
-    InputError: rows that do not fit a classifier or the study.
+    InputError: the rows do not fit a classifier or the study.
   """
   parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
@@ -108,7 +121,15 @@ def _results(
   evaluations: Sequence[Evaluation],
   training: Mapping[str, Rows] | None,
 ) -> Results:
-  """Reduces the records of a study, with the classifiers and rows that they are of."""
+  """Returns the results computed from a study's records.
+
+  Args:
+    study: the study.
+    execution: seed and other settings of the run.
+    evaluated: each classifier with its rows; None stands for no classifier.
+    evaluations: the records of each classifier, in the same order.
+    training: see `measure`.
+  """
   rows, classifiers = evaluated[0][1], [c for c, _ in evaluated if c]
   shape = rows.image_shape
   findings = study.reduce(evaluations, shape)
@@ -151,8 +172,10 @@ def _results(
 
 
 def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
-  """Raises InputError where records of the same data differ in their images, as they do if files
-  were changed before the run was resumed."""
+  """Raises InputError if records of the same data are of different images.
+
+  This happens if files were changed before a run was resumed.
+  """
   first = evaluations[0].records
   for other in (evaluation.records for evaluation in evaluations[1:]):
     if other.identity['data'] == first.identity['data']:
@@ -162,7 +185,9 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:
-  """Sorts the estimates by layer as the networks have them; all others come first."""
+  """Returns the estimates with layers in the order of the networks; estimates without a layer come
+  first.
+  """
   if 'layer' not in table:
     return table
   order = {name: place for place, name in enumerate(dict.fromkeys(itertools.chain(*layers)))}
@@ -177,8 +202,10 @@ def _failures(
   key: jax.Array,
   seed: int,
 ) -> Findings:
-  """Returns the most affected classes and the most damaged images; pictures of these on process 0,
-  which writes the results."""
+  """Returns the most affected classes and the most damaged images, as tables and pictures.
+
+  Pictures are made on process 0 only, which writes the results.
+  """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
   findings, places_by_label = failures.findings(study, evaluations, evaluated[0][1].image_shape)
@@ -198,9 +225,9 @@ def _failures(
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the name of the folder with a study's records of `rows` in a battery.
+  """Returns the name of the folder that has a study's records of these rows in a battery.
 
-  Studies that record the same have the same folder, whichever tasks run.
+  Studies that record the same have the same folder, so that records are shared between tasks.
   """
   fixed = {'study': study.recording, 'data': identity_of(rows)}
   plain = json.dumps(fixed, sort_keys=True, default=str)
@@ -239,6 +266,7 @@ def _recorded(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
+  """Returns the records of one classifier, made now unless the folder has them."""
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
     'classifier': _identified(classifier) if classifier else None,
@@ -259,8 +287,11 @@ def _recorded(
 
 
 def _identified(classifier: Classifier) -> Facts:
-  """Returns the facts that identify a classifier in records: its provenance and, without a digest
-  of its weights, its outputs for fixed images."""
+  """Returns the facts that identify a classifier in records.
+
+  They are its provenance with a digest of its weights, or, without a digest, its outputs for fixed
+  images.
+  """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:
     facts = {**facts, from_file.KEY: from_file.probe(classifier)}
@@ -277,11 +308,10 @@ def evaluate_in_rounds(
   batch_size: int = 0,
   views_per_step: int = 0,
 ) -> SequentialRecords:
-  """Records rounds until all views are finished; those that are recorded are read.
+  """Records rounds of a sequential design until all views are finished.
 
-  Round r shows places [r n, (r + 1) n) of the seeded order of rows, in which a random subset of a
-  fixed design is chosen too: the rows of the first rounds are those that a fixed design with so
-  many images, of the same seed and the same images in all, would show.
+  Rounds that are already recorded are read. Round r shows the images [r n, (r + 1) n) of an order
+  that the seed decides. A fixed design with the same seed and as many images uses the same ones.
 
   Args:
     evaluator: the evaluator of all views.
@@ -290,8 +320,8 @@ def evaluate_in_rounds(
     identity: the facts that identify the records.
     design: decides which views the next round shows.
     seed: seed of the order of the rows.
-    batch_size: rows of a shard; 0 chooses.
-    views_per_step: views of a shard; 0 chooses.
+    batch_size: rows of a shard; 0 chooses by their size.
+    views_per_step: views of a shard; 0 chooses by their number.
 
   Raises:
     InputError: see `Evaluator.evaluate` and `Records`.
@@ -320,7 +350,14 @@ def evaluate_in_rounds(
 
 
 def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
-  """Returns the indices of the rows that a round shows, int64 [n], ascending."""
+  """Returns the indices of the rows that a round shows, int64 [n], ascending.
+
+  Args:
+    number: number of the round, from 0.
+    num_examples: number of all rows.
+    seed: seed of the order of the rows.
+    design: has the number n of trials in a round.
+  """
   places = slice(number * design.trials, (number + 1) * design.trials)
   return np.sort(random_order(num_examples, seed)[places])
 
@@ -328,9 +365,9 @@ def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidt
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """Returns the table `passes` with a row per classifier; {} if no design is sequential.
 
-  A pass is one image in one view. The fixed design shows every view to the fewest images with which
-  the Clopper–Pearson interval of no error is wider than ± the half width; `saved` is the share of
-  its passes that were not needed, below 0 where more were.
+  A pass is one image in one view. The table compares with the fixed design that shows every view to
+  the fewest images with which the Clopper–Pearson interval of no error is wider than ± the
+  half-width. `saved` is the share of its passes that were not needed; it is negative if more were.
   """
   rows = []
   for evaluation in evaluations:

@@ -1,5 +1,8 @@
-"""Results of a study: the table of estimates in `results.csv`, and facts, tables and arrays in
-`results.json` and `results.npz`."""
+"""Results of a study, as objects and as the files `results.csv`, `results.json` and `results.npz`.
+
+`results.csv` has the estimates, `results.json` descriptions and further tables, and `results.npz`
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +44,19 @@ WHICH_NUMBERS = 'which numbers these are'
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """Names of the table of the most damaged images and of the array of their pictures."""
 TASK, SEED = 'task', 'seed'
-"""The facets of estimates of a task of a battery or comparison, and of one of several seeds."""
+"""Facets that say which task of a battery, or which of several seeds, an estimate is of."""
 NO_SPREAD = 'no interval: all seeds are equal'
+"""Note of a mean over seeds without an interval."""
 NO_CLASSIFIER = 'no classifier is used'
 SINGLE = ''
 """Name of the only task of a run that is no battery."""
 FOURIER_TABLE = 'fourier_table'
 SUMMARIES = ('', FOURIER_TABLE)
-"""Reports above the tasks of a battery: '' for their headlines, or the tables of Yin et al. (2019)
-with the measured values, see `robustness.present.fourier_table`."""
+"""Reports on all tasks of a battery together: '' for their headlines, or the tables of Yin et al.
+(2019) with the measured values, see `robustness.present.fourier_table`.
+"""
 _PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
+"""Kinds of NumPy dtypes that are stored without pickling."""
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _PART: json_files.Form = {'name': str}
 _DESCRIBED: dict[str, json_files.Form] = {
@@ -93,12 +99,13 @@ _QUANTITY: json_files.Form = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Columns with names, and rows of plain values of the same length."""
+  """A table with named columns and rows of plain values, one per column."""
 
   columns: Sequence[str]
   rows: Sequence[Sequence[Any]]
 
   def __post_init__(self) -> None:
+    """Raises InputError if a row has another number of cells than there are columns."""
     for index, row in enumerate(self.rows):
       if len(row) != len(self.columns):
         raise InputError(
@@ -109,7 +116,7 @@ class Table:
 
 @dataclasses.dataclass
 class Findings:
-  """Reduced records of a study: tables, arrays, and parts of the table of estimates."""
+  """Tables, arrays and estimates that a study computes from records."""
 
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -117,7 +124,7 @@ class Findings:
 
 
 class Value(NamedTuple):
-  """The value of an estimate and the ends of its interval, NaN where it has none."""
+  """The value of an estimate and the ends of its interval, which are NaN if it has none."""
 
   value: float
   low: float
@@ -126,18 +133,19 @@ class Value(NamedTuple):
 
 @dataclasses.dataclass(repr=False)
 class Results:
-  """Everything a study reports; fractions, never percent.
+  """Everything that a study reports. Shares are fractions, never percent.
 
   Attributes:
     study: name of the study.
-    classifiers: plain values that describe each, with its `label`; empty without classifiers.
-    data: plain values that describe the rows.
-    settings: plain values of the study.
-    tables: by name, facts that are no estimates, such as which numbers these are.
-    arrays: by name, pictures and the facts they show: numeric, boolean or string arrays.
+    classifiers: plain values that describe each classifier, with its `label`; empty for a study
+      without classifiers.
+    data: plain values that describe the images.
+    settings: plain values of the study's settings.
+    tables: by name, tables that are no estimates, such as which numbers these are.
+    arrays: by name, images and other arrays of numbers, booleans or strings for figures.
     table: the estimates, a row each; see `robustness.estimates.table`.
     quantities: the quantities of the table; for a battery, those that any task declares.
-    tasks: for a battery, the quantities of each task by its name; empty for one study.
+    tasks: for a battery, the quantities of each task by its name; empty for a single study.
     environment: plain values of the code: its commit and the versions of packages.
     presentation: what draws the figures and writes the report; None for `Results.read`.
     studies: function that returns the studies with their records by task, as
@@ -164,7 +172,7 @@ class Results:
 
   @property
   def presented_by(self) -> Presentation:
-    """The presentation, which draws the figures and writes the report.
+    """The object that draws the figures and writes the report.
 
     Raises:
       InputError: the results were read without it, by `Results.read`.
@@ -174,12 +182,12 @@ class Results:
     return self.presentation
 
   def value(self, quantity: str, classifier: str = '', **facets: Any) -> Value:
-    """Returns one estimate: `results.value('error', band='low')`.
+    """Returns one estimate, such as `results.value('error', band='low')`.
 
     Args:
       quantity: a name in the column `quantity` of `table`.
-      classifier: its label; '' takes the first.
-      **facets: the value of each facet; the estimate has no others.
+      classifier: its label; '' takes the first classifier.
+      **facets: {facet: value}; all other facets of the estimate are missing.
 
     Raises:
       InputError: the table has no such estimate, or several.
@@ -204,7 +212,9 @@ class Results:
     return self.presented_by.displayed_figures(self)
 
   def figure(self, name: str = '') -> Figure:
-    """Returns the Matplotlib figure of a name or quantity, such as 'error'; '' is the main one.
+    """Returns the first Matplotlib figure whose name is or begins with `name`, such as 'error'.
+
+    '' returns the main figure.
 
     Raises:
       InputError: no figure has the name, or begins with it.
@@ -228,12 +238,12 @@ class Results:
     return self.presented_by.latex(self)
 
   def _repr_html_(self) -> str:
-    """Returns title, headlines and main figure, which a notebook shows."""
+    """Returns title, headlines and main figure as HTML for a notebook."""
     return self.presented_by.html(self)
 
   @property
   def by_task(self) -> dict[str, Results]:
-    """The estimates of each task as separate results; a single study is under `SINGLE`."""
+    """The estimates of each task as separate results; a single study has the name `SINGLE`."""
     if not self.tasks:
       return {SINGLE: self}
     return {
@@ -250,23 +260,28 @@ class Results:
 
   @property
   def over_seeds(self) -> Results:
-    """The results without the estimates of single seeds, if the run has more than one seed."""
+    """The results without the estimates of single seeds; unchanged if the run has one seed."""
     means = dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
     return means if SEED in self.table.columns else self
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """Prefixes of the names of arrays by classifier label; '' for a single classifier."""
+    """The beginning of the names of each classifier's arrays, by label; '' for a single
+    classifier.
+    """
     labels = self.classifier_labels
     return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}
 
   @property
   def presented(self) -> tuple[Quantity, ...]:
-    """The quantities that are shown by default; () for a battery, which shows them by task."""
+    """The quantities that reports show by default.
+
+    It is () for a battery, whose report shows them task by task.
+    """
     return () if self.tasks else self.quantities
 
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
-    """Yields each presented quantity with the rows that have the same facets."""
+    """Yields (quantity, facets, rows) for each presented quantity and set of facets."""
     for quantity in self.presented:
       estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
       for facets, rows in estimates.by_facets(estimates_of_quantity):
@@ -274,29 +289,36 @@ class Results:
 
   @property
   def drawn(self) -> tuple[Quantity, ...]:
-    """The quantities that have figures: headlines and `Quantity.drawn`, else all."""
+    """The quantities that have figures: headlines and those with `Quantity.drawn`, or all if none
+    is.
+    """
     with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
     return with_figures or self.presented
 
   @property
   def classifier_labels(self) -> list[str]:
-    """The labels of the classifiers; `labels` has what is estimated of all or none of them too."""
+    """The labels of the classifiers.
+
+    `labels` has in addition labels of estimates that are of no or of all classifiers.
+    """
     return [classifier['label'] for classifier in self.classifiers]
 
   @property
   def labels(self) -> list[str]:
-    """The classifiers of the table in the order of the config, the baseline first."""
+    """All labels in the column `classifier` of the table, in the order of the config, baseline
+    first.
+    """
     measured = dict.fromkeys(self.table['classifier'])
     labels = [label for c in self.classifiers if (label := c.get('label')) in measured]
     return list(dict.fromkeys([*labels, *measured]))
 
   def write(self, directory: str | os.PathLike[str]) -> None:
-    """Writes `results.npz`, `results.csv`, then `results.json`, atomically, in a folder.
+    """Writes `results.npz`, `results.csv` and then `results.json` to a folder, each atomically.
 
-    Equal results are equal bytes; NaN is `null` in the JSON.
+    Equal results give equal bytes; NaN is `null` in the JSON.
 
     Raises:
-      InputError: a value has no JSON form, is infinite, or an array holds objects.
+      InputError: a value has no JSON form or is infinite, or an array holds objects.
     """
     folder = pathlib.Path(directory)
     document = {
@@ -320,19 +342,22 @@ class Results:
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
-    """Returns the facets of the table as declared, so that reading results runs no study."""
+    """Returns the declarations of the table's facets, so that reading results needs no study."""
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Returns the results with `facets` for quantities without facets, as in earlier versions."""
+    """Returns the results with these facets for quantities that have none.
+
+    Files of earlier versions do not declare facets.
+    """
     return dataclasses.replace(
       self, quantities=tuple(_with_facets(q, q.facets or facets) for q in self.quantities)
     )
 
   @classmethod
   def read(cls, directory: str | os.PathLike[str]) -> Results:
-    """Reads what `write` wrote in a folder; `null` in a number is NaN again.
+    """Returns the results that `write` wrote to a folder.
 
     Raises:
       InputError: a file is missing, truncated, or lacks what results have.
@@ -376,8 +401,11 @@ class Results:
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
-  """Raises InputError for a name in `results.json` that can be no folder or file, as results make
-  folders and files of some, and for labels that are repeated."""
+  """Raises InputError for a name in `results.json` that cannot name a folder or file, or for equal
+  labels.
+
+  Tasks and classifiers give folders and figures their names.
+  """
   labels = [entry['label'] for entry in document['classifiers']]
   names = {
     'study': [document['study']],
@@ -395,8 +423,10 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
 
 
 def _check_table(path: pathlib.Path, results: Results) -> None:
-  """Raises InputError where the table of estimates contradicts `results.json`: it is empty, or has
-  values outside of the range of their quantity."""
+  """Raises InputError if the table of estimates contradicts `results.json`.
+
+  It is empty, or has values outside the range of their quantity.
+  """
   table = results.table
   if results.quantities and table.empty:
     raise InputError(f'{path} holds no estimate: it was altered. {_REBUILD}')
@@ -420,7 +450,7 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
 def summary_name(value: object) -> str:
   """Returns the name of a summary from `config.battery.summary` in a workdir.
 
-  Earlier versions wrote a section with the name. Names of no summary are the default, ''.
+  Earlier versions wrote a section with the name. An unknown name gives the default, ''.
   """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''
@@ -430,7 +460,7 @@ def read(workdir: str | os.PathLike[str]) -> Results:
   """Returns the results of a finished workdir; `read(WORKDIR).table` is its table of estimates.
 
   Raises:
-    InputError: see `Results.read`.
+    InputError: a file is missing or damaged, see `Results.read`.
   """
   return Results.read(workdir)
 
@@ -441,15 +471,15 @@ def joined(
   study: str = 'battery',
   findings: Findings | None = None,
 ) -> Results:
-  """Returns the results of all tasks as one set, in which `task` is a facet of the estimates.
+  """Returns the results of all tasks as one, in which `task` is a facet of the estimates.
 
-  Facts of tasks are called `<task>: <name>`; pictures stay with the tasks.
+  Tables of tasks are called `<task>: <name>`; arrays are not included.
 
   Args:
-    tasks: by name, at least one, of the same classifiers.
+    tasks: results by name of the task, at least one, of the same classifiers.
     settings: plain values of the run as a whole.
     study: name of the joined results.
-    findings: findings of all tasks together, which come first.
+    findings: tables and estimates of all tasks together, which come first.
   """
   findings = findings or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
@@ -474,13 +504,13 @@ def joined(
 
 
 def over_seeds(by_seed: Mapping[int, Results]) -> Results:
-  """Returns the estimates of every seed by the facet `seed`, and without it their means.
+  """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
 
-  Pictures, and facts in which seeds differ, stay with each seed. A mean has Student's interval, at
-  the confidence of its estimates.
+  Tables in which seeds differ, and arrays, are not included. A mean has Student's interval at the
+  confidence of its estimates.
 
   Raises:
-    InputError: fewer than two seeds.
+    InputError: there are fewer than two seeds.
   """
   if len(by_seed) < 2:
     raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
@@ -514,12 +544,13 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
 def _means_over(
   table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
-  """Returns the means of estimates that at least two seeds have, without estimates of families.
+  """Returns the means of the estimates that at least two seeds have.
 
-  A number that every seed states, such as a published one, stays as it is. NaN in one seed makes a
-  mean NaN. The interval is Student's, mean ± t·s/√n, cut to the range of the quantity: for normal
-  values it covers the change from another training of the same recipe, on the same images. Equal
-  values, such as ρ cut to 1, show no spread and have no interval.
+  Intervals that hold for many estimates together are left out. A number that every seed repeats,
+  such as a published one, stays as it is; NaN in one seed makes the mean NaN. The interval is
+  Student's, mean ± t·s/√n, cut to the range of the quantity. For normal values it covers the
+  variation between trainings of the same recipe, on the same test images. Equal values show no
+  spread and have no interval.
   """
   keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
   single = table[table.family == 1].reset_index(drop=True)
@@ -557,7 +588,11 @@ def _means_over(
 
 
 def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
-  """Returns the seeds' notes, once where they are the same, and which seeds lack the estimate."""
+  """Returns the note of a mean: the notes of the seeds, once if they agree, and which seeds lack
+  it.
+
+  `is_constant` says whether all seeds have equal values.
+  """
   notes = list(by_seed.values())
   is_equal = len(set(notes)) == 1
   remarks = [notes[0]] if is_equal else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
@@ -567,7 +602,7 @@ def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -
 
 
 def _plain(value: Any, key: str) -> Any:
-  """Returns the value in JSON's types; `key` names it in an error."""
+  """Returns a value in JSON's types; `key` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
@@ -588,7 +623,9 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Returns an uncompressed .npz with sorted names and a fixed date: equal arrays, equal bytes."""
+  """Returns an uncompressed .npz with sorted names and a fixed date, so that equal arrays give
+  equal bytes.
+  """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():
     if array.dtype.kind not in _PLAIN_KINDS:
@@ -602,18 +639,23 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _quantity(entry: Mapping[str, Any]) -> Quantity:
-  """Returns a quantity of `results.json`, which may say more: `paper` in older ones."""
+  """Returns a quantity of `results.json`; entries of earlier versions that are not used are
+  ignored.
+  """
   fields = {key: value for key, value in entry.items() if key != 'paper'}
   return Quantity(**{**fields, 'by': tuple(fields.get('by', ()))})
 
 
 def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
-  """Returns quantities as `results.json` has them: without what is computed, and with an end of the
-  range only where one is declared."""
+  """Returns quantities as plain values for `results.json`.
+
+  Functions are left out, and so are ends of the range that are not declared.
+  """
   fields = [field.name for field in dataclasses.fields(Quantity) if field.compare]
   entries = ({name: getattr(quantity, name) for name in fields} for quantity in quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
 
 
 def _with_facets(quantity: Quantity, facets: tuple[Facet, ...]) -> Quantity:
+  """Returns the quantity with these declarations of facets."""
   return dataclasses.replace(quantity, facets=facets)

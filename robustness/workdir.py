@@ -1,11 +1,11 @@
-"""Starts, continues and reads workdirs, the folders of runs.
+"""Starts, resumes and reads workdirs, the folders of runs.
 
 config.json, environment.json       the config of the run, and the machine and versions it ran on
 records/CLASSIFIER/                 its records; in a battery records/STUDY-DIGEST/CLASSIFIER/
-checkpoints/CLASSIFIER/             checkpoints of trainings
-results.json, .csv, .npz            the results, with figures/ and report.html
-tasks/TASK/                         the results of each task of a battery
-seed<n>/                            for each seed, all but config.json and environment.json
+checkpoints/CLASSIFIER/             checkpoints of trainings results.json, .csv, .npz            the
+results, with figures/ and report.html tasks/TASK/                         the results of each task
+of a battery seed<n>/                            all of these, except for the first two, for each of
+several seeds
 """
 
 from __future__ import annotations
@@ -48,41 +48,44 @@ LEFT_OUT = 'left out'
 SHARD_FILES = f'{RECORDS}/**/*.npz'
 CHECKPOINT_FILES = 'checkpoints/*/checkpoints/*'
 RESULT_FILES = (JSON_NAME, SHARD_FILES)
-"""Files that bind a workdir to its config; without them, a corrected config may replace it.
+"""Files that fix the config of a workdir: once they exist, a run with another config is refused.
 
-Checkpoints bind it only to `TRAINING_KEYS` and the recipes of its classifiers.
+Checkpoints fix only `TRAINING_KEYS` and the recipes of the classifiers that they belong to.
 """
 TRAINING_KEYS = frozenset({'data', 'precision', 'seed', 'seeds', 'training'})
 """Keys of a config that every training depends on."""
 KEYS_WITHOUT_EFFECT = ('parallel', 'battery.tasks', 'battery.summary')
-"""Keys of a config that change no number: a run may be resumed with other values."""
+"""Keys of a config that change no number; a run may be resumed with other values."""
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'tensorflow-cpu'),
   *('tensorflow', 'tensorflow-datasets', 'ml_collections', 'tensorboard', 'clu'),
   *('matplotlib', 'mlxtend'),
 )
-"""Packages that decide numbers."""
+"""Packages whose versions may change numbers."""
 _AGAIN = 'Give the command of the run again.'
 _REWRITTEN = 'Delete it: the command of the run writes it again.'
 _FINISH = 'Run its command again to resume it.'
 
 
 def seed_folder(seed: int | str) -> str:
-  """Returns the folder of a workdir that holds the run of one of several seeds."""
+  """Returns the name of the folder in a workdir for the run of one of several seeds."""
   return f'seed{seed}'
 
 
 def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
-  """Returns the folder of a task's results in a workdir or the folder of a seed."""
+  """Returns the folder of a task's results in a workdir or the folder of a seed.
+
+  For the task `SINGLE` it is `folder` itself.
+  """
   return folder if task == SINGLE else folder / TASKS / task
 
 
 def prepare(
   directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or continues one of the same config, and writes the config.
+  """Creates a workdir or resumes one with the same config, writes the config, and returns the path.
 
-  Returns the absolute path. For the arguments see `continued`.
+  The path is absolute. For the arguments see `continued`.
 
   Raises:
     InputError: see `continued`; or the workdir cannot be written.
@@ -101,9 +104,9 @@ def write_config(path: pathlib.Path, config: Section, flag: str = '--workdir') -
 def continued(
   directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
 ) -> pathlib.Path:
-  """Makes a workdir, or checks that an existing one has the same config.
+  """Creates a workdir, or checks that an existing one has the same config, and returns its path.
 
-  Returns the absolute path, and writes no file.
+  The path is absolute. No file is written.
 
   Args:
     directory: the workdir.
@@ -111,8 +114,8 @@ def continued(
     flag: the command line option that names the workdir, for messages.
 
   Raises:
-    InputError: the workdir belongs to another config (the keys that differ are named) or cannot be
-      made.
+    InputError: the workdir belongs to another config (the message names the keys that differ) or
+      cannot be created.
   """
   path = _made(directory, flag)
   _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)), flag)
@@ -121,12 +124,12 @@ def continued(
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterator[None]:
-  """A context in which no other run works in a workdir, which is made if it does not exist.
+  """A context in which no other run can work in a workdir, which is created if it does not exist.
 
   The first process of a run holds the lock for all its processes.
 
   Raises:
-    InputError: another run holds the lock, or the workdir cannot be made or written to.
+    InputError: another run holds the lock, or the workdir cannot be created or written to.
   """
   path = _made(directory, flag)
   if jax.process_index():
@@ -149,10 +152,10 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
 
 
 def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
-  """Makes a folder unless it exists, and returns its absolute path.
+  """Creates a folder unless it exists, and returns its absolute path.
 
   Raises:
-    InputError: `directory` is '' or cannot be made; `flag` is the option that names it.
+    InputError: `directory` is '' or cannot be created; `flag` is the option that names it.
   """
   if not os.fspath(directory):
     raise InputError(f"{flag} is ''; give the folder that the run is to leave everything in.")
@@ -166,7 +169,7 @@ def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
-  """Raises InputError if a file of a workdir cannot be written within this context."""
+  """A context in which an error of writing to a workdir becomes an InputError."""
   try:
     yield
   except OSError as error:
@@ -178,7 +181,9 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 
 
 def refuse_results(out: pathlib.Path) -> None:
-  """Raises InputError for an --out that is a workdir, or in one: its results would be lost."""
+  """Raises InputError if an --out is a workdir or inside one, whose results would be
+  overwritten.
+  """
   path = out.resolve()
   is_workdir = (path / CONFIG).exists()
   for folder in [path] if is_workdir else path.parents:
@@ -189,7 +194,7 @@ def refuse_results(out: pathlib.Path) -> None:
 def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
   """Raises InputError if a workdir holds results or checkpoints of another config.
 
-  If there are results, all keys that decide records must be equal, and the classifiers the same; a
+  If there are results, all keys that decide records must be equal and the classifiers the same; a
   battery may have more or fewer tasks. If there are only checkpoints, the keys of trainings that
   both configs have must be equal.
 
@@ -233,7 +238,9 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
 
 
 def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
-  """Whether a workdir, or the folder of a seed in it, has a file that matches a pattern."""
+  """Returns whether a workdir, or the folder of a seed in it, has a file that matches a glob
+  pattern.
+  """
   for folder in (directory, *directory.glob(seed_folder('*'))):
     for pattern in patterns:
       # Orbax has '-tmp' in the name of a checkpoint that is incomplete.
@@ -243,15 +250,19 @@ def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
 
 
 def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
-  """Returns the shards and checkpoints of a workdir, each with the time when it was written."""
+  """Returns the shards and checkpoints of a workdir, each with its time of modification."""
   patterns = f'**/{SHARD_FILES}', f'**/{CHECKPOINT_FILES}'
   files = (file for pattern in patterns for file in directory.glob(pattern))
   return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns a config in which each section `study` that makes the same records as the one in
-  `before` is replaced by it, because settings of the reduction of records may change."""
+  """Returns a config in which sections `study` with equal records are replaced by those of
+  `before`.
+
+  Settings that only concern how records are reduced may change without new records; replacing them
+  makes the two configs comparable.
+  """
   merged = dict(config)
   for name, section in config.items():
     earlier = before.get(name)
@@ -265,7 +276,10 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
 
 
 def _recording(study: Section) -> Facts:
-  """Returns the values of a section `study` that decide its records; a bad section is unchanged."""
+  """Returns the values of a section `study` that decide its records.
+
+  A section that is not valid is returned unchanged.
+  """
   try:
     return studies.from_config(study).recording
   except InputError:
@@ -273,7 +287,7 @@ def _recording(study: Section) -> Facts:
 
 
 def _keys_of_records(config: Section) -> dict[str, Any]:
-  """Returns the keys of a config that decide its records, with their values.
+  """Returns the keys of a config that decide its records, {key: value}.
 
   Each classifier of `classifiers` and each task of a battery is one key, such as `battery.fog`.
   """
@@ -292,7 +306,10 @@ def code() -> dict[str, str]:
 
 
 def environment(command: str, seed: int | None = None) -> dict[str, Any]:
-  """Returns versions, devices, git commit, the command that was run, and its seed if it has one."""
+  """Returns the contents of environment.json: versions, devices, git commit, command and seed.
+
+  `command` is the command that was run; None as `seed` leaves the seed out.
+  """
   return {
     'command': command,
     'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
@@ -309,7 +326,7 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class RunLog:
-  """Contents of `config.json` and `environment.json` of a workdir.
+  """The contents of `config.json` and `environment.json` of a workdir.
 
   Attributes:
     path: the workdir.
@@ -330,7 +347,7 @@ class RunLog:
   def begin(
     cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
   ) -> Self:
-    """Makes a workdir, or continues one with a run of the same config, and writes nothing yet."""
+    """Creates a workdir, or resumes one with a run of the same config; writes no file yet."""
     path = continued(directory, config)
     current = environment(command, seed)
     finished: dict[str, Any] = {}
@@ -343,7 +360,7 @@ class RunLog:
     return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
 
   def write_config_and_environment(self) -> None:
-    """Writes both files, once nothing can be refused any more.
+    """Writes both files, after all checks of the run have passed.
 
     Until then the workdir keeps the files that describe its results.
     """
@@ -358,8 +375,8 @@ class RunLog:
   def current_environment(self) -> dict[str, Any]:
     """Returns the environment in which the results were computed, with the seconds until now.
 
-    If nothing was computed since a run was finished, it is that run's environment, with
-    `reduced_by` if other code has reduced its records.
+    If nothing was computed since a run was finished, it is that run's environment, with the key
+    `reduced_by` if other code has computed the results from its records.
     """
     if not self.finished_environment or finished_files(self.path) != self.files_before:
       started = datetime.datetime.fromisoformat(self.environment['started'])
@@ -377,7 +394,7 @@ def write_json(path: pathlib.Path, values: Section) -> None:
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions of the packages that decide numbers, those that are installed."""
+  """Returns the versions of the installed packages that may change numbers."""
   installed = {}
   for package in PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -390,6 +407,7 @@ def _git_commit() -> str:
   file = pathlib.Path(__file__)
 
   def output_of_git(*words: str) -> str:
+    """Returns the output of a git command in the folder of this file."""
     return subprocess.run(
       ['git', *words], cwd=file.parent, capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -405,7 +423,7 @@ def _git_commit() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStudy:
-  """A study of a finished workdir: its results, which are in `folder`, and its complete records."""
+  """A study of a finished workdir, with its results, which are in `folder`, and all its records."""
 
   folder: pathlib.Path
   study: Study
@@ -414,13 +432,13 @@ class FinishedStudy:
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
-    """Height, width and channels of its rows."""
+    """Height, width and channels of the images."""
     height, width, channels = self.results.data['image_shape']
     return height, width, channels
 
 
 def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns {task of the battery: study} of a workdir, or of its folder `seed<n>`.
+  """Returns the studies of a workdir, or of its folder `seed<n>`, by task of the battery.
 
   The task of a single study is `SINGLE`. No Python file that the workdir names is run.
 
@@ -461,7 +479,8 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns the section `study` of each task of a workdir's config; a single study is `SINGLE`.
+  """Returns the section `study` of each task of a workdir's config; that of a single study is
+  `SINGLE`.
 
   Raises:
     InputError: the name of a task cannot name a folder.
@@ -482,13 +501,15 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
 
 
 def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
-  """Returns the seeds of a workdir's config, none where each classifier is trained once."""
+  """Returns the seeds of a workdir's config; [] if each classifier is trained once."""
   json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, _REWRITTEN)
   return list(config.get('seeds', ()))
 
 
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
-  """Returns the study of one task of a workdir, or of `SINGLE`; see `read`."""
+  """Returns the study of the task `name` of a workdir; `SINGLE` if it has a single study. See
+  `read`.
+  """
   tasks = read(directory)
   if name in tasks:
     return tasks[name]
@@ -549,7 +570,7 @@ def _finished_study(
 
 
 def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder of the records of a battery's task, with the same study and data.
+  """Returns the folder of the records of a battery's task: those with the same study and data.
 
   Records and results may describe their data by different keys; the records with the fewest
   differing keys are taken.
@@ -583,7 +604,7 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   """Returns the absolute path of a workdir, finished or not, its config and its environment.
 
   Raises:
-    InputError: the folder is no workdir; the message names the workdirs directly inside.
+    InputError: the folder is no workdir; the message names the workdirs directly inside it.
   """
   path = expanded(directory).absolute()
   if not path.is_dir():
@@ -599,7 +620,7 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 
 
 def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
-  """Raises InputError for a run that has no results in one of `folders`.
+  """Raises InputError if one of `folders` of a run has no results.
 
   The message names the trainings, shards of records and results that are missing, and the command
   that finishes the run.
@@ -629,7 +650,7 @@ def trainings(path: pathlib.Path) -> Iterator[str]:
 
 
 def shards(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for all records that were begun in a workdir."""
+  """Yields a line for each set of records that was begun in a workdir."""
   for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
     records = Records.open(header.parent)
     total = records.layout.num_blocks * records.layout.num_chunks
@@ -653,6 +674,7 @@ class WorkdirPredictions:
   seed: int = 0
 
   def __post_init__(self) -> None:
+    """Raises InputError if there is no workdir or the seed is out of range."""
     valid = 'the workdir of a finished run'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
@@ -660,10 +682,11 @@ class WorkdirPredictions:
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
-    """Returns the evaluations of the workdir's classifiers and the findings of `reduce`.
+    """Returns the records of the workdir's classifiers and what is computed from them.
 
     Args:
-      reduce: takes the evaluations with a row per image, the table of their views, and the seed.
+      reduce: returns the estimates; its arguments are the records of each classifier with a row per
+        image, the table of their views, and the seed.
       described: the settings of `reduce` as plain values.
 
     Raises:
