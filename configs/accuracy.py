@@ -38,19 +38,19 @@ from robustness.config.trainings import train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN trained on MNIST digits."""
+  """Returns the default config: a small CNN trained on MNIST digits."""
   config = default_config('accuracy')
   train_small_networks(config)
   return config
 
 
 def own() -> ConfigDict:
-  """Any classifier and data, which the user names."""
+  """Returns the config of any classifier and data, which the user names."""
   return default_config('accuracy')
 
 
 def both_ways() -> ConfigDict:
-  """CLIP, or another network, among all classes of its weights, or those in the data."""
+  """Returns the config that predicts among all classes of the weights, or those in the data."""
   config = default_config('accuracy', ('among_all', 'among_own'))
   for classifier in config.classifiers.values():
     classifier.name = 'clip_vit_b32_quickgelu'

@@ -20,14 +20,14 @@ from robustness.config.trainings import train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN trained on MNIST digits."""
+  """Returns the default config: a small CNN trained on MNIST digits."""
   config = default_config('accuracy_by_factor')
   train_small_networks(config)
   return config
 
 
 def own() -> ConfigDict:
-  """Any classifier and data, which the user names."""
+  """Returns the config of any classifier and data, which the user names."""
   return default_config('accuracy_by_factor')
 
 

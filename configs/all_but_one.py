@@ -39,7 +39,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 
 def digits() -> ConfigDict:
-  """The default: small CNNs on MNIST digits, two corruptions and two severities."""
+  """Returns the default config: small CNNs on MNIST digits, two corruptions and two severities."""
   config = _network_by_corruption(('contrast', 'impulse_noise'), (1, 5))
   train_small_networks(config, epochs=2.0)
   for classifier in config.classifiers.values():
@@ -49,7 +49,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
-  """airbench94 on all of CIFAR-10."""
+  """Returns the config of airbench94 on all of CIFAR-10."""
   config = _network_by_corruption(corruptions, (1, 2, 3, 4, 5))
   train_airbench(config)
   use_cifar10(config, num_images=2000)
@@ -62,7 +62,7 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
 
 
 def _network_by_corruption(corruptions: tuple[str, ...], severities: tuple[int, ...]) -> ConfigDict:
-  """A network for each corruption and severity, named after them."""
+  """Returns the config with a network for each corruption and severity, named after them."""
   cells = [(name, severity) for name in corruptions for severity in severities]
   config = default_config('all_but_one', tuple(f'{name}_{severity}' for name, severity in cells))
   config.study.corruptions = corruptions

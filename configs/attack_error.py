@@ -38,7 +38,7 @@ from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits, one trained adversarially."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained adversarially."""
   config = default_config('attack_error', labels=('natural', 'adversarial'))
   config.study.attacks = ('pgd', 'fgsm')
   config.study.epsilon = 0.1
@@ -53,7 +53,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """One network, or several, on 1000 CIFAR-10 test images, the field's usual attack."""
+  """Returns the config of one network, or several, on 1000 CIFAR-10 test images.
+
+  The attack is the usual one of the field; `labels` are the labels of several networks.
+  """
   config = default_config('attack_error', labels)
   use_cifar10(config)
   for classifier in sections_of_classifiers(config):
@@ -65,7 +68,7 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def autoattack_cifar10() -> ConfigDict:
-  """AutoAttack on one network and 100 CIFAR-10 test images."""
+  """Returns the config of AutoAttack on one network and 100 CIFAR-10 test images."""
   config = cifar10()
   config.study.attacks = ('auto_attack',)
   config.data.num_images = 100

@@ -20,7 +20,7 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def imagenet_9() -> ConfigDict:
-  """Three variants, which have the same foregrounds."""
+  """Returns the config of the three variants of ImageNet-9 with the same foregrounds."""
   config = default_config('background_gap')
   config.data.source = 'imagenet_9'
   config.classifier.label_space = 'imagenet_9'
@@ -28,7 +28,7 @@ def imagenet_9() -> ConfigDict:
 
 
 def challenge() -> ConfigDict:
-  """Every foreground on every background."""
+  """Returns the config that shows every foreground on every background."""
   config = default_config('background_challenge')
   config.data.source = 'imagenet_9'
   config.data.imagenet_9.masks = True

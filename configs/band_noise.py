@@ -22,7 +22,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('band_noise', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -30,7 +30,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
-  """Networks on CIFAR-10, as in figure 5."""
+  """Returns the config of networks on CIFAR-10, as in figure 5."""
   config = default_config('band_noise', labels)
   use_cifar10(config)
   for classifier in config.classifiers.values():

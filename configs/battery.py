@@ -46,6 +46,7 @@ TASKS = {
   'scenes': 'si_score',
   'neighbors': 'video_pm_k',
 }
+"""{name of a task: the study that it runs}."""
 ON_THE_SAME_IMAGES = (
   'clean',
   'corruptions',
@@ -55,11 +56,13 @@ ON_THE_SAME_IMAGES = (
   'band_noise',
   'attack',
 )
+"""Tasks that measure the images of `config.data`; the others have data of their own."""
 CORRUPTED = ('corruptions', 'calibration', 'c_bar')
+"""Tasks that corrupt images."""
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = _all_tasks(('natural', 'gaussian'))
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
@@ -73,7 +76,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images."""
+  """Returns the config of one network on 1000 CIFAR-10 test images."""
   config = _all_tasks()
   use_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
@@ -82,7 +85,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
+  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
   config = _all_tasks()
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'
@@ -100,14 +103,17 @@ def imagenet() -> ConfigDict:
 
 
 def cifar10_paper() -> ConfigDict:
-  """The row of a paper on CIFAR-10, on all test images."""
+  """Returns the config of the measurements that papers print for CIFAR-10, on all test images."""
   config = cifar10()
   config.battery.corruptions.study.baseline = 'cifar10_standard'
   return _paper(config)
 
 
 def imagenet_paper() -> ConfigDict:
-  """The row of a paper on ImageNet's validation images, AutoAttack on 5000 of them."""
+  """Returns the config of the measurements that papers print for ImageNet.
+
+  It takes all validation images, and 5000 of them for AutoAttack.
+  """
   config = imagenet()
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'imagenet2012'
@@ -130,7 +136,7 @@ def _paper(config: ConfigDict) -> ConfigDict:
 
 
 def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """All tasks; those on images of `config.data` run."""
+  """Returns the config with all tasks; those that need the images of `config.data` are on."""
   config = default_battery(TASKS, labels)
   config.battery.tasks = ON_THE_SAME_IMAGES
   config.battery.c_bar.study.corruptions = ('c_bar_cifar',)

@@ -24,7 +24,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('calibration', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -32,7 +32,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
+  """Returns the config of one network on CIFAR-10 under the official 15 corruptions.
+
+  It takes 1000 test images.
+  """
   config = default_config('calibration')
   use_cifar10(config)
   config.classifier.name = 'resnet20'
@@ -40,7 +43,7 @@ def cifar10() -> ConfigDict:
 
 
 def workdir() -> ConfigDict:
-  """Every view of a finished workdir."""
+  """Returns the config that computes calibration from the records of a finished run."""
   study = {'name': 'calibration', 'bins': 15, 'resamples': 1000, 'confidence': 0.95}
   return nested({'study': study, 'predictions': '', 'task': '', 'seed': 0})
 

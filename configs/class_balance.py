@@ -15,14 +15,14 @@ from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN trained on MNIST digits."""
+  """Returns the default config: a small CNN trained on MNIST digits."""
   config = default_config('class_balance')
   train_small_networks(config)
   return config
 
 
 def cifar10() -> ConfigDict:
-  """One network on all test images of CIFAR-10."""
+  """Returns the config of one network on all test images of CIFAR-10."""
   config = default_config('class_balance')
   use_cifar10(config, num_images=0)
   config.classifier.name = 'resnet20'

@@ -90,7 +90,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('corruption_error', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -99,7 +99,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  """Returns the config of one network on CIFAR-10 under the paper's 15 corruptions.
+
+  It takes 1000 test images.
+  """
   config = default_config('corruption_error')
   use_cifar10(config)
   config.classifier.name = 'resnet20'
@@ -108,7 +111,10 @@ def cifar10() -> ConfigDict:
 
 
 def adapted() -> ConfigDict:
-  """One network as it was trained, and adapting, on CIFAR-10 under the official 15 corruptions."""
+  """Returns the config of one network on CIFAR-10, as trained and adapted to the images.
+
+  Corruptions are the official 15.
+  """
   config = default_config('corruption_error', labels=('source', 'statistics', 'tent'))
   use_cifar10(config, num_images=2000)
   config.study.severities = (5,)
@@ -120,7 +126,10 @@ def adapted() -> ConfigDict:
 
 
 def cifar10_c() -> ConfigDict:
-  """One network on the stored images of CIFAR-10-C, the official 15 corruptions."""
+  """Returns the config of one network on the stored images of CIFAR-10-C.
+
+  Corruptions are the official 15.
+  """
   config = default_config('corruption_error')
   config.study.source = 'stored'
   config.data.source = 'cifar10_c'
@@ -130,7 +139,10 @@ def cifar10_c() -> ConfigDict:
 
 
 def imagenet_c() -> ConfigDict:
-  """EfficientNet-Lite0 on the stored images of ImageNet-C, the official 15, against AlexNet."""
+  """Returns the config of EfficientNet-Lite0 on the stored images of ImageNet-C.
+
+  Corruptions are the official 15; mCE divides by AlexNet's errors.
+  """
   config = default_config('corruption_error')
   config.study.source = 'stored'
   config.study.baseline = 'alexnet'
@@ -140,7 +152,7 @@ def imagenet_c() -> ConfigDict:
 
 
 def imagenet_3dcc() -> ConfigDict:
-  """The same on ImageNet-3DCC, its 12 corruptions."""
+  """Returns the config of EfficientNet-Lite0 on the 12 corruptions of ImageNet-3DCC."""
   config = imagenet_c()
   config.study.corruptions = ('imagenet_3dcc',)
   config.study.baseline = 'alexnet_3dcc'
@@ -149,7 +161,7 @@ def imagenet_3dcc() -> ConfigDict:
 
 
 def laion_c() -> ConfigDict:
-  """The 16 superclasses of LAION-C under its six distortions."""
+  """Returns the config of the 16 superclasses of LAION-C under its six distortions."""
   config = imagenet_c()
   config.study.corruptions = ('laion_c',)
   config.study.baseline = 'first'
@@ -160,14 +172,17 @@ def laion_c() -> ConfigDict:
 
 
 def robustbench() -> ConfigDict:
-  """The same on the 5,000 images that RobustBench takes of ImageNet-C."""
+  """Returns the config of EfficientNet-Lite0 on RobustBench's 5,000 images of ImageNet-C."""
   config = imagenet_c()
   config.data.image_list = 'robustbench'
   return config
 
 
 def imagenet() -> ConfigDict:
-  """EfficientNet-Lite0 on 20 ImageNet pictures under the official 15, against AlexNet."""
+  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, corrupted here.
+
+  Corruptions are the official 15; mCE divides by AlexNet's errors.
+  """
   config = default_config('corruption_error')
   config.study.constants = 224
   config.study.baseline = 'alexnet'

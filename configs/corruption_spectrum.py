@@ -26,14 +26,14 @@ from robustness.config.trainings import use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: MNIST digits."""
+  """Returns the default config: MNIST digits."""
   config = default_config('corruption_spectrum')
   config.data.num_images = 200
   return config
 
 
 def cifar10() -> ConfigDict:
-  """1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  """Returns the config of 1000 CIFAR-10 test images under the paper's 15 corruptions."""
   config = default_config('corruption_spectrum')
   config.study.corruptions = ('fourier_cifar',)
   use_cifar10(config)
@@ -41,7 +41,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """20 ImageNet pictures, resized and cropped to 224 × 224."""
+  """Returns the config of 20 ImageNet pictures, resized and cropped to 224 × 224."""
   config = default_config('corruption_spectrum')
   config.study.constants = 224
   config.data.source = 'foolbox'

@@ -18,14 +18,14 @@ from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN on MNIST digits."""
+  """Returns the default config: a small CNN on MNIST digits."""
   config = default_config('feature_spectrum')
   train_small_networks(config)
   return config
 
 
 def cifar10() -> ConfigDict:
-  """One network on 500 CIFAR-10 test images."""
+  """Returns the config of one network on 500 CIFAR-10 test images."""
   config = default_config('feature_spectrum')
   use_cifar10(config, num_images=500)
   config.classifier.name = 'resnet20'

@@ -39,14 +39,14 @@ from robustness.config.trainings import (
 
 
 def digits() -> ConfigDict:
-  """The default: small CNNs on MNIST digits, one plain and four behind filters."""
+  """Returns the default config: small CNNs on MNIST digits, one plain and four behind filters."""
   config = _behind_filters(low_pass=(3, 7), high_pass=(21, 25))
   train_small_networks(config, epochs=6.0)
   return config
 
 
 def cifar10() -> ConfigDict:
-  """One network on filtered CIFAR-10 test images."""
+  """Returns the config of one network on filtered CIFAR-10 test images."""
   config = default_config('filtered_accuracy')
   use_cifar10(config)
   config.classifier.name = 'resnet20'
@@ -54,7 +54,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_trained() -> ConfigDict:
-  """Networks trained behind filters on all of CIFAR-10, as in the paper's figure 1."""
+  """Returns the config of networks trained behind filters on CIFAR-10, as in figure 1."""
   config = _behind_filters(low_pass=(3, 7, 15), high_pass=(31, 27, 21))
   train_airbench(config, 'airbench94_half')
   use_cifar10(config)
@@ -62,7 +62,7 @@ def cifar10_trained() -> ConfigDict:
 
 
 def imagenet_trained() -> ConfigDict:
-  """ResNet-50 trained behind filters on ImageNet."""
+  """Returns the config of ResNet-50 trained behind filters on ImageNet."""
   config = _behind_filters(low_pass=(7, 23, 45), high_pass=(223, 209, 179))
   train_on_imagenet(config)
   config.data.num_images = 0
@@ -70,7 +70,10 @@ def imagenet_trained() -> ConfigDict:
 
 
 def _behind_filters(low_pass: tuple[int, ...], high_pass: tuple[int, ...]) -> ConfigDict:
-  """A classifier on whole images, and one behind each filter, by its bandwidth."""
+  """Returns the config of a classifier on whole images and one behind each filter.
+
+  The arguments are the bandwidths of the filters.
+  """
   filters = [('low_pass', b) for b in low_pass] + [('high_pass', b) for b in high_pass]
   labels = ('natural', *(f'{kind}_{bandwidth}' for kind, bandwidth in filters))
   config = default_config('filtered_accuracy', labels)

@@ -33,10 +33,11 @@ STARTS = {
   'vgg16_bn': ('timm:vgg16_bn.tv_in1k', 1e-5),
   'vgg19': ('timm:vgg19.tv_in1k', 1e-5),
 }
+"""{architecture: (published weights to begin with, learning rate)}."""
 
 
 def get_config(variant: str = 'efficientnet_lite0') -> ConfigDict:
-  """Returns the config of the network that the variant names."""
+  """Returns the config that fine-tunes the architecture `variant`, one of `STARTS`."""
   check_variant(variant, STARTS)
   config = default_config('accuracy')
   config.data.source = 'video_neighbors'

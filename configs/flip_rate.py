@@ -18,7 +18,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('flip_rate', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -27,7 +27,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images."""
+  """Returns the config of one network on 1000 CIFAR-10 test images."""
   config = default_config('flip_rate')
   use_cifar10(config)
   config.classifier.name = 'resnet20'

@@ -30,7 +30,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('fourier_attack', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -39,7 +39,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images."""
+  """Returns the config of one network on 1000 CIFAR-10 test images."""
   config = default_config('fourier_attack')
   use_cifar10(config)
   config.classifier.name = 'resnet20'
@@ -48,7 +48,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """EfficientNet-Lite0 on 20 ImageNet pictures."""
+  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures."""
   config = default_config('fourier_attack')
   config.study.window = 15
   config.data.source = 'foolbox'

@@ -44,7 +44,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('fourier_heatmap', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -54,7 +54,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """One network on CIFAR-10, as in the paper's figure 3."""
+  """Returns the config of one network on CIFAR-10, as in the paper's figure 3."""
   config = default_config('fourier_heatmap', labels)
   use_cifar10(config)
   config.study.norm = 4.0
@@ -68,12 +68,12 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def cifar10_pair() -> ConfigDict:
-  """Two networks on CIFAR-10, compared."""
+  """Returns the config of `cifar10` with two networks, which are compared."""
   return cifar10(labels=('first', 'second'))
 
 
 def imagenet() -> ConfigDict:
-  """EfficientNet-Lite0 on 20 ImageNet pictures, low frequencies only."""
+  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, low frequencies only."""
   config = default_config('fourier_heatmap')
   config.study.norm = 15.7
   config.study.window = 15
@@ -83,7 +83,10 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_pair() -> ConfigDict:
-  """Two ResNet-50 on 1000 ImageNet validation pictures, as in the paper's figures 4 and 9."""
+  """Returns the config of two ResNet-50 on ImageNet, as in the paper's figures 4 and 9.
+
+  It takes 1000 validation pictures.
+  """
   config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.norm = 15.7
   config.study.window = 63

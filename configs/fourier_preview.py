@@ -22,7 +22,7 @@ from robustness.config.trainings import use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: the two small CNNs of configs/fourier_heatmap.py."""
+  """Returns the default config: the two small CNNs of configs/fourier_heatmap.py."""
   config = default_config('fourier_preview', labels=('natural', 'gaussian'))
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
@@ -30,7 +30,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images."""
+  """Returns the config of one network on 1000 CIFAR-10 test images."""
   config = default_config('fourier_preview')
   use_cifar10(config)
   config.classifier.name = 'resnet20'

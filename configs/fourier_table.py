@@ -68,14 +68,20 @@ TASKS = {
   'band_noise': 'band_noise',
   'attacks': 'attack_error',
 }
+"""{name of a task: the study that it runs}."""
 TABLES = ('errors', 'tradeoff', 'heat_maps')
+"""Tasks of the tables, without figures of attacks."""
 RECIPES = ('natural', 'gaussian', 'adversarial', 'low_pass', 'high_pass', 'auto_augment')
+"""Names of the trainings that are compared."""
 CIFAR10_RECIPES = (*RECIPES, 'fog_noise')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant with the name of a function below. Recipes may follow after commas, as in
-  'cifar10,natural,adversarial'; all are the default."""
+  """Returns the variant with the name of a function below, 'cifar10' for example.
+
+  The recipes to train may follow after commas, as in 'cifar10,natural,adversarial'; the default is
+  all of them.
+  """
   name, *recipes = variant.split(',')
   config = variants(digits, cifar10, cifar10_half, cifar10_c, full, imagenet)(name)
   for recipe in recipes:
@@ -87,7 +93,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN on MNIST digits."""
+  """Returns the default config: a small CNN on MNIST digits."""
   config = _recipes('small_cnn', RECIPES[:-1], sigma=0.4, low_pass=9, high_pass=27)
   config.battery.tasks = TABLES
   config.data.num_images = 200
@@ -106,7 +112,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 on all of CIFAR-10, 2000 test images."""
+  """Returns the config of airbench94 on all of CIFAR-10, 2000 test images."""
   config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   train_airbench(config)
   use_cifar10(config, num_images=2000)
@@ -124,7 +130,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_half() -> ConfigDict:
-  """Half the network's width and half the epochs."""
+  """Returns the config of `cifar10` with half the width and half the epochs."""
   config = cifar10()
   for classifier in config.classifiers.values():
     classifier.name = 'airbench94_half'
@@ -133,7 +139,7 @@ def cifar10_half() -> ConfigDict:
 
 
 def cifar10_c() -> ConfigDict:
-  """The same networks; errors and trade-off on the stored images of CIFAR-10-C."""
+  """Returns the config of `cifar10` with errors on the stored images of CIFAR-10-C."""
   config = cifar10()
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'exact'
@@ -145,7 +151,10 @@ def cifar10_c() -> ConfigDict:
 
 
 def full() -> ConfigDict:
-  """WRN-28-10, 200 epochs (the paper states none) in bfloat16, all test images."""
+  """Returns the config of WRN-28-10, trained for 200 epochs in bfloat16, on all test images.
+
+  The paper does not state a number of epochs.
+  """
   config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   use_cifar10(config, num_images=0)
   for task in ('errors', 'tradeoff'):
@@ -161,7 +170,7 @@ def full() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """ResNet-50 on ImageNet, without adversarial training, as in table 4."""
+  """Returns the config of ResNet-50 on ImageNet, without adversarial training, as in table 4."""
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
   config = _recipes('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
   config.battery.tasks = TABLES
@@ -181,9 +190,16 @@ def imagenet() -> ConfigDict:
 def _recipes(
   network: str, labels: tuple[str, ...], sigma: float, low_pass: int, high_pass: int
 ) -> ConfigDict:
-  """All tasks, and recipes for one network: flip and crop always, and what sets each apart.
+  """Returns a config with all tasks, and one network trained by each recipe.
 
-  AutoAugment's policy comes before them, as in the code that the paper names.
+  All recipes flip and crop. AutoAugment's policy comes before these, as in the code that the paper
+  names.
+
+  Args:
+    network: name of the architecture.
+    labels: the recipes.
+    sigma: standard deviation of the recipe 'gaussian', in units of pixel values in [0, 1].
+    low_pass, high_pass: bandwidths of the filters of these recipes.
   """
   config = default_battery(TASKS, labels, 'fourier_table')
   for task in ('errors', 'tradeoff'):

@@ -32,7 +32,7 @@ from robustness.evaluation import study
 
 
 def cifar10() -> ConfigDict:
-  """One network on CIFAR-10 test images."""
+  """Returns the config of one network on CIFAR-10 test images."""
   config = default_config('ood_scores')
   use_cifar10(config, num_images=2000)
   config.classifier.name = 'resnet20'
@@ -40,7 +40,7 @@ def cifar10() -> ConfigDict:
 
 
 def unknown() -> ConfigDict:
-  """The same network on images of a folder."""
+  """Returns the config of one network on images of unknown classes, from a folder."""
   config = default_config('ood_scores')
   config.data.source = 'folder'
   config.data.known_classes = False
@@ -51,7 +51,7 @@ def unknown() -> ConfigDict:
 
 
 def workdirs() -> ConfigDict:
-  """Finished workdirs of the others."""
+  """Returns the config that compares finished runs on known and on unknown classes."""
   return nested(
     {
       'study': study.default_section('ood_scores'),
@@ -69,7 +69,7 @@ def workdirs() -> ConfigDict:
 
 
 def openood() -> ConfigDict:
-  """Finished workdirs under the protocol of OpenOOD 1.5, whose settings are the defaults."""
+  """Returns the config that compares finished runs by the protocol of OpenOOD 1.5."""
   config = workdirs()
   config.study.scores = SCORES
   return config

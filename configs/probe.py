@@ -22,10 +22,11 @@ python main.py --config=configs/probe.py:own --workdir=/tmp/probe_dinov2 \
 from robustness.config.defaults import ConfigDict, default_config, variants
 
 PROBES = ('linear', 'knn', 'prototype')
+"""Kinds of probes that are compared."""
 
 
 def digits() -> ConfigDict:
-  """The default: three probes on random features of MNIST digits."""
+  """Returns the default config: three probes on random features of MNIST digits."""
   config = default_config('corruption_error', PROBES)
   for name, classifier in config.classifiers.items():
     classifier.weights = 'random'
@@ -37,7 +38,7 @@ def digits() -> ConfigDict:
 
 
 def own() -> ConfigDict:
-  """A linear probe of a network and data that the user names."""
+  """Returns the config of a linear probe of a network and data that the user names."""
   config = default_config('corruption_error', ('linear',))
   config.classifiers.linear.probe.name = 'linear'
   return config

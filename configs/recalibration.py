@@ -18,14 +18,17 @@ from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN on MNIST digits."""
+  """Returns the default config: a small CNN on MNIST digits."""
   config = default_config('recalibration')
   train_small_networks(config)
   return config
 
 
 def cifar10() -> ConfigDict:
-  """One network on 1000 CIFAR-10 test images under the official 15 corruptions."""
+  """Returns the config of one network on CIFAR-10 under the official 15 corruptions.
+
+  It takes 1000 test images.
+  """
   config = default_config('recalibration')
   use_cifar10(config)
   config.classifier.name = 'resnet20'

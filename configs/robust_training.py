@@ -49,13 +49,17 @@ TASKS = {
   'heat_map': 'fourier_heatmap',
   'attack': 'attack_error',
 }
+"""{name of a task: the study that it runs}."""
 RECIPES = ('natural', 'auto_augment', 'rand_augment', 'augmix', 'patch_gaussian', 'adversarial')
+"""Names of the trainings that are compared, from random weights."""
 IN_FOURIER = ('natural', 'gaussian', 'augmix', 'afa', 'apr_p', 'apr_s', 'prime')
+"""Names of the trainings of the variant `fourier`."""
 FINE_TUNED = ('plain', 'gaussian', 'augmix')
+"""Names of the trainings of the variant `folder`, which begin with published weights."""
 
 
 def digits() -> ConfigDict:
-  """The default: a small CNN on MNIST digits."""
+  """Returns the default config: a small CNN on MNIST digits."""
   config = default_battery(TASKS, RECIPES)
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)
@@ -72,7 +76,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 at half its width on CIFAR-10."""
+  """Returns the config of airbench94 at half its width on CIFAR-10."""
   config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
@@ -92,7 +96,7 @@ def cifar10() -> ConfigDict:
 
 
 def fourier() -> ConfigDict:
-  """A small CNN on CIFAR-10, by trainings, some of them in the Fourier domain."""
+  """Returns the config of a small CNN on CIFAR-10, with augmentations of spectra among others."""
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
   use_cifar10(config, num_images=500)
@@ -115,7 +119,9 @@ def fourier() -> ConfigDict:
 
 
 def folder() -> ConfigDict:
-  """EfficientNet-Lite0 from its published weights, on a folder of pictures."""
+  """Returns the config of EfficientNet-Lite0 from its published weights, on a folder of
+  pictures.
+  """
   tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
   config = default_battery(tasks, FINE_TUNED)
   config.data.source = 'folder'
@@ -142,7 +148,7 @@ def folder() -> ConfigDict:
 
 
 def _add_recipes(config: ConfigDict) -> None:
-  """Puts what sets each recipe apart around the flips and crops that all have."""
+  """Adds to each classifier what its recipe changes; all recipes flip and crop."""
   for label in ('auto_augment', 'rand_augment'):
     shared = config.classifiers[label].augment.policy
     config.classifiers[label].augment.policy = (label, *shared)

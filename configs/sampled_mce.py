@@ -18,7 +18,7 @@ from robustness.config.trainings import use_cifar10
 
 
 def cifar10() -> ConfigDict:
-  """One network on CIFAR-10 test images, made as CIFAR-10-C was."""
+  """Returns the config of one network on CIFAR-10 test images, made as CIFAR-10-C was."""
   config = default_config('sampled_mce')
   use_cifar10(config, num_images=2457)
   config.classifier.name = 'resnet20'
@@ -27,7 +27,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """One network on ImageNet's validation images, made as ImageNet-C was."""
+  """Returns the config of one network on ImageNet's validation images, made as ImageNet-C was."""
   config = default_config('sampled_mce')
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'imagenet2012'

@@ -16,7 +16,7 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> ConfigDict:
-  """Pictures with the shape of one class and the texture of another."""
+  """Returns the config of pictures with the shape of one class and the texture of another."""
   config = default_config(study)
   config.data.source = 'cue_conflict'
   config.data.cue_conflict.dataset = dataset
@@ -26,12 +26,12 @@ def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> Co
 
 
 def edge() -> ConfigDict:
-  """Accuracy on edges."""
+  """Returns the config of accuracy on edges."""
   return cue_conflict('accuracy', 'edge')
 
 
 def silhouette() -> ConfigDict:
-  """Accuracy on silhouettes."""
+  """Returns the config of accuracy on silhouettes."""
   return cue_conflict('accuracy', 'silhouette')
 
 

@@ -27,7 +27,7 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def drawn() -> ConfigDict:
-  """The default: drawn objects on drawn grounds."""
+  """Returns the default config: drawn objects on drawn grounds."""
   config = default_config('si_score')
   config.data.source = 'drawn_scenes'
   config.classifier.name = 'efficientnet_lite0'
@@ -36,7 +36,7 @@ def drawn() -> ConfigDict:
 
 
 def folder() -> ConfigDict:
-  """Cutouts and backgrounds in folders."""
+  """Returns the config of cutouts and backgrounds in folders."""
   config = drawn()
   config.data.source = 'scenes'
   config.batch_size = 8  # a row holds a whole cutout
@@ -44,7 +44,7 @@ def folder() -> ConfigDict:
 
 
 def released() -> ConfigDict:
-  """Stored scenes with their factors."""
+  """Returns the config of stored scenes with their factors."""
   config = drawn()
   config.data.source = 'si_score'
   config.study.stored = True

@@ -85,10 +85,11 @@ COMPARISONS = {
     },
   ),
 }
+"""{variant: (factor of SI-Score or 'grid', {label: (architecture, weights)})}."""
 
 
 def get_config(variant: str = 'batch_or_group_norm') -> ConfigDict:
-  """Returns one of the comparisons."""
+  """Returns the config of one of `COMPARISONS`."""
   check_variant(variant, COMPARISONS)
   factor, classifiers = COMPARISONS[variant]
   config = default_config('si_score', labels=tuple(classifiers))

@@ -68,12 +68,17 @@ from robustness.config.trainings import (
 )
 
 LABELS = 'clean', 'erm'
+"""Labels of a network trained without corruptions, for comparison, and of one trained on the
+permitted cells.
+"""
 ENVIRONMENTS = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
+"""The corruptions T_1, ..., T_4, which training shows to one group of classes each."""
 SEEDS = (0, 1, 2)
+"""Seeds of the repetitions in the paper's setting."""
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ENVIRONMENTS)
@@ -81,7 +86,10 @@ def digits() -> ConfigDict:
 
 
 def methods() -> ConfigDict:
-  """Ways of training on the permitted cells, on MNIST digits; AugMix leaks."""
+  """Returns the config of several ways of training on the permitted cells, on MNIST digits.
+
+  AugMix leaks on purpose: its autocontrast resembles the environment contrast.
+  """
   config = digits()
   add_methods(config)
   with config.classifiers.unlocked():
@@ -93,7 +101,10 @@ def methods() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
+  """Returns the config of airbench94 at half its width on CIFAR-10.
+
+  Flips are random instead of alternating by epoch, because batches here have no epochs.
+  """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
   train_airbench(config, 'airbench94_half')
@@ -105,7 +116,10 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_finetuned() -> ConfigDict:
-  """airbench94 with given weights, fine-tuned on CIFAR-10; clean fine-tuning is the baseline b."""
+  """Returns the config of airbench94 with given weights, fine-tuned on CIFAR-10.
+
+  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  """
   config = default_config('systematic', LABELS)
   use_cifar10(config, num_images=500)
   for classifier in config.classifiers.values():
@@ -124,7 +138,7 @@ def cifar10_finetuned() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """ResNet-50 on ImageNet."""
+  """Returns the config of ResNet-50 on ImageNet."""
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
   train_selectively(config, ENVIRONMENTS)
@@ -132,7 +146,10 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """The same from torchvision's weights; clean fine-tuning is the baseline b."""
+  """Returns the config of ResNet-50 with torchvision's weights, fine-tuned on ImageNet.
+
+  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  """
   config = imagenet()
   finetune_resnet50(config)
   return config

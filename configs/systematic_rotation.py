@@ -41,7 +41,7 @@ LABELS = 'upright', 'erm'
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ('rotation',))
@@ -50,7 +50,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """airbench94 at half its width on CIFAR-10, with random flips: batches have no epochs."""
+  """Returns the config of airbench94 at half its width on CIFAR-10.
+
+  Flips are random instead of alternating by epoch, because batches here have no epochs.
+  """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
   train_airbench(config, 'airbench94_half')
@@ -62,7 +65,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """ResNet-50 on ImageNet; half of the classes are shown rotated."""
+  """Returns the config of ResNet-50 on ImageNet; half of the classes are shown rotated."""
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
   train_selectively(config, ('rotation',))
@@ -71,7 +74,10 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """The same from torchvision's weights; clean fine-tuning is the baseline b."""
+  """Returns the config of ResNet-50 with torchvision's weights, fine-tuned on ImageNet.
+
+  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  """
   config = imagenet()
   finetune_resnet50(config)
   return config

@@ -24,7 +24,7 @@ from robustness.config.trainings import add_gaussian_noise, train_small_networks
 
 
 def digits() -> ConfigDict:
-  """The default: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits."""
   config = default_config('tradeoff', labels=('natural', 'gaussian'))
   train_small_networks(config)
   add_gaussian_noise(config.classifiers.gaussian)
@@ -33,7 +33,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
-  """Networks on 1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  """Returns the config of networks on CIFAR-10 under the paper's 15 corruptions.
+
+  It takes 1000 test images; `labels` are the labels of the networks.
+  """
   config = default_config('tradeoff', labels)
   use_cifar10(config)
   for classifier in config.classifiers.values():

@@ -25,14 +25,14 @@ from robustness.config.trainings import train_airbench, train_small_networks, us
 
 
 def digits() -> ConfigDict:
-  """The small CNN on MNIST digits."""
+  """Returns the default config: the small CNN on MNIST digits."""
   config = default_config('accuracy')
   train_small_networks(config)
   return config
 
 
 def cifar10() -> ConfigDict:
-  """A ResNet-20, or another, on CIFAR-10 as the ResNet and Wide ResNet papers train it."""
+  """Returns the config of a ResNet-20 on CIFAR-10, trained as in the ResNet papers."""
   config = default_config('accuracy')
   use_cifar10(config, num_images=0)
   config.classifier.name = 'resnet20'
@@ -46,7 +46,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_fast() -> ConfigDict:
-  """airbench94 and its recipe, without augmentation of test images."""
+  """Returns the config of airbench94 and its recipe, without augmentation of test images."""
   config = default_config('accuracy')
   use_cifar10(config, num_images=0)
   train_airbench(config)

@@ -35,7 +35,7 @@ NETWORKS = {
   'vgg19': 'timm:vgg19.tv_in1k',
   'vgg19_bn': 'timm:vgg19_bn.tv_in1k',
 }
-"""Weights by architecture, which has the name of the published row."""
+"""{name of the published row, which is the architecture: its weights}."""
 IN_TIMM = {
   **{name: f'{name}.tv_in1k' for name in ('resnet101', 'resnet152', 'vgg11', 'vgg13')},
   **{f'vgg{depth}_bn': f'vgg{depth}_bn.tv_in1k' for depth in (11, 13)},
@@ -51,12 +51,15 @@ IN_TIMM = {
   **{f'se_resnet{depth}': f'legacy_seresnet{depth}.in1k' for depth in (50, 101, 152)},
   **{f'se_resnext{kind}': f'legacy_seresnext{kind}.in1k' for kind in ('50_32x4d', '101_32x4d')},
 }
-"""Names in timm of further networks, by the name of the published row."""
+"""{name of the published row: name of the network in timm}."""
 OF_THIS_PROJECT = (*NETWORKS, 'resnet101', 'resnet152')
+"""Architectures that are implemented here."""
 FINETUNED = '_finetuned'
+"""End of the names of networks that were fine-tuned on video frames."""
 PRINTED = {'vgg16bn': 'vgg16_bn'}
-"""Architectures by what the paper calls fine-tuned ones."""
+"""{name of a fine-tuned network in the paper: its architecture}."""
 YTBB = 'ytbb'
+"""First entry of a variant that is measured on YTBB-Robust."""
 
 
 def get_config(variant: str = '') -> ConfigDict:
@@ -84,5 +87,6 @@ def get_config(variant: str = '') -> ConfigDict:
 
 
 def _architecture(name: str) -> str:
+  """Returns the architecture of the published row with a name."""
   network, *trained = name.removesuffix(FINETUNED).split('_augment_')
   return network if network == name or trained else PRINTED.get(network, network)

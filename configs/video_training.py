@@ -34,10 +34,12 @@ CORRUPTIONS = (
   *('gaussian_noise', 'shot_noise', 'impulse_noise', 'gaussian_blur', 'contrast'),
   *('jpeg_compression', 'defocus_blur', 'brightness', 'regular'),
 )
+"""Corruptions of training images in the paper; 'regular' has none."""
 PRINTED = {'contrast': 'contrast_change', 'brightness': 'brightness_change'}
 """Names in the paper's tables, where these differ."""
 COARSE, FINETUNED = 'ilsvrc30', 'ilsvrc30_finetuned'
 YTBB = 'ytbb,'
+"""Beginning of variants that are measured on YTBB-Robust."""
 
 
 def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
@@ -65,7 +67,10 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
 
 
 def finetuned() -> ConfigDict:
-  """The network of `ilsvrc30`, fine-tuned on video frames and measured on neighbor sets."""
+  """Returns the config that fine-tunes the network of `ilsvrc30` on video frames.
+
+  It is measured on neighbor sets.
+  """
   config = default_config('video_pm_k', labels=(f'resnet50_{FINETUNED}',))
   config.data.source = 'video_neighbors'
   config.data.resize = 256

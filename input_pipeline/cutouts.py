@@ -1,12 +1,13 @@
-"""Segmented photographs in the format of Open Images to the cutouts that scenes are made of.
+"""Makes cutouts for scenes from segmented photographs in the format of Open Images.
 
-A segment (one mask of one object) names its image, class and box; what was tagged (occluded,
-truncated, ...) stands in the table of boxes. Both are joined by image, class and coordinates; of
-the tables of the training split, which hold millions of boxes, the lines of some classes are kept.
+A segment is the mask of one object. A table of segments states its image, class and box; a table of
+boxes states whether an object is occluded, truncated, and so on. The two are joined by image, class
+and coordinates. Of the tables of the training split, which hold millions of boxes, only the lines
+of the selected classes are kept.
 
-OUT/foregrounds/<class>/<mask>.png are the cutouts, OUT/cutouts.csv lists them (a line each, to be
-deleted by hand), OUT/sheets/<class>_<page>.png show them under their numbers, and OUT/rejected.csv
-says why each other segment was left out.
+OUT/foregrounds/<class>/<mask>.png are the cutouts. OUT/cutouts.csv has a line for each, which can
+be deleted by hand to remove the cutout. OUT/sheets/<class>_<page>.png show the cutouts with their
+numbers, and OUT/rejected.csv states why each other segment was left out.
 
 Reference: Yung et al., SI-Score, 2021, section 2; Kuznetsova et al., The Open Images Dataset V4.
 """
@@ -30,24 +31,31 @@ from robustness.core.errors import InputError, nearest
 from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 
 FLAGS = ('IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
+"""Columns of the table of boxes that describe an object."""
 MAX_BOX_DISTANCE = 1e-3  # the tables round coordinates to different numbers of digits
 _SEGMENT_BOX = ('BoxXMin', 'BoxXMax', 'BoxYMin', 'BoxYMax')
+"""Columns with the box in the table of segments, and in the table of boxes."""
 _BOX = ('XMin', 'XMax', 'YMin', 'YMax')
 _OBJECT = ('ImageID', 'LabelName')
+"""Columns with image and class in both tables."""
 LINES_AT_ONCE = 2**19
+"""Lines of a table that are read at once."""
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
+"""Suffixes of the photographs."""
 LIST, REJECTED = 'cutouts.csv', 'rejected.csv'
 FOREGROUNDS, SHEETS, REMOVED = 'foregrounds', 'sheets', 'removed'
 _ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill')
+"""Columns of cutouts.csv before the flags."""
 THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels
 _LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent
 Line = dict[str, object]
+"""A line of a table, {column: value}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-  """One segmented object.
+  """A segmented object.
 
   Attributes:
     image_id: file name of the photograph without suffix.
@@ -119,9 +127,16 @@ def _refusals(path: Path) -> Iterator[None]:
 def _read(
   path: Path, words: Sequence[str], numbers: Sequence[str], values: Mapping[str, Collection[str]]
 ) -> pd.DataFrame:
-  """Returns columns `words` and `numbers` of a table, in the lines that pass a filter.
+  """Returns some columns of the lines of a table that pass a filter.
 
-  A line passes if each column in `values` holds one of the words that `values` has for it.
+  Args:
+    path: a CSV file.
+    words: columns that are returned as strings.
+    numbers: columns that are returned as numbers.
+    values: {column: allowed values}; a line passes if each of these columns has one of them.
+
+  Raises:
+    InputError: the table cannot be read, or lacks a column or a number.
   """
   columns, options = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
   with _refusals(path):
@@ -271,7 +286,7 @@ def _cut_segment(
 
 
 def _kind(reason: str) -> str:
-  """Returns a reason without what differs from file to file."""
+  """Returns the kind of a reason, without file names and numbers, for counting."""
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
   default = 'too small' if ', below' in reason else reason
   return next((kind for kind in kinds if reason.startswith(kind)), default)

@@ -1,8 +1,8 @@
-"""Resize the shorter side, then crop the centre: the usual preparation of photographs.
+"""Resize and crop: of the shorter side and the centre, or of a random box for training.
 
-Sizes are truncated, the longer side's as in torchvision's `Resize`. An odd margin leaves its odd
-pixel after the crop; torchvision's `CenterCrop` rounds half to even, which puts it before or after
-by turns. One pixel moves an accuracy by a few tenths of a percent point either way.
+Sizes are truncated to integers, as in torchvision's `Resize`. If a crop leaves an odd number of
+pixels, the odd one is after the crop. torchvision's `CenterCrop` rounds half to even, which puts it
+before or after by turns; one pixel changes an accuracy by a few tenths of a percentage point.
 """
 
 import math
@@ -16,14 +16,18 @@ from input_pipeline.images import Size
 from input_pipeline.settings import DataSettings
 
 TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
+"""Number of boxes that `random_resized_crop` tries, and the largest ratio of their sides."""
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
+"""Interpolations in TensorFlow."""
 FILTERS = {'bilinear': Image.Resampling.BILINEAR, 'bicubic': Image.Resampling.BICUBIC}
+"""Interpolations in Pillow."""
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
-  """Applies the settings' antialiased resize and centre crop to an image [H, W, C].
+  """Returns an image [H, W, C] after the antialiased resize and centre crop of the settings.
 
-  Where it is resized, it is float32 in [0, 1] (bicubic overshoot is clipped), or uint8 by Pillow.
+  A resized image is float32 in [0, 1], with overshoot of bicubic interpolation clipped; if Pillow
+  resizes, it is uint8. An image that is only cropped keeps its type.
   """
   if settings.pillow_resizes:
     levels = tf.numpy_function(lambda x: resized_by_pillow(x, settings), [image], tf.uint8)
@@ -105,7 +109,11 @@ def random_resized_crop(
 
 
 def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
-  """Returns top, left, rows and columns of the box, int32 [4]."""
+  """Returns a random box in an image of `shape` (height, width): top, left, height, width, int32
+  [4].
+
+  `smallest_area` is a fraction of the image's area. `seed`, int64 [2], determines the box.
+  """
   height, width = tf.unstack(tf.cast(shape, tf.float32))
   draws = tf.random.stateless_uniform([2 * TRIES + 2], seed)
   area = (smallest_area + draws[:TRIES] * (1 - smallest_area)) * height * width

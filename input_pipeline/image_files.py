@@ -1,8 +1,8 @@
-"""Image files: which a folder holds, their headers, and their pixels as grey or RGB.
+"""Image files: those in a folder, their headers, and their pixels as grey or RGB.
 
-Pixels are what Pillow decodes, as in the pipelines that published ImageNet accuracies were
-measured with; EXIF orientation is not applied, an alpha channel is dropped, and of an animation
-the first frame is read.
+Pixels are what Pillow decodes, as in the pipelines with which published ImageNet accuracies were
+measured. EXIF orientation is not applied, an alpha channel is dropped, and only the first frame of
+an animation is read.
 """
 
 import functools
@@ -42,15 +42,27 @@ _RELEASES = {
   'DomainNet': ('', 'clipart.*|infograph.*|painting.*|quickdraw.*'),
   'an archive that is not unpacked': ('', r'.*\.(tar|zip|gz)'),
 }
-"""Releases: the source that reads them, where it is one, and what files and folders in them are
-called."""
+"""{title of a published data set: (source that reads it or '', pattern of its files and
+folders)}.
+"""
 _BITS, _SAMPLE_FORMAT, _SIGNED = 258, 339, 2  # tags of TIFF, and a value of the second
 _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
+"""Suffixes that are counted by name."""
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
+"""Pillow's modes of pictures with one channel."""
 
 
 def existing_folder(path: str, advice: str, key: str) -> Path:
-  """Returns the folder at a path, the value of `key`; `advice` ends the message without one."""
+  """Returns the folder at a path.
+
+  Args:
+    path: the path.
+    advice: what to give instead, the end of the message.
+    key: the setting with the path, for the message.
+
+  Raises:
+    InputError: there is no such folder.
+  """
   if not path or not expanded(path).is_dir():
     fix = advice[0].upper() + advice[1:]
     raise SettingError(key, path, fix=fix, problem='which is not a folder')
@@ -181,7 +193,7 @@ def _is_grey(image: Image.Image) -> bool:
 
 
 def read_file(path: bytes, channels: int) -> np.ndarray:
-  """Returns `read_image` of a path."""
+  """Returns the pixels of the image file at a path in bytes; see `read_image`."""
   return read_image(path.decode(), channels)
 
 
@@ -202,10 +214,16 @@ def file_images(
   channels: int | None = None,
   **fields: Any,
 ) -> Images:
-  """Returns images that are a file each, in colour unless every readable file is grey.
+  """Returns the `Images` of files, one per image.
 
-  For the arguments and other fields see `Images`. Headers are read where `channels` is None, and
-  all paths unless there is a `store`.
+  Args:
+    paths: paths of the files.
+    labels: integers [N] or [N, L].
+    class_names: names of the classes in label order.
+    title: names the images in messages.
+    description: JSON values that identify the images in results.json.
+    channels: 1 or 3; None reads all headers, and takes 1 if every readable file is grey.
+    fields: other fields of `Images`. Without `store`, all paths are held in memory.
   """
   channels = channels or (1 if all(map(may_be_grey, paths)) else 3)
   fields = {

@@ -1,8 +1,8 @@
-"""Reads stored examples as rows, in batches for evaluation and training.
+"""Reads stored examples as rows, in batches for evaluation and for training.
 
 Evaluation reads every example once, in order, in blocks that are padded and masked. Subsets,
-processes and resumed runs choose their blocks before anything is decoded. Training reads one
-permutation of the examples after another.
+processes and resumed runs select their blocks before anything is decoded. Training reads one
+permutation of the examples (epoch) after another.
 """
 
 from __future__ import annotations
@@ -62,17 +62,21 @@ class TfRows:
 
   @property
   def description(self) -> Facts:
-    """See `Rows`."""
+    """JSON values that identify the data, with number and shape of the images."""
     shape = list(self.image_shape)
     return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
   @property
   def num_examples(self) -> int:
-    """See `Rows`."""
+    """Number of rows."""
     return len(self.indices)
 
   def with_channels(self, channels: int) -> TfRows:
-    """See `Rows`."""
+    """Returns the same rows with `channels` channels; grey images are repeated.
+
+    Raises:
+      InputError: the images are in colour and `channels` is not their number.
+    """
     if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
         f'{self._images.title} holds images of {self._images.channels} channels; they cannot be '
@@ -83,7 +87,7 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
-    """See `Rows`."""
+    """Returns the rows at ascending positions; of decoded rows in memory, they are `ArrayRows`."""
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
@@ -91,13 +95,16 @@ class TfRows:
     return rows
 
   def cached(self) -> TfRows:
-    """See `Rows`."""
+    """Returns the same rows, which are decoded into memory when more than half are first read."""
     rows = copy.copy(self)
     rows._is_cached = True
     return rows
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """See `Rows`."""
+    """Decodes all rows into arrays, or returns None if they need more than `max_bytes`.
+
+    It is also None for rows that are cropped at random or streamed in training.
+    """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
     [first] = self._batches(1, [0], stored=True)
@@ -113,7 +120,7 @@ class TfRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """See `Rows`."""
+    """Yields blocks of rows in order; see `Rows.batches`."""
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
     if self._is_cached and 2 * num_blocks * batch_size > self.num_examples:
       self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
@@ -148,7 +155,7 @@ class TfRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """See `Rows`."""
+    """Returns endless shuffled batches; see `Rows.training_batches`."""
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     if sampler is not None:
@@ -175,7 +182,7 @@ class TfRows:
     )
 
   def without_images(self) -> Batch:
-    """See `Rows`; nothing is decoded."""
+    """Returns the labels, example ids and further columns of all rows, without decoding images."""
     store, ids = self._images.store, self.indices
     label = store.labels
     if label is None:  # labels are stored with the images only

@@ -1,7 +1,4 @@
-"""Selects the examples that are read and the size of images, before anything is decoded.
-
-Sizes are truncated, the longer side's as in torchvision's `Resize`.
-"""
+"""Selects the examples that are read, and computes the size of images, before decoding."""
 
 import dataclasses
 import importlib.util
@@ -25,17 +22,24 @@ from robustness.core.settings import require
 from robustness.core.typing import Facts
 
 ROBUSTBENCH = 'robustbench'
+"""Value of `config.data.image_list` for RobustBench's list, and the name of its file."""
 _LIST = 'imagenet_test_image_ids.txt'
 MAX_DECODED, MAX_HEADERS, MAX_STREAMED = 512, 100_000, 32
+"""Largest numbers of pictures that `check_pictures` decodes, whose header it reads, and that it
+decodes of streamed images.
+"""
 LISTED = 5  # damaged pictures in a message
 
 
 def read_names(path: str) -> list[str]:
-  """Returns the names that a text file lists, in its order; empty lines are left out.
+  """Returns the image names in a text file, in its order, without empty lines.
 
-  One path a line, `<class>/<file>` below the data's folder, as in RobustBench's list of 5,000
-  images of ImageNet: n01440764/ILSVRC2012_val_00000293.JPEG. 'robustbench' stands for that list; it
-  needs the package's files and nothing that it imports.
+  Each line is `<class>/<file>` relative to the data's folder, as in RobustBench's list of 5,000
+  images of ImageNet: n01440764/ILSVRC2012_val_00000293.JPEG. The path 'robustbench' stands for this
+  list in the installed package robustbench, which is not imported.
+
+  Raises:
+    InputError: the file cannot be read, is empty or has a name twice.
   """
   file = _robustbench_file() if path == ROBUSTBENCH else expanded(path)
   try:
@@ -71,10 +75,19 @@ def _robustbench_file() -> Path:
 def choose_subset(
   num_examples: int, num_images: int, seed: int, first: bool = False, noun: str = 'images'
 ) -> np.ndarray:
-  """Returns the positions of a subset without replacement, int64 [num_images], ascending.
+  """Returns the ascending indices of a random subset without replacement, int64 [num_images].
 
-  0 takes all. Subsets of one seed are nested; `first` takes the first ones instead. `noun` names
-  them in messages.
+  For one seed, a smaller subset is part of a larger one.
+
+  Args:
+    num_examples: number of all examples.
+    num_images: size of the subset; 0 takes all.
+    seed: seed of the choice.
+    first: whether to take the first `num_images` instead.
+    noun: what is counted, for messages.
+
+  Raises:
+    InputError: there are fewer examples.
   """
   require(
     num_images <= num_examples,
@@ -156,7 +169,11 @@ def evenly(indices: np.ndarray, max_count: int) -> list[int]:
 
 
 def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
-  """Returns the positions of the examples that are read, int64, ascending."""
+  """Returns the ascending indices of the examples that the settings select, int64.
+
+  Raises:
+    InputError: a setting cannot apply to these images, or an image in the list does not exist.
+  """
   if images.choose and not images.names:
     if settings.image_list or settings.subset == FIRST:
       key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
@@ -196,14 +213,14 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-  """Examples of stored images, and how they are prepared.
+  """The examples that are read of stored images, and how these are resized and cropped.
 
   Attributes:
     images: all stored images.
     settings: the settings, with the resize and crop that apply.
     indices: the examples that are read, int64 [n], ascending.
-    image_shape: the shape of every image as delivered.
-    facts: plain values that describe the rows.
+    image_shape: height, width and channels of every image after resize and crop.
+    facts: JSON values that describe the rows.
   """
 
   images: Images
@@ -213,9 +230,10 @@ class Selection:
   facts: Facts
 
   def array_rows(self) -> ArrayRows | None:
-    """Returns the rows of arrays that are delivered as they are stored; None of other images.
+    """Returns the rows if images are stored in arrays and are neither resized nor cropped, else
+    None.
 
-    Arrays that are read whole are not copied.
+    Arrays that are read completely are not copied.
     """
     settings, arrays = self.settings, self.images.arrays
     if arrays is None or settings.resize or settings.crop or settings.random_crop_area:

@@ -20,25 +20,28 @@ from robustness.core.settings import Section, choice, parse, refuse_moved, requi
 from robustness.core.typing import Facts
 
 RANDOM, FIRST = 'random', 'first'
+"""Ways to choose a subset."""
 INTERPOLATIONS = ('bilinear', 'bicubic')
 RESIZED_BY = ('tensorflow', 'pillow')
 COUNT = 'at least 0 (0 turns it off)'
+"""Phrase for the valid values of counts."""
 LISTED = 8  # classes without images in a message
 
 
 @dataclasses.dataclass(frozen=True)
 class Source(Part, abc.ABC):
-  """A place of stored images; `config.data.source` names one.
+  """Base class of sources of stored images, of which `config.data.source` names one.
 
-  A module of `input_pipeline.sources`, or a file of the user's, holds a subclass. Its fields are
+  A module of `input_pipeline.sources`, or a file of the user's, defines a subclass. Its fields are
   its settings, the keys of `config.data.<name>`. It imports no TensorFlow before `open` is called.
 
   Attributes:
-    splits: the valid values of `config.data.split`; () where the stored images decide.
-    resized_on_device: whether the step, not the reader, resizes images to each classifier's input.
-    has_environments: whether images are stored in environments, so that the split 'train' has the
-      permitted cells of class groups alone.
-    moved_keys: the settings that were keys of `config.data` under other names, by these.
+    splits: the valid values of `config.data.split`; () if they depend on the stored images.
+    resized_on_device: whether images are resized to each classifier's input on the device, in the
+      compiled step, instead of by the reader.
+    has_environments: whether images are stored in environments, so that the split 'train' has only
+      those classes of each environment that class groups permit.
+    moved_keys: {key of `config.data` in earlier versions: the setting that replaces it}.
   """
 
   section: ClassVar[str] = 'config.data'
@@ -49,23 +52,31 @@ class Source(Part, abc.ABC):
 
   @abc.abstractmethod
   def open(self, settings: DataSettings) -> Images:
-    """Returns the stored images that the settings mean; see `array_images` and `file_images`.
+    """Returns the stored images that the settings select; see `array_images` and `file_images`.
 
     Raises:
-      InputError: whatever is wrong with the settings or the files, named.
+      InputError: the settings or the files are invalid; the message names them.
     """
 
   def folder(self, advice: str, key: str = 'path') -> Path:
-    """Returns the folder that a setting names; `advice` ends the message where there is none."""
+    """Returns the folder that the setting `key` names; raises InputError if there is none.
+
+    `advice`, what to give instead, ends the message.
+    """
     return existing_folder(getattr(self, key), advice, self.key(key))
 
   def for_study(self, study: Facts) -> Self:
-    """Returns the source for a study, described as plain values, which may choose a setting."""
+    """Returns the source with settings that a study chooses; by default it is unchanged.
+
+    `study` is the description of the study as JSON values.
+    """
     return self
 
 
 SOURCES: Registry[Source] = Registry('input_pipeline.sources', Source)  # type: ignore[type-abstract]
+"""All sources by name."""
 DEFAULT = 'digits'
+"""The default source."""
 _MOVED = {
   'name': 'tfds.dataset',
   'path': 'folder.path',
@@ -89,7 +100,7 @@ def moved_keys(source: type[Source]) -> dict[str, str]:
 
 
 def is_count(number: int) -> bool:
-  """Whether a setting is `COUNT`."""
+  """Returns whether a number is at least 0, the condition that `COUNT` describes."""
   return number >= 0
 
 
@@ -157,7 +168,7 @@ class DataSettings:
 
   @classmethod
   def from_section(cls, section: Section, key: str = 'config.data') -> Self:
-    """Returns the checked settings of a section of the config, which `key` names in messages."""
+    """Returns the checked settings of a config section; `key` is its name, for messages."""
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
     with naming('config.data', key):
@@ -169,13 +180,15 @@ class DataSettings:
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether the images are stored environments, each of some classes alone, to train on."""
+    """Whether rows are training images of stored environments, only of the permitted classes of
+    each.
+    """
     grouped = bool(self.class_groups or self.random_class_groups)
     return self.source.has_environments and self.split == 'train' and grouped
 
   @property
   def pillow_resizes(self) -> bool:
-    """Whether evaluated images are resized, and by Pillow."""
+    """Whether images for evaluation are resized by Pillow."""
     return bool(self.resize) and self.resized_by == 'pillow'
 
   def __post_init__(self) -> None:
@@ -199,14 +212,14 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Preparation:
-  """How a classifier wants its images, for settings that neither resize nor crop.
+  """Resize and crop that a classifier's weights expect, for settings that do neither.
 
   Attributes:
-    name: of the classifier's weights.
-    side: of the square images it takes, pixels.
+    name: name of the classifier's weights.
+    side: side in pixels of the square images that the classifier takes.
     resize: pixels of the shorter side before the centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
-    squash: whether both sides are resized to that.
+    squash: whether both sides are resized to `resize`, not only the shorter one.
   """
 
   name: str
@@ -217,7 +230,11 @@ class Preparation:
 
 
 def open_images(settings: DataSettings) -> Images:
-  """Returns the images that the settings mean; the description begins with the source's name."""
+  """Returns the stored images that the settings select.
+
+  Their description is extended by the name of the source, and by the numbers of files that are not
+  read and of classes without images; these are also logged.
+  """
   source = settings.source
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
@@ -241,7 +258,7 @@ def open_images(settings: DataSettings) -> Images:
 
 
 def _without_images(images: Images, names: Sequence[str]) -> list[str]:
-  """Returns the names of the classes without a label; [] if labels are unknown."""
+  """Returns the names of the classes that no image has as label; [] if labels are unknown."""
   labels = images.store.labels
   if labels is None:
     return []

@@ -1,6 +1,7 @@
-"""Reads files that hold many encoded images each, and tables with a row per image.
+"""Base class of sources with many encoded images in a file, and a reader of tables.
 
-A table has a column of labels. Its other columns of numbers or words become columns of rows.
+A table has a row per image and a column of labels. Its other columns of numbers or strings become
+columns of the rows.
 """
 
 import abc
@@ -33,14 +34,18 @@ from robustness.models import label_space
 LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_label')
 """Names of columns with labels; the first that exists is used."""
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
+"""Words in names of files or folders that state a split."""
 _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
+"""Fields of CSV that are read as integers."""
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
+"""Fields of CSV that are read as floats."""
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
+"""Names of columns that rows use."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shards(Source, abc.ABC):
-  """Files that hold many encoded images each.
+  """Base class of sources whose files hold many encoded images each.
 
   Attributes:
     path: a file, or a folder of them.
@@ -58,7 +63,7 @@ class Shards(Source, abc.ABC):
   allow_missing: bool = False
 
   def description(self, split: str, shards: int) -> Facts:
-    """Returns plain values that describe the images of a split in a number of shards."""
+    """Returns JSON values that identify the images of a split; `shards` is the number of files."""
     facts: Facts = {'path': self.path, 'split': split, 'shards': shards}
     return {**facts, 'label_column': self.label_column}
 
@@ -262,7 +267,7 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def check_num_rows(number: int, title: str) -> None:
-  """Refuses more rows than a table can have, before memory is allocated."""
+  """Raises InputError for more rows than a table may have, before memory is allocated."""
   limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)
   require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 
@@ -358,9 +363,15 @@ def encoded_images(
   num_examples: int,
   **fields: Any,
 ) -> Images:
-  """Returns images that are stored as bytes of encoded files; for the arguments see `Images`.
+  """Returns the `Images` of a store of encoded files, grey if every readable file is grey.
 
-  They have one channel if every readable file is grey, else three.
+  Args:
+    store: the store; `stored` of its elements are the bytes of an image file.
+    class_names: names of the classes in label order.
+    title: names the images in messages.
+    description: JSON values that identify the images in results.json.
+    num_examples: number of images.
+    fields: other fields of `Images`.
   """
   elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
   channels = 1 if all(image_files.may_be_grey(element['stored']) for element in elements) else 3

@@ -1,14 +1,15 @@
-"""TFDS data set `corrupted`: any base data set under a common corruption at a severity, lossless.
+"""TFDS data set `corrupted`: any base data set under one corruption at one severity, stored
+lossless.
 
-`tfds.load('corrupted/cifar10_fog_3')` after `import input_pipeline.builders`: the config's name is
-<base>_<corruption>_<severity>, or <base>_clean for the images as they are. All other choices are
-fields of `CorruptedConfig`. Examples are `image` (PNG), `label` and `example_id`, the position in
-the base split, in that order.
+`tfds.load('corrupted/cifar10_fog_3')` works after `import input_pipeline.builders`. The config's
+name is <base>_<corruption>_<severity>, or <base>_clean for the unchanged images. All other choices
+are fields of `CorruptedConfig`. Examples have `image` (PNG), `label` and `example_id`, the index in
+the base split, and are in this order.
 
-Image i is what the study `corruption_error` shows for example i with the same seed, constants and
-quantisation: key fold_in(fold_in(stream(seed, 'corruption_error'), i), view id). On a CPU that is
-so bit for bit; an accelerator sums in an order that depends on the batch, so that there a level may
-differ by one where a value is on a threshold.
+Image i equals what the study `corruption_error` shows for example i with the same seed, constants
+and quantisation: its random key is fold_in(fold_in(stream(seed, 'corruption_error'), i), view id).
+On a CPU the two are equal to the bit. On an accelerator, sums depend on the batch, so that a value
+close to a threshold may differ by one level.
 """
 
 import dataclasses
@@ -52,12 +53,18 @@ severity, table of constants, quantisation, frost and seed.
 """
 Example = tuple[int, dict[str, np.ndarray | int]]
 CLEAN_NAME = 'clean'
+"""Name in place of a corruption for unchanged images."""
 PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'
+"""Names of configs with default settings: <base>_<corruption>_<severity> or <base>_clean."""
 LISTED_BASES = ('cifar10', 'imagenet2012')
+"""Bases whose configs TFDS lists; configs of other bases are found by name only."""
 PREPARATION: dict[str, Any] = {
   'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
 }
-"""How a base is prepared when the config is given by name: ImageNet-C was made of such crops."""
+"""{base: its preparation if the config is given by name only}.
+
+ImageNet-C was made from such crops.
+"""
 
 
 @dataclasses.dataclass(eq=False)
@@ -116,7 +123,11 @@ class CorruptedConfig(BaseConfig):
     self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
-    """Returns <base>_<corruption>_<severity>; settings other than the defaults are refused."""
+    """Returns the name of a config with default settings, <base>_<corruption>_<severity>.
+
+    Raises:
+      InputError: a setting has another value than the default.
+    """
     usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     usual.update(PREPARATION.get(self.base, {}))
     free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
@@ -133,12 +144,16 @@ class CorruptedConfig(BaseConfig):
 
   @property
   def is_clean(self) -> bool:
-    """Whether images stay as they are."""
+    """Whether images are not corrupted."""
     return self.corruption == CLEAN_NAME
 
 
 def parse_name(name: str) -> CorruptedConfig:
-  """Returns the config of the name <base>_<corruption>_<severity> or <base>_clean."""
+  """Returns the config with the name <base>_<corruption>_<severity> or <base>_clean.
+
+  Raises:
+    InputError: the name has another form.
+  """
   match = re.fullmatch(PLAIN_NAME, name)
   if match:
     base, corruption, severity = match.groups()
@@ -189,11 +204,15 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   PATHS = ('base_dir', 'photographs', 'beam')
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`."""
+    """Returns the features of the base, and `example_id`."""
     return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Opens the base splits, downloaded if need be, and notes how they are corrupted."""
+    """Opens the base splits, stores the settings in the metadata, and returns the examples by
+    split.
+
+    The base is downloaded if it is not prepared.
+    """
     del dl_manager
     config, is_frost = self.builder_config, self.builder_config.corruption == 'frost'
     base = prepared_builder(config.base, self.base_dir)
@@ -218,7 +237,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return generators
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`: of the base's files, and of the photographs of frost."""
+    """Returns the digests of the base's files and of the photographs of frost ('' without them)."""
     photographs = self.builder_config.photographs
     digest = textures.describe(photographs)['sha256'] if photographs else ''
     return {**super().input_digests(manual_dir), 'photographs': digest}
@@ -227,7 +246,14 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 def block_examples(
   config: CorruptedConfig, base_dir: str, split: str, block: int
 ) -> Iterator[Example]:
-  """Yields (position in the split, example) of one block of `BLOCK` images."""
+  """Yields (example id, example) of one block of `BLOCK` images.
+
+  Args:
+    config: config of the data set.
+    base_dir: TFDS folder of the base.
+    split: split of the base.
+    block: number of the block.
+  """
   rows = open_base(config, base_dir, split)
   (batch,) = rows.batches(BLOCK, [block])
   levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])

@@ -1,13 +1,16 @@
-"""TFDS data set `held_out_environments`: class × environment cells, some of them held out.
+"""TFDS data set `held_out_environments`: images in environments that training shows to some
+classes.
 
+An environment is a corruption or rotation T_k; a cell is one group of classes in one environment.
 `tfds.load('held_out_environments/cifar10_corruptions')` works after
 `import input_pipeline.builders`. The split `train` has every training image of the base once clean
-(E_0), and each image of the class group C_k once more under T_k: exactly the cells that systematic
-robustness permits (Omran and Schiele 2022). Every cell of the test is a split,
-`test_<environment>_c<group>` (c0 holds the classes left over), with all images at all severities or
-angles; they are joined as TFDS does, 'test_snow_c1+test_snow_c2'.
+(environment E_0), and each image of the class group C_k once more under T_k: exactly the cells that
+systematic robustness permits (Omran and Schiele 2022). Every cell of the test is a split,
+`test_<environment>_c<group>` (c0 holds the classes of no group), with all images at all severities
+or angles. Splits can be joined as in TFDS, 'test_snow_c1+test_snow_c2'.
 
-A test image is what the study `systematic` shows for the same example and seed, rounded to 8 bits.
+A test image equals what the study `systematic` shows for the same example and seed, rounded to 8
+bits.
 """
 
 import dataclasses
@@ -40,6 +43,7 @@ from robustness.environments.class_groups import ClassGroups, from_settings
 
 TRAIN, TEST = 'train', 'test'
 STREAM, TRAIN_STREAM = 'systematic', 'held_out_environments/train'
+"""Names of the random streams of test and training images."""
 DESCRIPTION = """\
 Images of a base data set in environments (corruptions, rotations) that training shows to some
 classes alone, to measure whether robustness carries over to the others (systematic robustness). An
@@ -52,15 +56,17 @@ INSTANCES: dict[str, tuple[str, ...]] = {
   'corruptions': ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow'),
   'rotation': ('rotation',),
 }
+"""{end of a config's name: its environments}, as in the paper."""
 NOWHERE = -1
+"""Environment number of rows that are not shown."""
 Place = tuple[ArrayLike, ArrayLike]
-"""The environments, or `NOWHERE`, and the levels that rows of a batch are shown in."""
+"""The environment of each row of a batch, or `NOWHERE`, and its level (severity or degrees)."""
 Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 
 @dataclasses.dataclass(eq=False)
 class HeldOutConfig(BaseConfig):
-  """A data set of class × environment cells, with a part of the cells in training.
+  """Config of a data set that trains on some cells of class × environment and tests on all.
 
   Attributes:
     name: name of the config; TFDS loads the data set by it.
@@ -70,8 +76,8 @@ class HeldOutConfig(BaseConfig):
     resize, crop, interpolation, resized_by: apply before the transform; see `DataSettings`.
     environments: T_1, ..., T_M: corruptions or 'rotation'.
     class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
-    classes_per_group, class_group_seed: see `DataSettings`; of one environment 0 is half of the
-      classes.
+    classes_per_group, class_group_seed: size of drawn groups and seed of the draw; 0 makes groups
+      as large as possible, or with one environment half of the classes.
     severities: severities of corruptions; training draws one for each image.
     angles: degrees of training's rotations, one drawn for each image; tests have 90, 180 and 270.
     train_split, test_split: splits of the base, slices allowed.
@@ -97,11 +103,15 @@ class HeldOutConfig(BaseConfig):
 
   @property
   def names(self) -> list[str]:
-    """All environments, E_0 first."""
+    """Names of all environments, the clean E_0 first."""
     return [transforms.CLEAN, *self.environments]
 
   def groups(self, class_names: tuple[str, ...]) -> ClassGroups:
-    """Returns the class groups, one for each environment."""
+    """Returns the class groups, one for each environment.
+
+    Raises:
+      InputError: the number of groups differs from that of environments.
+    """
     count = len(self.environments)
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -119,7 +129,11 @@ class HeldOutConfig(BaseConfig):
 
 
 def parse_name(name: str) -> HeldOutConfig:
-  """Returns the config of the name <base>_corruptions or <base>_rotation."""
+  """Returns the config with the name <base>_corruptions or <base>_rotation.
+
+  Raises:
+    InputError: the name has another form.
+  """
   base, _, instance = name.rpartition('_')
   if not base or instance not in INSTANCES:
     raise InputError(
@@ -138,7 +152,9 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`."""
+    """Returns the features of the base, and environment, class group, level and source of an
+    example.
+    """
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
       **self.base_features(),
@@ -147,7 +163,10 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Opens the base splits, downloaded if need be, and notes who sees what."""
+    """Opens the base splits, stores settings and class groups, and returns the examples by split.
+
+    The base is downloaded if it is not prepared.
+    """
     del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
@@ -173,7 +192,9 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields every image clean, and once more in the environment of its class group, if any."""
+    """Yields every image clean, and once more in the environment of its class group if it has
+    one.
+    """
 
     def places(ids: np.ndarray, group: np.ndarray) -> Iterator[Place]:
       yield 0, 0
@@ -184,13 +205,18 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return self._transformed(rows, groups, TRAIN_STREAM, places)
 
   def _training_level(self, example: int, group: int) -> int:
-    """Returns a severity or angle, drawn uniformly by (seed, example id) alone."""
+    """Returns the severity or angle of a training image, uniform and determined by (seed,
+    example id).
+    """
     config = self.builder_config
     levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
     return levels[int(np.random.default_rng((config.seed, example)).random() * len(levels))]
 
   def _test(self, rows: Rows, groups: ClassGroups, environment: int) -> Iterator[Example]:
-    """Yields rows of one class group in one environment, at every level."""
+    """Yields the images of one class group in one environment, at every level.
+
+    `rows` are the images of the group, and `environment` is the number of the environment.
+    """
     transform = transforms.get(self.builder_config.names[environment])
     levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
     places: list[Place] = [(environment, level) for level in (levels if environment else (0,))]
@@ -203,7 +229,15 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     stream: str,
     places: Callable[[np.ndarray, np.ndarray], Iterable[Place]],
   ) -> Iterator[Example]:
-    """Yields rows transformed for each place of `places(example ids [B], class groups [B])`."""
+    """Yields the examples of rows, transformed in one or more ways.
+
+    Args:
+      rows: the images.
+      groups: the class groups.
+      stream: name of the random stream.
+      places: function of example ids [B] and class groups [B] that yields, for each way, the
+        environments and levels of the rows.
+    """
     show = shower(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
@@ -231,10 +265,15 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 def shower(
   environments: tuple[str, ...], seed: int, stream: str
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-  """Returns the compiled function that shows images in the environments T_1, ..., T_M.
+  """Returns a compiled function that shows images in the environments T_1, ..., T_M.
 
-  It is `(images float32 [B, H, W, C] in [0, 1], example ids [B], environments [B], levels [B]) ->
-  uint8 [B, H, W, C]`; its random keys are of the stream.
+  Its arguments are images float32 [B, H, W, C] in [0, 1], example ids [B], environment numbers [B]
+  and levels [B]; it returns uint8 [B, H, W, C].
+
+  Args:
+    environments: names of the transforms.
+    seed: seed of the random numbers.
+    stream: name of the random stream.
   """
   root = random_keys.stream(seed, stream)
   ids = jnp.array([0, *(transforms.get(name).view_base for name in environments)])

@@ -1,7 +1,8 @@
-"""Stores the settings of prepared data in their metadata and compares them with a later config.
+"""Base classes of TFDS builders that record what prepared data were made of.
 
-TFDS finds prepared data by the config's name alone. Without the comparison, a config with another
-folder or other settings under the same name would silently get the data of the first.
+TFDS finds prepared data only by the config's name. A config with another folder or other settings
+under the same name would silently get the earlier data. Therefore settings and digests of the
+inputs are stored in the metadata of prepared data and compared with a later config.
 """
 
 import abc
@@ -144,13 +145,13 @@ class MadeOf(abc.ABC):
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns a digest of everything that is read.
+    """Returns {name of an input: SHA-256 of its files}.
 
-    `manual_dir` is TFDS's folder for inputs that the config does not name; '' where unknown.
+    `manual_dir` is TFDS's folder for inputs that the config does not name; '' if unknown.
     """
 
   def note_inputs(self, manual_dir: str = '') -> None:
-    """Writes settings and digests into the metadata of the data that are being prepared."""
+    """Writes settings and digests of inputs into the metadata of the data being prepared."""
     noted = {SETTINGS: self.settings(), INPUTS: self.input_digests(manual_dir)}
     self.info.metadata.update(json.loads(json.dumps(noted)))
 
@@ -178,7 +179,16 @@ class MadeOf(abc.ABC):
 
 @dataclasses.dataclass(eq=False)
 class BaseConfig(tfds.core.BuilderConfig):
-  """The images of another TFDS data set that a data set is made of; see `CorruptedConfig`."""
+  """Config of a data set that is computed from the images of another TFDS data set, its base.
+
+  Attributes:
+    name: name of the config.
+    description: text for TFDS.
+    base: TFDS name of the base.
+    base_dir: TFDS folder of the base; '' is the folder of this data set.
+    seed: seed of random numbers.
+    resize, crop, interpolation, resized_by: preparation of the base's images; see `DataSettings`.
+  """
 
   name: str = ''
   description: str | None = None
@@ -199,23 +209,26 @@ class BaseConfig(tfds.core.BuilderConfig):
 
 
 class MadeOfBase(MadeOf):
-  """`MadeOf` for data sets with a `BaseConfig`."""
+  """Base class of builders with a `BaseConfig`."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object
 
   @property
   def base_dir(self) -> str:
-    """The TFDS folder of the base."""
+    """The TFDS folder of the base data set."""
     return self.builder_config.base_dir or str(self._data_dir_root)
 
   @property
   def base(self) -> tfds.core.DatasetBuilder:
-    """The builder of the base, which is possibly not prepared yet."""
+    """The builder of the base data set, which may not be prepared yet."""
     return find_builder(self.builder_config.base, self.base_dir, 'base')
 
   def base_features(self) -> dict[str, Feature]:
-    """Returns `image`, with the shape None where images have different ones, and `label`."""
+    """Returns the features `image` and `label`, as in the base.
+
+    The shape of `image` has None for height and width if images differ in size.
+    """
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
     size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
@@ -225,7 +238,10 @@ class MadeOfBase(MadeOf):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`; only the ends of files are read if the base has more than `WHOLE` bytes."""
+    """Returns {'base': digest of the base's files}.
+
+    Only the ends of files are read if the base has more than `WHOLE` bytes.
+    """
     del manual_dir
     base = self.base
     if not base.is_prepared():
@@ -239,7 +255,10 @@ class MadeOfBase(MadeOf):
 
 @functools.lru_cache(maxsize=4)
 def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
-  """Opens a split of a config's base, as a study opens it."""
+  """Opens a split of a config's base as rows, prepared as the config says.
+
+  `base_dir` is the TFDS folder of the base.
+  """
   return input_pipeline.load(
     DataSettings(
       Tfds(config.base, base_dir),
@@ -253,10 +272,14 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
 
 
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
-  """Returns the function of arrays [B, ...] that shows every entry, uint8 [B, H, W, C].
+  """Returns a compiled function that applies `show` to each entry of arrays [B, ...].
 
-  `show` returns an image of one entry, float32 [H, W, C] in [0, 1]; arguments by name are the same
-  for all entries.
+  Args:
+    show: function of one entry of each array that returns an image, float32 [H, W, C] in [0, 1].
+
+  Returns:
+    Function of arrays [B, ...], which returns uint8 [B, H, W, C]. Its keyword arguments are passed
+    to `show` unchanged for all entries.
   """
 
   @jax.jit

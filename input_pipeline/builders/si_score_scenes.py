@@ -1,4 +1,4 @@
-"""TFDS data set `si_score_scenes`: cut-out objects on backgrounds, made here from two folders.
+"""TFDS data set `si_score_scenes`: cutout objects on backgrounds, composed here from two folders.
 
 ```python
 config = ScenesConfig('size', foregrounds='cutouts', backgrounds='backgrounds')
@@ -6,8 +6,8 @@ tfds.builder('si_score_scenes', config=config).download_and_prepare()
 tfds.load('si_score_scenes/size', split='test')  # from now on, anywhere
 ```
 
-Configs are size, location and rotation, the published designs, and any other name with your own
-design. The tables of the released sets, metadata.csv first, are written next to the data.
+Configs are size, location and rotation, the published designs, or any other name with a design of
+your own. The tables of the released sets, such as metadata.csv, are written next to the data.
 """
 
 import dataclasses
@@ -47,7 +47,9 @@ from robustness.scenes.designs import LEVEL, Design, draw_backgrounds
 CHUNK = 8  # scenes that are composed at once
 ROOM = 256  # cutouts are padded to a multiple of this, so that few sizes are compiled
 OPTIONS = {'png': {'compress_level': 1}, 'jpeg': {'quality': 75}}
-"""How a scene is saved; the released sets are JPEG of this quality."""
+"""{encoding: options with which Pillow saves a scene}; the released sets are JPEG of this
+quality.
+"""
 DESCRIPTION = """\
 Cut-out objects on backgrounds, composed by size, location and angle (Yung et al. 2021), to measure
 how a classifier's accuracy depends on each of these factors alone. An example is a scene: its
@@ -94,12 +96,12 @@ class ScenesConfig(tfds.core.BuilderConfig):
     choice('encoding', self.encoding, OPTIONS)
 
   def levels(self) -> Design:
-    """Returns the design."""
+    """Returns the design: the given one, or the published one with the config's name."""
     return self.design or designs.published(self.name)
 
 
 def _parse_name(name: str) -> ScenesConfig:
-  """Returns the config of a published design."""
+  """Returns the config of a published design; raises InputError for other names."""
   if name not in designs.FACTORS:
     raise InputError(
       f'si_score_scenes has no config {name!r}, and nothing is prepared under that '
@@ -123,7 +125,10 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   HOMEPAGE = 'https://arxiv.org/abs/2104.04191'
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`; a stored design that is known by its name only has images of any size."""
+    """Returns the features: image, label, number, factors, object and background of a scene.
+
+    The size of images is unknown if a design of the user's is opened by its name only.
+    """
     config = self.builder_config
     side = config.levels().side if config.design or config.name in designs.FACTORS else None
     number, fraction = tfds.features.Scalar(np.int64), tfds.features.Scalar(np.float32)
@@ -160,7 +165,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     return {'test': self._generate_examples(range(len(plan.objects)), examples)}
 
   def settings(self) -> dict[str, object]:
-    """See `MadeOf`; the design by its name and a digest of its levels."""
+    """Returns the settings that affect the images; the levels are represented by a digest."""
     config, design = self.builder_config, self.builder_config.levels()
     levels = np.stack([*design.factors.values()]).astype('<f8')
     return {
@@ -174,7 +179,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`: of the cutouts and of the backgrounds."""
+    """Returns the digests of the cutouts and of the backgrounds."""
     folders = self._folders(manual_dir)
     files = {
       'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
@@ -192,16 +197,17 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class ScenePlan:
-  """The scenes of a data set, before any is composed: P pairs at L levels.
+  """All scenes of a data set before they are composed: P pairs at L levels.
 
-  Numbers of images and the columns of metadata.csv are the released generator's.
+  A pair is an object with one of its backgrounds. Image numbers and the columns of metadata.csv are
+  those of the released generator.
 
   Attributes:
     design: the levels.
     cutouts: the objects.
     backgrounds: all files of the folder.
     objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
-    inside: float32 [P, L], the share of the object's rectangle on the canvas.
+    inside: float32 [P, L], the fraction of the object's rectangle on the canvas.
     measure: 'rectangle' or 'mask'; see `robustness.scenes.composition`.
   """
 
@@ -215,7 +221,7 @@ class ScenePlan:
 
   @property
   def is_visible(self) -> np.ndarray:
-    """Whether a scene has enough of the object inside, bool [P, L]."""
+    """Whether a scene has enough of its object on the canvas and is therefore made, bool [P, L]."""
     return self.inside >= np.float32(self.design.min_inside)
 
   def tables(self) -> dict[str, str]:
@@ -252,10 +258,19 @@ class ScenePlan:
 
 
 def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: str) -> ScenePlan:
-  """Returns the plan of a design with the files of two folders, `foregrounds` and `backgrounds`.
+  """Returns the plan of a design with the files of two folders.
 
-  Every cutout is read, and the header of every background that was drawn, so that a bad file is
-  named before hours of composing.
+  Every cutout is read completely, and the header of every background that is used, so that bad
+  files are reported before hours of composing.
+
+  Args:
+    design: the levels.
+    folders: {'foregrounds': folder of cutouts, 'backgrounds': folder of backgrounds}.
+    seed: seed of the draw of backgrounds.
+    measure: 'rectangle' or 'mask', to which areas refer.
+
+  Raises:
+    InputError: a file is invalid, or no scene has enough of its object on the canvas.
   """
   cutouts = find_cutouts(folders['foregrounds'], 'foregrounds')
   files = find_backgrounds(folders['backgrounds'], 'backgrounds')
@@ -279,7 +294,13 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
 
 
 def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example]:
-  """Yields (number, example) of the scenes of one pair that are kept, composed in chunks."""
+  """Yields (image number, example) of all visible scenes of one pair.
+
+  Args:
+    plan: plan of the data set.
+    encoding: 'png' or 'jpeg'.
+    pair: index of the pair.
+  """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
   numbers = design.image_ids(len(plan.objects))[pair]
   pixels = read_cutout(cutout.path)
@@ -317,11 +338,16 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
 
 @functools.lru_cache(maxsize=8)
 def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]:
-  """Returns the compiled functions that compose scenes as the study `si_score` shows them.
+  """Returns two compiled functions that compose scenes as the study `si_score` shows them.
 
-  They are `prepare(row) -> row`, done once for a pair, and `compose(row, levels int [B]) -> uint8
-  [B, side, side, 3]`. A row has `image` uint8 [side, side, 3], `foreground` uint8 [F, F, 4] and
-  `foreground_size` int32 [2]. `factors` are the bytes of area, angle, x and y, float64 [4, L].
+  The first is `prepare(row) -> row`, called once per pair; the second is `compose(row, levels int
+  [B]) -> uint8 [B, side, side, 3]`. A row has `image`, uint8 [side, side, 3]; `foreground`, uint8
+  [F, F, 4]; and `foreground_size`, int32 [2].
+
+  Args:
+    factors: bytes of area, angle, x and y of the levels, float64 [4, L]; bytes can be cached.
+    side: side of the canvas in pixels.
+    measure: 'rectangle' or 'mask', to which areas refer.
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design('', side, 0.0, area, angle, x, y)
@@ -344,7 +370,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
 
 def encode(image: np.ndarray, encoding: str) -> bytes:
-  """Returns a scene's file."""
+  """Returns an image, uint8 [H, W, 3], as an encoded file; `encoding` is 'png' or 'jpeg'."""
   out = io.BytesIO()
   Image.fromarray(image).save(out, encoding.upper(), **OPTIONS[encoding])
   return out.getvalue()

@@ -40,15 +40,17 @@ it is in (`group_id`) with its distance from each set's anchor in frames (`offse
 elsewhere), and its boxes where they are known.
 """
 ARCHIVE = 'imagenet_vid_ytbb_robust'
+"""Folder into which the released archive unpacks."""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class VideoNeighborsConfig(tfds.core.BuilderConfig):
-  """A data set of neighbor sets; missing relative paths are looked up in manual_dir.
+  """Config of a data set of neighbor sets; relative paths that do not exist are tried in
+  manual_dir.
 
   Attributes:
     metadata: a folder that `robustness.video.metadata.read` takes.
-    frames: the folder that the paths of the metadata are relative to; '' is `metadata`.
+    frames: the folder to which the paths of the metadata are relative; '' is `metadata`.
     classes: the label space, for metadata without a class index; '' is 'imagenet_vid'.
     boxes: a COCO file or a folder of ILSVRC annotations; '' for none.
     allow_missing: whether frames may be missing; the data set's metadata then say how many.
@@ -90,7 +92,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   IN_ORDER = True
 
   def features(self) -> dict[str, Feature]:
-    """See `MadeOf`; the classes are those of the metadata, or else of the label space.
+    """Returns the features; classes are those of the metadata, or else of the label space.
 
     The metadata may not be found yet, because TFDS calls this before it tells its manual_dir.
     """
@@ -114,7 +116,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Looks for the frames and boxes; the one split is called test."""
+    """Reads the sets, frames and boxes, and returns the examples of the only split, 'test'."""
     config = self.builder_config
     paths = (config.metadata, config.frames, config.boxes)
     missing = [path for path in paths if path and not expanded(path).exists()]
@@ -152,7 +154,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     return {'test': self._examples(loaded, frames, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """See `MadeOf`; the inputs are the metadata, the frames and the boxes."""
+    """Returns the digests of the metadata, the frames and the boxes."""
     config = self.builder_config
     home, frames, loaded = _load(config, manual_dir)
     files = [frames / path for path in loaded.paths]
@@ -175,7 +177,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def _examples(
     self, loaded: NeighborFrames, frames: pathlib.Path, boxes_of: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yields frames in the order of their paths; image files are stored as they are."""
+    """Yields the frames in the order of their paths; image files are stored unchanged."""
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
       labels_of_frame = [int(label) for label in labels[index] if label >= 0]
@@ -212,7 +214,7 @@ def _load(
 
 
 def _place(path: str, manual_dir: str) -> pathlib.Path:
-  """Returns a path that exists as it is, in manual_dir, or in the archive's folder there."""
+  """Returns where a path exists: as it is, in manual_dir, or in the archive's folder there."""
   manual = pathlib.Path(manual_dir)
   places = (expanded(path), manual / path, manual / ARCHIVE / path)
   return next((place for place in places if place.exists()), manual / path)

@@ -51,8 +51,10 @@ class CueConflict(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB; raises InputError if the set is not complete or has other
-    files.
+    """Returns the pictures, RGB.
+
+    Raises:
+      InputError: a file is no picture of the set, or pictures are missing.
     """
     root = self.folder('give the folder that holds airplane, bear, ..., truck.')
     names = label_space.get(NAME).class_names

@@ -59,9 +59,7 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the indices of the digits in 'train' [4000] and 'test' [1000], in the order of the
-  rows.
-  """
+  """Returns the indices of the digits in 'train' [4000] and 'test' [1000], in row order."""
   rng = np.random.RandomState(0)
   classes = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
   train = np.concatenate([members[:TRAIN_PER_CLASS] for members in classes])

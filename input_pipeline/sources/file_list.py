@@ -151,16 +151,15 @@ class _Files(Sequence[str]):
     return self._found[row]
 
   def labels(self) -> list[str]:
-    """Returns the folder name of each row's file, which is its class; files named alone are
-    looked up.
+    """Returns the folder name of each row's file, which is its class.
+
+    Files that are listed without a folder are searched for.
     """
     folders = (Path(name).parent.name for name in self._names)
     return [folder or Path(self[row]).parent.name for row, folder in enumerate(folders)]
 
   def check(self, rows: np.ndarray) -> None:
-    """Raises InputError if a name is repeated, or if files of `rows` do not exist or are the
-    same file.
-    """
+    """Raises InputError if names are repeated, or files of `rows` are missing or the same."""
     real_folder = functools.cache(os.path.realpath)
 
     def real(path: str) -> str:
@@ -194,9 +193,7 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """All files below the root by their path relative to it, and those in subfolders also by
-    their name.
-    """
+    """All files below the root by relative path, and those in subfolders also by name."""
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
       anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)

@@ -130,8 +130,9 @@ class Foolbox(Source):
   splits = ('test',)
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB; labels number the classes that occur. The package is not
-    imported.
+    """Returns the pictures, RGB, labelled by the classes that occur.
+
+    The package foolbox is not imported.
     """
     spec = importlib.util.find_spec('foolbox')
     if spec is None or not spec.submodule_search_locations:

@@ -76,8 +76,10 @@ class ImagenetC(Source):
     return file
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images, RGB; raises InputError if corruptions or severities have different
-    images.
+    """Returns the images, RGB.
+
+    Raises:
+      InputError: corruptions or severities have different images, or are not those of the set.
     """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
@@ -165,9 +167,7 @@ class LaionC(ImagenetC):
   severity_folder = 'intensity_level_{}'
 
   def base_name(self, file: str) -> str:
-    """Returns a file name without its end _<distortion>_<severity>, which differs between the
-    parts.
-    """
+    """Returns a file name without its end _<distortion>_<severity>, which differs by part."""
     return _DISTORTION.sub('', file)
 
 

@@ -90,8 +90,9 @@ class MadeClips(Source):
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
-  """Draws how `count` digits move: up to 40° of turn and 8 pixels of drift in a clip at 27.5
-  frames/s.
+  """Draws how `count` digits move.
+
+  In a clip at 27.5 frames per second they turn by up to 40° and drift by up to 8 pixels.
   """
   fps = generator.choice(FPS, count)
   per_frame = (np.mean(FPS) / fps) / LENGTH

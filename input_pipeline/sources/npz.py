@@ -1,11 +1,10 @@
-"""Sources `npz` and `npy`: arrays of images and labels in a `.npz` file or a folder of `.npy`
-files.
+"""Sources `npz` and `npy`: arrays of images and labels, in a file or a folder.
 
-The arrays are called `images` and `labels`, or `image` and `label`, or `x` and `y`. Images are
-uint8, or floats in [0, 1], [N, H, W], [N, H, W, 1] or [N, H, W, 3]; labels are integers [N] or
-[N, L]. A file or folder may hold splits, as in `x_train`, `y_train`, `x_test`, `y_test`. An array
-`class_names` is optional; without it the classes are called '0', '1', ... up to the largest label.
-`example_id` is the index in the arrays.
+`npz` reads a `.npz` file, `npy` a folder of `.npy` files. The arrays are called `images` and
+`labels`, or `image` and `label`, or `x` and `y`. Images are uint8, or floats in [0, 1], [N, H, W],
+[N, H, W, 1] or [N, H, W, 3]; labels are integers [N] or [N, L]. A file or folder may hold splits,
+as in `x_train`, `y_train`, `x_test`, `y_test`. An array `class_names` is optional; without it the
+classes are called '0', '1', ... up to the largest label. `example_id` is the index in the arrays.
 """
 
 import dataclasses

@@ -186,8 +186,7 @@ class ParquetStore(StreamedStore):
     return self._read(lambda: iter([np.asarray(indices, np.int64)]))
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
-    """Returns the endless sequence of shuffled epochs over `indices`, without its first `start`
-    elements.
+    """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
     In each epoch the row groups are permuted, and rows are permuted within each window of `WINDOW`
     consecutive groups.
@@ -253,8 +252,10 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:
-  """Returns the name of the column of encoded images; raises InputError unless there is exactly
-  one.
+  """Returns the name of the only column of encoded images.
+
+  Raises:
+    InputError: there are none, or several of which no one is called image or img.
   """
   import pyarrow as pa
 

@@ -123,8 +123,10 @@ class Cifar10P(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the frames, uint8 [32, 32, 3]; raises InputError if files or labels do not fit
-    together.
+    """Returns the frames, uint8 [32, 32, 3].
+
+    Raises:
+      InputError: files are missing or damaged, or the numbers of sequences and labels differ.
     """
     advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
     folder = self.folder(advice)

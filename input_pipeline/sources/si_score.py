@@ -1,5 +1,4 @@
-"""Source `si_score`: stored scenes of SI-Score with their factors, the released sets or sets made
-here.
+"""Source `si_score`: stored scenes of SI-Score with their factors.
 
 A scene is a cutout object on a background; its factors are the object's area, position and angle.
 A released set is a folder as it unpacks, such as area/<class>/<image id>.jpg, or the TFDS set
@@ -9,11 +8,11 @@ factors with each example. The feature `dataset_label` of `siscore` is not read,
 do not match its numbers. A subset of k takes all scenes of k pairs of object and background,
 because levels of a factor are compared on the same pairs.
 
-metadata.csv has a line for each scene, with the columns of the released generator. `x_coord` and
-`y_coord` are the object's centre as fractions of the width from the left and of the height from the
-top, `rotation` is in degrees counter-clockwise. `foreground_class` is the position of a class among
-the sorted class names of the set, `foreground_instance` the position of an object in its class,
-`background` the position of a file in backgrounds.csv.
+metadata.csv has one line per scene, with the columns of the released generator. `x_coord` and
+`y_coord` are the object's centre as fractions of width and height from the left and the top,
+`rotation` is in degrees counter-clockwise. `foreground_class` is the index of the class among the
+sorted class names of the set, `foreground_instance` the index of the object in its class, and
+`background` the index of the file in backgrounds.csv.
 """
 
 from __future__ import annotations
@@ -104,9 +103,7 @@ class SiScore(Source):
     count = int(pairs.max()) + 1
 
     def choose(num_images: int, seed: int) -> np.ndarray:
-      """Returns the ascending indices of all scenes of `num_images` random pairs of object and
-      background.
-      """
+      """Returns the ascending indices of all scenes of `num_images` random pairs."""
       subset = choose_subset(count, num_images, seed, noun='pairs of object and background')
       return np.flatnonzero(np.isin(pairs, subset))
 

@@ -152,8 +152,10 @@ class TfdsCorrupted(Source):
 
 
 def _same_classes(splits: list[Split]) -> tuple[str, ...]:
-  """Returns the class names; raises InputError if splits differ in number, shape or classes of
-  images.
+  """Returns the class names of all splits.
+
+  Raises:
+    InputError: they differ in classes, or in number or shape of images.
   """
   from input_pipeline.tfds_sets import check_features
 
@@ -199,8 +201,7 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns the settings and base digest that this project's builders wrote into the metadata of a
-  set.
+  """Returns settings and base digest from a set's metadata, which this project's builders write.
 
   Corruption and severity are left out; the settings are empty for sets of other builders.
   """

@@ -79,8 +79,10 @@ class WebDataset(shards.Shards):
   name = 'webdataset'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of all samples; raises InputError if a shard is damaged or labels are
-    missing.
+    """Returns the images of all samples.
+
+    Raises:
+      InputError: a shard is damaged or missing, or a sample has no label.
     """
     left_out = Counter[str]()
     if files := self._expand():
@@ -113,9 +115,7 @@ class WebDataset(shards.Shards):
     )
 
   def _expand(self) -> list[Path]:
-    """Returns the shards that a pattern with one range in braces names; [] if `path` is no
-    pattern.
-    """
+    """Returns the shards that a pattern with one range in braces names; [] for other paths."""
     match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', self.path)
     if not match:
       return []

@@ -71,9 +71,7 @@ class Part(abc.ABC):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The values of those settings that may refer to a user's code, `FILE.py:NAME`; () by
-    default.
-    """
+    """The values of settings that may refer to a user's code, `FILE.py:NAME`; () by default."""
     return ()
 
   @property

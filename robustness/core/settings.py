@@ -54,8 +54,7 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
-  """Raises SettingError if a section has a key of an earlier version, with the key that replaced
-  it.
+  """Raises SettingError, with the key to use instead, for a key of an earlier version.
 
   Args:
     moved_keys: {old key: new key}.

@@ -505,8 +505,9 @@ def as_images(
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if a row is a stored corrupted image or perturbed frame, not a clean
-  image.
+  """Raises InputError if rows are stored corrupted images or perturbed frames.
+
+  Corrupting these again would give no meaningful error. `columns` are those of the rows.
   """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(

@@ -129,8 +129,11 @@ CLEAN = -1
 
 
 class StoredPart(NamedTuple):
-  """A part of a stored set: the number of its corruption (-1: clean) and its severity (0:
-  clean).
+  """A part of a stored set: one corruption at one severity.
+
+  Attributes:
+    corruption: number of the corruption; -1 for clean images.
+    severity: 1..5; 0 for clean images.
   """
 
   corruption: int

@@ -44,8 +44,7 @@ MADE_WITH = ('quantize', 'constants', 'photographs')
 
 @dataclasses.dataclass(frozen=True)
 class StoredOrMade(CorruptionViews):
-  """Base class of studies of corruptions whose images are computed ('generated') or read
-  ('stored').
+  """Base class of studies of corruptions whose images are computed or read.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -143,10 +142,10 @@ class StoredOrMade(CorruptionViews):
     return with_facts(rows.at(row_ids), facts)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each corruption and severity, or one view that shows stored images
-    unchanged.
+    """Returns a view for each corruption and severity, or one for stored images.
 
-    For stored images the view still measures the energy of the change from the clean image.
+    The view of stored images leaves them unchanged and measures the energy of their difference from
+    the clean image.
     """
     if not self.is_stored:
       return super().views(image_shape)
@@ -163,17 +162,13 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(views, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names and groups of the views; for stored images there is one view, 'as
-    stored'.
-    """
+    """Returns the names and groups of views; for stored images the one view 'as stored'."""
     if self.is_stored:
       return ViewTable.of(['as stored'], {'as stored': [0]})
     return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study restricted to those of its corruptions and severities that are in
-    `parts`.
-    """
+    """Returns the study restricted to those corruptions and severities that `parts` has."""
     names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
@@ -217,9 +212,7 @@ class StoredOrMade(CorruptionViews):
     return study, Recorded(by_image, views)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the study's estimates; records of stored images are first arranged by image and
-    view.
-    """
+    """Returns the study's estimates, after arranging stored images by image and view."""
     study, recorded = self.joined(evaluations, image_shape)
     return Findings(estimates=list(study.estimates(recorded)))
 
@@ -265,9 +258,7 @@ class StoredOrMade(CorruptionViews):
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views of each row; a row of a stored set has only the view of its
-    part.
-    """
+    """Returns the names of the views of each row; a stored row has one, its part."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
     names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
@@ -284,9 +275,7 @@ def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int
 
 
 def parts_of(records: RecordsReader) -> list[StoredPart]:
-  """Returns the distinct corruptions and severities of stored rows, ascending, clean images
-  first.
-  """
+  """Returns the distinct corruptions and severities of stored rows, ascending, clean first."""
   return sorted(map(StoredPart._make, set(parts_in(*map(records.column, COLUMNS[:2])))))
 
 

@@ -401,9 +401,7 @@ class Provenance:
 
   @property
   def differences(self) -> list[str]:
-    """The differences from the released set, as phrases; different random numbers are not
-    listed.
-    """
+    """The differences from the released set, as phrases, except other random numbers."""
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     # of 32 pixels, the corruptions of Yin et al.'s table 3 are complete without the official others

@@ -50,9 +50,7 @@ class Hashed:
 
 
 def check(max_bits: int) -> None:
-  """Raises InputError if `max_bits`, the setting `near_duplicates`, is invalid or ImageHash is
-  missing.
-  """
+  """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing."""
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
   if max_bits != OFF:

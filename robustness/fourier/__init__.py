@@ -1,6 +1,4 @@
-"""Fourier analysis of images and of classifiers' robustness; `perturb` adds a Fourier basis
-image.
-"""
+"""Fourier analysis of images and of robustness; `perturb` adds a Fourier basis image."""
 
 from typing import TYPE_CHECKING
 

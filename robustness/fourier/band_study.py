@@ -122,9 +122,7 @@ class BandStudy(Study):
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures and the sample images; high-passed ones are also shown
-    normalised.
-    """
+    """Returns the default figures and the sample images; high-passed ones also normalised."""
     rows = {}
     for kind in self.kinds:
       titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]

@@ -173,8 +173,9 @@ def add_wave(
 
 
 def in_words(norm: float, clip: bool, phase: str = '') -> str:
-  """Returns a phrase for the norm, phase and clipping of a perturbation; `phase` is '' for
-  noise.
+  """Returns a phrase for the norm, phase and clipping of a perturbation.
+
+  `phase` is '' for noise, which has none.
   """
   phase = f', phase {phase}' if phase else ''
   return f'norm {norm:g} in each channel{phase}, {"clipped to [0, 1]" if clip else "not clipped"}'

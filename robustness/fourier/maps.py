@@ -165,8 +165,7 @@ class FinishedMap:
     return self.rows[self.rows.classifier == (label if label in labels else labels[0])]
 
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
-    """Returns the error at each of V distinct frequencies, float64 [V]; NaN where it was not
-    measured.
+    """Returns the error at each of V distinct frequencies, float64 [V], NaN if not measured.
 
     `label` is as in `classifier_rows`.
     """
@@ -188,8 +187,9 @@ class FinishedMap:
 
   @functools.cached_property
   def _folders(self) -> list[pathlib.Path]:
-    """The folders with records of the run, or of its battery's tasks with this study, for all
-    seeds.
+    """The folders with records of the run, for all seeds.
+
+    For a task of a battery, they are those of all its tasks with the same study.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
@@ -208,8 +208,7 @@ class FinishedMap:
     return [Records.open(path) for path in paths]
 
   def saw(self, records: RecordsReader) -> np.ndarray:
-    """Returns whether each of N rows of records is an image on which the map was measured, bool
-    [N].
+    """Returns whether each of N rows is an image on which the map was measured, bool [N].
 
     Images are compared by digest, and also by example id if `shares_images` holds. The result is
     False for all rows if the data differ and the records of the map's run are missing.

@@ -76,9 +76,7 @@ class Measures:
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energies` of |F|, and `rings` [R], the mean of |F| over each ring and the
-    channels.
-    """
+    """Returns `energies` of |F|, and `rings` [R], the mean of |F| over each ring and channels."""
     rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
       **self.energies(magnitude),

@@ -183,9 +183,7 @@ def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 
 
 def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns a number for each level, int [L], equal for levels with equal values in columns
-  `keys`.
-  """
+  """Returns a number for each level, int [L], equal for levels with equal values in `keys`."""
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
 

@@ -16,6 +16,7 @@ from robustness.results import Results
 from robustness.video.testbed import draw_point
 
 ACCURACY = Quantity('accuracy', 'accuracy', better='higher')
+"""Quantity of the axes."""
 MAX_CLASSES = 40
 """Most classes in one figure; if there are more, the classes with the largest drops are drawn."""
 

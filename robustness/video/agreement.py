@@ -1,8 +1,9 @@
-"""Agreement of annotators.
+"""Agreement of annotators: percent agreement, Cohen's and Fleiss' kappa, with intervals.
 
-Ratings are categories 0, 1, ..., or −1 where a rater did not rate an item. `groups` [N] numbers the
-anchor of each item (None: each item is a group). Judgements of pairs of one anchor are correlated,
-so intervals treat groups as clusters.
+Ratings are categories 0, 1, ..., or −1 if a rater did not rate an item. An item is a pair of an
+anchor and a neighbor. Judgements of pairs of one anchor are correlated, so intervals treat the
+items of an anchor as one cluster; `groups` [N] numbers the anchor of each item (None: every item is
+a cluster).
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def cohen_kappa(
 def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """Returns the agreement of R raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
 
-  P is the mean over items of the fraction of agreeing pairs of raters, P_e = Σ p_j² with p_j the
-  share of category j among all ratings; κ is NaN where P_e = 1. Items may have different numbers of
-  ratings; items with fewer than two are left out. The interval is as in `cohen_kappa`.
+  P is the mean over items of the fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the
+  fraction of category j among all ratings, is its expectation by chance. κ is NaN if P_e = 1. Items
+  may have different numbers of ratings; items with fewer than two are left out. The interval is a
+  percentile bootstrap over groups.
 
   Reference:
     Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
@@ -96,9 +98,13 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def _bootstrapped(
   sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], sizes: np.ndarray, n: int
 ) -> Estimate:
-  """Returns κ of the sum of groups [G, ...] with an interval over resampled groups.
+  """Returns κ of the summed counts of G groups, with an interval over resampled groups.
 
-  `sizes` [G] are the numbers of items of the groups; n is their total.
+  Args:
+    sums: counts by group, [G, ...], whose sum `kappa` takes.
+    kappa: function from summed counts [..., counts] to κ.
+    sizes: number of items of each group, int [G].
+    n: number of all items.
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)

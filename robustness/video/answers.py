@@ -20,14 +20,19 @@ from robustness.core.atomic_files import flush_directory, lock
 from robustness.core.errors import InputError, nearest
 
 FORMAT = 'neighbor-set review'
+"""Name and version of the file format, which the first line of a file of answers states."""
 VERSION = 1
 INDIVIDUAL, JOINT = 'individual', 'joint'
+"""Rounds of a review: annotators judge alone, then vote on contested items knowing all answers."""
 STAGES = (INDIVIDUAL, JOINT)
 CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
+"""Answers to the question whether the labels of a frame are right."""
 LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)
 SIMILAR, DISSIMILAR = 'similar', 'dissimilar'
+"""Answers to the question whether the frames of a pair are similar."""
 SIMILAR_ANSWERS = (SIMILAR, DISSIMILAR, UNSURE)
 REASONS = ('motion', 'background', 'blur', 'other')
+"""Changes that can make the frames of a pair dissimilar."""
 ANSWER: json_files.Form = {
   **dict.fromkeys(('annotator', 'round', 'anchor', 'label'), str),
   **{key: (str, type(None)) for key in ('neighbor', 'similar?')},
@@ -37,7 +42,9 @@ ANSWER: json_files.Form = {
   'shown?': [int],
   'time?': float,
 }
+"""Form of a line with an answer."""
 PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'densify?': bool}
+"""Form of the plan in the first line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +52,11 @@ class ReviewPlan:
   """Rules of a review; the file of answers stores them, so that no later run can change them.
 
   Attributes:
-    annotators_per_pair: annotators who judge each pair independently.
-    joint_votes: annotators who vote in the joint round; 0 stands for `annotators_per_pair`.
-    densify: whether every anchor is first shown alone, to add the classes that its labels lack.
+    annotators_per_pair: number of annotators who judge each pair independently.
+    joint_votes: number of annotators who vote in the joint round; 0 stands for
+      `annotators_per_pair`.
+    densify: whether every anchor is first shown alone, so that annotators can add the classes that
+      its labels lack.
   """
 
   annotators_per_pair: int = 2
@@ -70,12 +79,13 @@ class ReviewPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-  """The answer of one annotator in one round about a pair or, without a neighbor, an anchor.
+  """One annotator's answer in one round, about a pair or about an anchor alone.
 
   Attributes:
-    annotator, round: the name, and one of `STAGES`.
+    annotator: name of the annotator.
+    round: one of `STAGES`.
     anchor, neighbor: paths of the frames; the neighbor is None in an answer about an anchor.
-    label: whether the labels are right; 'incorrect' marks an anchor as bad.
+    label: whether the labels are right, one of `LABEL_ANSWERS`; 'incorrect' marks an anchor as bad.
     similar: whether the frames of a pair are similar; None for an anchor.
     reasons: the changes that make a pair dissimilar.
     feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
@@ -161,9 +171,9 @@ def _choice(key: str, value: object, valid: Collection[str]) -> None:
 
 
 class AnswerLog:
-  """Answers on disk; once `append` returns, an answer survives a kill and a power cut.
+  """The file of answers; an answer that `append` has written survives a crash or power cut.
 
-  Use it as a context manager: the file is locked against a second server while it is open.
+  Use it as a context manager. The file is locked against a second server while it is open.
   """
 
   def __init__(
@@ -215,9 +225,11 @@ class AnswerLog:
     os.ftruncate(self._file, self._size)
 
   def __enter__(self) -> AnswerLog:
+    """Returns the log itself."""
     return self
 
   def __exit__(self, *_: object) -> None:
+    """Closes the file, which also unlocks it."""
     os.close(self._file)  # which also unlocks it
 
   def append(self, answer: Answer) -> None:

@@ -32,6 +32,7 @@ from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
 RESAMPLES = 500
+"""Resamples of the bootstrap."""
 MAX_DETECTIONS = 100
 """Detections of one image and class that are scored; the highest scores are taken."""
 
@@ -150,9 +151,9 @@ def class_mean(precisions: np.ndarray) -> np.ndarray:
 
 
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
-  """Returns the mean over the classes in each image of their AP on this image alone, float [F].
+  """Returns the AP of each image alone, averaged over the classes in it, float [F].
 
-  It is NaN for an image without ground truth.
+  It is NaN for an image without ground truth. For `recall_points` see `average_precisions`.
   """
   precision = np.full(len(matches.truths), np.nan)
   order = np.argsort(matches.image, kind='stable')
@@ -191,14 +192,15 @@ def worst_frames(
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-  """Settings of the scoring of detections.
+  """Settings by which detections are scored.
 
   Attributes:
     k: largest distance from the anchor in frames.
-    threshold: least IoU of a true positive.
-    recall_points: see `average_precisions`.
+    threshold: least IoU of a true positive, in (0, 1].
+    recall_points: 0 for the area under the precision-recall curve, else the number of recall
+      thresholds, 11 (VOC 2007) or 101 (COCO).
     include_anchor: whether the anchor is a candidate for the worst frame.
-    confidence: coverage of the intervals.
+    confidence: coverage of the intervals, in (0, 1).
   """
 
   k: int = 10

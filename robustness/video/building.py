@@ -35,17 +35,18 @@ from robustness.video.metadata import (
 )
 
 HEADER = ['video', 'class']
+"""First line of a CSV file of classes."""
 VideoLabels = Mapping[str, Sequence[int] | Mapping[int, Sequence[int]]]
 """{video: classes of all its frames}, or {video: {frame number: classes}}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-  """Neighbor sets of videos.
+  """Neighbor sets that were built from videos.
 
   Attributes:
     sets: one set for each labelled video.
-    frames: the folder that the paths of frames are relative to.
+    frames: the folder to which the paths of frames are relative.
     left_out: videos without labels.
   """
 

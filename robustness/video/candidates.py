@@ -17,23 +17,37 @@ from robustness.core.pictures import damage
 from robustness.video.metadata import NeighborSets
 
 ANCHOR, PAIR = 'anchor', 'pair'
+"""Kinds of items under review."""
 CONTENT_TYPES = {'.jpg': 'image/jpeg'} | {
   f'.{kind}': f'image/{kind}' for kind in ('jpeg', 'png', 'webp', 'gif', 'bmp')
 }
+"""{suffix of an image file: its MIME type}."""
 
 
 class Item(NamedTuple):
-  """An anchor or a pair under review: its kind and its number within this kind."""
+  """An anchor or a pair under review.
+
+  Attributes:
+    kind: `ANCHOR` or `PAIR`.
+    number: number of the anchor among the anchors, or of the pair among the pairs.
+  """
 
   kind: str
   number: int
 
   def __str__(self) -> str:
+    """Returns '<kind>:<number>'."""
     return f'{self.kind}:{self.number}'
 
 
 class Pair(NamedTuple):
-  """A pair: the number of its anchor, the index of its neighbor's frame, and their distance."""
+  """An anchor with one of its neighbors.
+
+  Attributes:
+    anchor: number of the anchor.
+    frame: index of the neighbor's frame.
+    offset: frame number of the neighbor minus the anchor's.
+  """
 
   anchor: int
   frame: int
@@ -42,7 +56,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Neighbor sets before the review, and {class id: name}; pairs are numbered anchor by anchor."""
+  """Neighbor sets to be reviewed, whose pairs are numbered in the order of their anchors."""
 
   sets: NeighborSets
   class_names: Mapping[int, str]

@@ -1,4 +1,4 @@
-"""Neighbor sets as columns of rows: the sets that hold each frame, and its distance to anchors."""
+"""Conversion of neighbor sets to columns of rows, a row per frame, and back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.video.metadata import FRAME_TYPES, NeighborSets, source_of
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
+"""Names of the columns, see `to_columns`."""
 PATH = 'path'
 
 

@@ -37,7 +37,7 @@ FLEISS, COHEN = (
 )
 QUANTITIES = (ANCHORS, UPDATED, PAIRS, ADDED, AGREEMENT, FLEISS, COHEN)
 REVIEWERS = 'review'
-"""The name that takes the classifier's place in the table of results."""
+"""Label in the column of classifiers of the table of results."""
 QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
   'label': (LABEL_ANSWERS, lambda answer: answer.label),
   'similar': (SIMILAR_ANSWERS, lambda answer: answer.similar),
@@ -46,6 +46,7 @@ QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
 """{question: (its possible answers, function that reads an annotator's answer to it)}."""
 
 Rule = Callable[[Sequence[Answer]], bool]
+"""Function that returns whether the votes about an item accept it."""
 
 
 def no_objection(votes: Sequence[Answer]) -> bool:
@@ -58,6 +59,7 @@ def no_objection(votes: Sequence[Answer]) -> bool:
 
 
 RULES: Mapping[str, Rule] = {'strict_majority': strict_majority, 'ytbb': no_objection}
+"""The rules by name, for the option --rule."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Results of `robustness detection`: pm-k of a detector, computed from files of boxes.
+"""Scores of a detector on neighbor sets: average precision on anchors and at pm-k.
+
+They are computed from files of boxes, for `robustness detection`.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -31,6 +33,7 @@ from robustness.video.neighbor_estimates import effective_k
 
 PAPER = 'shankar2021image'
 KINDS = {'detection': False, 'localisation': True}
+"""{kind of score: whether classes are ignored}."""
 _quantity = functools.partial(Quantity, headline=True)
 ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
 WORST = 'the worst frame within k frames'
@@ -38,6 +41,7 @@ PM_K = _quantity('mAP_pm_k', f'mean average precision on {WORST} (pm-k)', better
 DROP = _quantity('drop_pm_k', f'drop of mean average precision to {WORST}', better='lower', low=-1)
 QUANTITIES = (ANCHOR, PM_K, DROP)
 LABEL = 'detector'
+"""Label of the detector in the table of results."""
 
 
 class ScoredInputs(NamedTuple):

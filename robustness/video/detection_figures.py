@@ -23,13 +23,16 @@ from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
 MAX_SIDE = 480  # pixels
+"""Largest side of a picture in pixels."""
 MIN_SCORE = 0.5
+"""Smallest score of detections that are drawn."""
 HIT, MISS, OBJECT = 'true positive', 'false positive', 'ground truth'
 LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: ('white', ':')}
+"""Colour and line style of each kind of box."""
 
 
 class ScoredBoxes(NamedTuple):
-  """The boxes and scores of detection, or of localisation, which has one class."""
+  """The boxes of a detector and their scores, for one kind: detection, or localisation."""
 
   scores: DetectionScores
   truth: Boxes

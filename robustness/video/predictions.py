@@ -27,12 +27,14 @@ from robustness.video.metadata import NeighborSets
 
 AUTO = 'auto'
 KINDS = (AUTO, *SCORES)
+"""Kinds of scores that a user can state; 'auto' decides by their values."""
 SUM_TOLERANCE = 0.01
 """Admitted difference of a sum of probabilities from 1: files are often rounded to few digits."""
 REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
 """Treatments of frames without a prediction."""
 PREDICTION = 'prediction'
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
+"""Arrays of records that hold a classifier's scores, the preferred one first."""
 
 
 def read(
@@ -147,10 +149,12 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 
 
 class FramePredictions(NamedTuple):
-  """Predictions [F] of one classifier on the frames of sets, in the order of its records' rows.
+  """Predictions of one classifier for F frames, in the order of the rows of its records.
 
-  `confidence` is the probability of the predicted class among the classes of the sets. For a frame
-  without a prediction, it is 0 and `prediction` is −1.
+  Attributes:
+    prediction: predicted class, int [F]; −1 for a frame without a prediction.
+    confidence: probability of the predicted class among the classes of the sets, float [F]; 0 for a
+      frame without a prediction.
   """
 
   sets: NeighborSets

@@ -1,7 +1,8 @@
-"""Scoring of predictions that exist: files of scores, or the records of an earlier run.
+"""Scoring of existing predictions on neighbor sets, without a classifier.
 
-`config.predictions` names the predictions and `config.metadata` the neighbor sets. They become
-records, which the study `video_pm_k` reduces without a classifier.
+Predictions are files of scores, or the records of an earlier run. `config.predictions` names them
+and `config.metadata` the neighbor sets. Files are converted to records, from which the study
+`video_pm_k` computes its estimates.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from robustness.video.predictions import (
 )
 
 BLOCK = 4096
+"""Frames per shard of records."""
 Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
 """Yields estimates of the effect of a review, from records on the sets before and after it."""
 

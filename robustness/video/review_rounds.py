@@ -1,4 +1,4 @@
-"""Order of a review: the individual round, and the joint round on contested items."""
+"""The two rounds of a review: each annotator alone, then jointly on contested items."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from robustness.video.answers import INDIVIDUAL, JOINT, Answer, ReviewPlan
 from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 
 UNCHECKED = 'unchecked'
+"""Value of `replaces` that skips the check for another window's answer."""
 HELD_SECONDS = 600.0  # time for which a pair is reserved for the annotator to whom it was shown
 
 
@@ -31,7 +32,7 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """The answers about one item as {annotator: newest answer}, for each round."""
+  """All answers about one item: {annotator: newest answer} for each round."""
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
@@ -71,9 +72,10 @@ class Ballot:
 
 
 class ReviewRounds:
-  """The state of a review: all ballots, and the next item of each annotator.
+  """The state of a review: all answers, and the next item of each annotator.
 
-  `next`, `previous`, `submit`, `add` and `progress` hold a lock; the other methods only read.
+  Methods that change the state or reserve items (`next`, `previous`, `submit`, `add`, `progress`)
+  hold a lock; the other methods only read.
   """
 
   def __init__(self, candidates: Candidates, plan: ReviewPlan, answers: Iterable[Answer] = ()):
@@ -243,12 +245,15 @@ class ReviewRounds:
     return list(self._history)
 
   def _is_done(self, item: Item, annotator: str) -> bool:
-    """Whether an item needs no individual answer of an annotator."""
+    """Returns whether an item needs no individual answer of an annotator."""
     individual = self.ballot(item).individual
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
   def _is_free(self, item: Item, annotator: str) -> bool:
-    """Whether an item needs an answer of an annotator, and is not reserved for enough others."""
+    """Returns whether an item needs an annotator's answer and is not reserved for enough others.
+
+    Items are reserved for `HELD_SECONDS` for annotators to whom they were shown.
+    """
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False
     time_now, individual = time.monotonic(), self.ballot(item).individual
@@ -260,7 +265,7 @@ class ReviewRounds:
     return len(individual) + held < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
-    """Whether a pair waits for the verdict on its anchor, or was dropped with it."""
+    """Returns whether a pair waits for the verdict on its anchor, or was dropped with it."""
     return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:
@@ -274,7 +279,7 @@ class ReviewRounds:
     return not (self.is_settled(anchor) and strict_majority(self.ballot(anchor).votes))
 
   def _is_gone(self, item: Item) -> bool:
-    """Whether a pair was dropped with its bad anchor."""
+    """Returns whether a pair was dropped because its anchor was judged bad."""
     anchor = self.candidates.anchor_of(item)
     is_contested_pair = item.kind == PAIR and anchor in self._contested
     if not is_contested_pair or not self.is_settled(anchor):

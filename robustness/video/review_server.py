@@ -31,6 +31,7 @@ PAGE: Mapping[str, tuple[str, str]] = {
   '/review.css': ('review.css', 'text/css; charset=utf-8'),
   '/review.js': ('review.js', 'text/javascript; charset=utf-8'),
 }
+"""{path: (file of the page, MIME type)}."""
 HEADERS: Mapping[str, str] = {
   'Content-Security-Policy': "default-src 'none'; img-src 'self' data:; script-src 'self'; "
   "style-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -39,12 +40,13 @@ HEADERS: Mapping[str, str] = {
   'Referrer-Policy': 'no-referrer',
   'X-Content-Type-Options': 'nosniff',
 }
+"""Headers of every response."""
 Plain = dict[str, object]
 """An object of JSON."""
 
 
 class ReviewServer(ThreadingHTTPServer):
-  """The server of one review."""
+  """HTTP server of one review."""
 
   daemon_threads = True
   allow_reuse_address = True
@@ -92,7 +94,7 @@ class ReviewServer(ThreadingHTTPServer):
     return f'http://{f"[{self.host}]" if ":" in self.host else self.host}:{self.port}/'
 
   def session(self) -> Plain:
-    """Returns the facts of the review that stay the same while the page is open."""
+    """Returns the properties of the review that do not change while the page is open."""
     return {
       'annotator': self.annotator,
       'annotators': self.rounds.annotators(),
@@ -108,7 +110,10 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
-    """Returns what an annotator answered before the item `before`, or last if it is ''."""
+    """Returns the item that an annotator answered before another one, for correction.
+
+    `before` is the name of the other item; '' returns the item that was answered last.
+    """
     if stage not in answers.STAGES:
       raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
     item = self.candidates.item(before) if before else None

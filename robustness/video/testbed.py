@@ -26,7 +26,9 @@ from robustness.present import style
 from robustness.results import Results, Table
 
 VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
+"""Names of the two tables of published accuracies."""
 ANCHORS = {VID: 1109, YTBB: 2030}
+"""{table: number of anchors of its neighbor sets}."""
 K = 10  # the published accuracies are pm-10
 
 KINDS = {
@@ -40,7 +42,7 @@ KINDS = {
 
 
 class PublishedModel(NamedTuple):
-  """Published accuracies of a model as fractions, with 95 % Clopper–Pearson intervals.
+  """Published accuracies of one model, as fractions with 95 % Clopper–Pearson intervals.
 
   `anchor` is the accuracy on anchors, `worst` is pm-10, and `drop` is their difference as printed.
   The name omits `_imagenet_pretrained`.

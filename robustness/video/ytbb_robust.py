@@ -1,10 +1,11 @@
-"""Reader of YTBB-Robust as released: annotations of anchors and pairs become neighbor sets.
+"""Reader of YTBB-Robust as released, whose annotations of anchors and pairs become neighbor sets.
 
 A folder holds `anchor_labels.json` and `pmk_labels.json`, {"labels": [name], "annotations":
-[{"key", "notes", "labels": [position of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with
-the header `ytid,time_ms,label`, and `ytbb_class_index.json`, {class: name}. The key of an anchor is
-the path of its frame, the key of a pair `<anchor>,<frame>`; the last two components of a path
-count, `<ytid>_<ms>/frame-<number>.jpg`. The last annotation of a key counts.
+[{"key", "notes", "labels": [index of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with the
+header `ytid,time_ms,label`, and `ytbb_class_index.json`, {class: name}. The labels of an annotation
+are called marks here. The key of an anchor is the path of its frame, the key of a pair
+`<anchor>,<frame>`; only the last two components of a path are used,
+`<ytid>_<ms>/frame-<number>.jpg`. If a key has several annotations, the last one is used.
 
 Rules of the authors' loader:
 
@@ -33,13 +34,17 @@ VIDEOS = 'ytbb_videos'
 """The folder of frames, next to the annotations or their folder `metadata`."""
 CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
 FILES = (ANCHORS, PAIRS, CSV, CLASSES)
+"""The files of a release."""
 HEADER = ['ytid', 'time_ms', 'label']
 GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
+"""Marks of a good anchor, and of others."""
 SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
+"""Marks of a similar pair, and of a pair with a bad anchor."""
 PROBLEMS = frozenset(
   ('dissimilar', 'problematic', 'incorrect', 'dont know', 'deformation', 'background-change')
   + ('occlusion-increased', 'blur-increase', BAD_ANCHOR)
 )
+"""Marks with which a pair is not accepted."""
 SWAPPED = {22: 23, 23: 22}
 """{class in the CSV file: class in the class index}, for classes with different numbers."""
 
