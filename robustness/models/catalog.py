@@ -1,4 +1,4 @@
-"""The architectures that the files of `FAMILIES` declare, and those in files of the user."""
+"""Finds architectures by name: those that the files of `FAMILIES` declare, and a user's own."""
 
 import importlib
 import re
@@ -31,9 +31,10 @@ WEIGHTS: Mapping[str, Weights] = MappingProxyType(
 
 
 def find(name: str) -> Architecture | None:
-  """Returns the architecture `name`, also a Wide ResNet of any size; None if there is none.
+  """Returns the architecture of a name, or None if there is none.
 
-  `FILE.py:NAME` is an architecture in a file of the user; `registry.load` lists its errors.
+  The name may also be a Wide ResNet of any size, or `FILE.py:NAME` for an architecture in a file of
+  the user; for the errors of the latter see `registry.load`.
   """
   if registry.is_reference(name):
     value = registry.load(name, 'config.classifier.name').value
@@ -45,7 +46,7 @@ def find(name: str) -> Architecture | None:
 
 
 def get(name: str) -> Architecture:
-  """Returns what `find` returns, or raises an InputError with all names and the nearest ones."""
+  """Returns the architecture of a name; raises InputError with the nearest names if none."""
   architecture = find(name)
   if architecture is None:
     raise InputError(

@@ -21,12 +21,19 @@ from robustness.models.inputs import InputFilter, Inputs
 from robustness.models.layers import FEATURES, first_calls, sown_features
 
 Layers = dict[str, jax.Array]
+"""{name of a layer: its output [B, ...]}."""
 Outputs = tuple[jax.Array, Layers]
+"""Logits [B, classes], and the outputs of layers."""
 Forward = Callable[[PyTree, jax.Array, tuple[str, ...]], Outputs]
+"""A function of variables, images in [0, 1] and names of layers, see `Classifier.forward`."""
 Network = Callable[[PyTree, jax.Array, Collection[str]], Outputs]
+"""A function of variables, normalised images and names of layers."""
 LOGITS = 'logits'
+"""The name of the layer with the logits."""
 UNPROJECTED = 'unprojected_logits'
+"""The name of the layer with the logits of all classes, if `LOGITS` are those of a label space."""
 STAGES = 'stages'
+"""The name that stands for all layers in `Classifier.stages`."""
 _NO_GRADIENT = (
   'callable, which has no gradient: this study needs a network in JAX or PyTorch (see '
   'Classifier.from_nnx, Classifier.from_torch and robustness.models.classifier.from_linen).'
@@ -35,24 +42,26 @@ _NO_GRADIENT = (
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-  """A network with its weights.
+  """A network with its weights, preprocessing and class names.
 
   Attributes:
-    name: its name in tables and pictures.
-    forward: pure function `(variables, images, layers) -> (logits, outputs)`: images float32
-      [B, H, W, C] in [0, 1] (it normalises them, so perturbations come before), layers
-      a static tuple of names, logits float32 [B, classes], outputs {layer: [B, ...]}.
-    variables: weights, a pytree.
-    input_shape: (H, W, C) of the images it takes.
-    class_names: names of its outputs, in order.
-    layers: names that `forward` can return, `logits` last.
+    name: the name of the classifier in tables and figures.
+    forward: pure function `(variables, images, layers) -> (logits, outputs)`. Images are float32
+      [B, H, W, C] in [0, 1]; the function normalises them, so that perturbations apply to pixels.
+      `layers` is a static tuple of names. Logits are float32 [B, classes], and outputs are
+      {layer: [B, ...]}.
+    variables: the weights, a pytree of arrays.
+    input_shape: height, width and channels of the images.
+    class_names: the names of the outputs, in order.
+    layers: the names of layers that `forward` can return, with `logits` last.
     stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
-    provenance: plain values that identify the weights, for results and records.
-    host_function: predicts on the host in place of `forward`; see `from_callable`.
-    aliases: position of a class by another word for it, such as its WordNet identifier.
-    calls_host: whether `forward` calls back to the host. The runner then uses one device, because
-      threads of several devices may wait for each other for ever (see `from_torch`).
-    adaptation: its adaptation to the images of a study; see `with_adaptation`.
+    provenance: JSON values that identify the weights, for results and records.
+    host_function: function on NumPy arrays that predicts on the host in place of `forward`, see
+      `from_callable`; None for a network.
+    aliases: {other name of a class, such as its WordNet identifier: index of the class}.
+    calls_host: whether `forward` calls back to the host. The evaluation then uses one device,
+      because threads of several devices could wait for each other forever (see `from_torch`).
+    adaptation: the adaptation at test time, see `with_adaptation`; None for none.
   """
 
   name: str
@@ -262,7 +271,10 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Raises the InputError of a callback again, which JAX turns into the text of a traceback."""
+    """Returns a context that raises an InputError of a callback to the host as such.
+
+    Without it JAX raises an error that contains only the text of the traceback.
+    """
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
@@ -272,10 +284,10 @@ class Classifier:
       raise InputError(f'{self.name}: {message}') from error
 
   def select_layers(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns names of layers, with the names of all stages in place of the name 'stages'.
+    """Returns the requested names of layers, with 'stages' replaced by the names of all stages.
 
     Raises:
-      InputError: an unknown layer; the valid ones are listed.
+      InputError: a layer is unknown; the message lists the valid ones.
     """
     if requested and self.host_function:
       raise InputError(
@@ -290,10 +302,10 @@ class Classifier:
     return tuple(dict.fromkeys(expanded))
 
   def with_adaptation(self, adaptation: Adaptation | None) -> Self:
-    """Returns the classifier with an adaptation to the images of studies; None changes nothing.
+    """Returns the classifier with an adaptation at test time; None returns it unchanged.
 
     Raises:
-      InputError: it has no layer of batch normalisation in Linen.
+      InputError: the classifier has no batch normalisation layer of Flax Linen.
     """
     if adaptation is None:
       return self
@@ -309,7 +321,7 @@ class Classifier:
     return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the layers with outputs that a study records; see `select_layers` for errors.
+    """Returns the names of layers whose outputs a study records; for errors see `select_layers`.
 
     'unprojected_logits' are the logits of the weights' classes if predictions are projected onto a
     coarser label space, and 'logits' otherwise. A callable has logits only.
@@ -409,12 +421,15 @@ def from_linen(
 
 
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-  """Raises InputError, as the `forward` of a callable."""
+  """Raises InputError; it is `forward` of classifiers that only the host can call."""
   raise InputError(f'a {_NO_GRADIENT}')
 
 
 def _forward(network: Network, inputs: Inputs) -> Forward:
-  """Returns the `forward` of a `network` that takes normalised images and names of its layers."""
+  """Returns `Classifier.forward` for a network that takes normalised images.
+
+  It filters and normalises images by `inputs` before it applies the network.
+  """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
     inside = frozenset(layers) - {LOGITS}

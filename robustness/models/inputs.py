@@ -14,7 +14,7 @@ from robustness.core.registry import Part
 
 @dataclasses.dataclass(frozen=True)
 class InputFilter(Part):
-  """Base class: the fields are the keys of the section `config.classifier.input_filter.<name>`.
+  """Base class of filters: the fields are keys of `config.classifier.input_filter.<name>`.
 
   An input filter is part of the classifier: training and evaluation share it, and gradients of
   attacks pass through it. The filters are in `robustness.fourier.input_filters`.
@@ -39,7 +39,10 @@ class InputFilter(Part):
 class Inputs:
   """The input filter and the normalisation before a network, in training and in evaluation.
 
-  Normalisation is (x − mean) / std, with one value a channel or one for all, in [0, 1] units.
+  Attributes:
+    mean: number that is subtracted from pixels in [0, 1], one per channel or one for all.
+    std: number that the difference is divided by, one per channel or one for all.
+    input_filter: filter that is applied before normalisation; None for none.
   """
 
   mean: Sequence[float] = (0.0,)
@@ -56,7 +59,7 @@ class Inputs:
     return (images - mean) / std
 
   def check(self, channels: int) -> None:
-    """Raises InputError unless mean and std fit images in [0, 1] with these channels."""
+    """Raises InputError unless mean and std fit pixels in [0, 1] and the number of channels."""
     if max(self.mean, default=0) > 1 or min(self.std, default=1) <= 0:
       raise InputError(
         f'mean is {self.mean} and std is {self.std}; of images in [0, 1] no mean is above 1 and no '

@@ -1,10 +1,11 @@
-"""Label spaces: names of classes, their aliases, and projections onto coarser spaces.
+"""Label spaces: the classes in which predictions and labels are compared.
 
-Labels of data are matched with outputs of a classifier by name, never by position.
+Labels of data are matched with outputs of a classifier by name, never by index. A coarse label
+space has classes that each combine several classes of ImageNet, its members, such as 'dog'.
 
-A line of `coarse_classes.txt` has a space, a class, its WordNet identifier (of the synset with its
-hyponyms, or none) and the positions of its members in ImageNet's order. A class without members
-cannot be predicted.
+A line of `coarse_classes.txt` has the label space, the class, its WordNet identifier (or nothing)
+and the indices of its members among ImageNet's classes. A class without members cannot be
+predicted.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 3.1 and the
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
@@ -29,23 +30,26 @@ from robustness.models import imagenet_names
 
 IMAGENET = 'imagenet'
 DATA = 'data'
-"""The name of the data's classes in a config."""
+"""The value of `config.classifier.label_space` that stands for the classes of the data."""
 MAX_LOGGED_CLASSES = 13
+"""Most class names in a log line."""
 MERGES = ('max', 'sum', 'mean')
+"""The ways to combine the scores of a class's members, see `project_scores`."""
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
+"""The kinds of scores."""
 _COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c', 'cue_conflict', 'imagenet_9')
 
 
 @dataclasses.dataclass(frozen=True)
 class LabelSpace:
-  """Classes in a fixed order.
+  """The classes of a task, in a fixed order.
 
   Attributes:
-    name: its name in a config.
-    class_names: different names in order.
-    aliases: position of a class by any other word for it, such as its wnid.
-    members: for a coarse space, the positions of each class's members in the space `source`.
-    source: the name of the finer space, or ''.
+    name: the name of the label space in a config.
+    class_names: the names of the classes, all different.
+    aliases: {other name of a class, such as its WordNet identifier: index of the class}.
+    members: for a coarse space, the indices of each class's members in the space `source`.
+    source: the name of the finer space that a coarse space is made from, or ''.
   """
 
   name: str
@@ -57,11 +61,13 @@ class LabelSpace:
 
 @functools.cache
 def get(name: str) -> LabelSpace:
-  """Returns 'imagenet' (1000 classes), 'imagenet_vid' (30), 'youtube_bb' (24), 'laion_c' (16),
-  'cue_conflict' (16) or 'imagenet_9' (9, and the classes that are none of them).
+  """Returns a built-in label space by its name.
+
+  The names are 'imagenet' (1000 classes), 'imagenet_vid' (30), 'youtube_bb' (24), 'laion_c' (16),
+  'cue_conflict' (16) and 'imagenet_9' (9, and a tenth for all other classes of ImageNet).
 
   Raises:
-    InputError: there is no such space; the valid ones are listed.
+    InputError: there is no such space; the message lists the valid names.
   """
   if name == IMAGENET:
     positions = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
@@ -85,15 +91,19 @@ def coarse_entries(space: str) -> list[tuple[str, str, str]]:
 
 
 def spelt(name: str) -> str:
-  """Returns the form of a class's name in comparisons.
+  """Returns a class name in the form in which names are compared.
 
-  It is in lower case, with underscores for spaces and accented letters as one character.
+  It is in lower case, with underscores in place of spaces and each accented letter as one Unicode
+  character.
   """
   return composed(name).lower().replace(' ', '_')
 
 
 def position(word: str, class_names: Sequence[str]) -> int | None:
-  """Returns the position of a class by its name, or by its `spelt` form if that is unique."""
+  """Returns the index of the class called `word`, or None if there is none or several.
+
+  The exact name is preferred, otherwise names are compared as `spelt` returns them.
+  """
   for matches in (str.__eq__, lambda name, word: spelt(name) == spelt(word)):
     if positions := [k for k, name in enumerate(class_names) if matches(name, word)]:
       return positions[0] if len(positions) == 1 else None
@@ -101,18 +111,21 @@ def position(word: str, class_names: Sequence[str]) -> int | None:
 
 
 def coarse_spaces() -> list[LabelSpace]:
-  """Returns the label spaces that ImageNet's classes are projected onto."""
+  """Returns all built-in coarse label spaces, which combine classes of ImageNet."""
   return [get(name) for name in _COARSE]
 
 
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
-  """Returns the coarse label space with these names in order, in any spelling; None if none."""
+  """Returns the coarse label space with these class names in this order, or None if there is none.
+
+  Names are compared as `spelt` returns them.
+  """
   names = list(map(spelt, class_names))
   return next((s for s in coarse_spaces() if names == list(map(spelt, s.class_names))), None)
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns the position of a class by each word for it: names, and aliases of a built-in space."""
+  """Returns {name: index of the class} for class names and, in a built-in space, their aliases."""
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
   aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
   return {**aliases, **{name: index for index, name in enumerate(class_names)}}
@@ -128,7 +141,10 @@ def parse_ranges(ranges: str) -> tuple[int, ...]:
 
 
 def log_numbers(weights: str, class_names: Sequence[str]) -> None:
-  """Logs the order of numbered classes that the outputs of weights without names are taken for."""
+  """Logs the order of classes that is assumed if the names of the data's classes are numbers.
+
+  The outputs of weights without class names are assigned to the classes of the data in their order.
+  """
   if class_names and all(name.isdecimal() for name in class_names):
     listed = [*class_names]
     if len(listed) > MAX_LOGGED_CLASSES:
@@ -141,20 +157,25 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
 
 
 def is_imagenet(class_names: Iterable[str]) -> bool:
-  """Whether there are names and all are wnids of ImageNet's classes."""
+  """Whether there are class names and all of them are WordNet identifiers of ImageNet's classes."""
   names = set(class_names)
   return bool(names) and names <= get(IMAGENET).aliases.keys()
 
 
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
-  """Returns the rows with labels that are positions in the `class_names` of the `owner`.
+  """Returns the rows with labels replaced by indices into a classifier's class names.
 
-  `aliases` are other words for these classes. Rows without class names, or with the same, are
-  returned unchanged. More than one class of the rows may match a class of the owner, as ImageNet's
-  classes match a class of a coarse space.
+  Several classes of the rows may match one class, as ImageNet's classes match a class of a coarse
+  label space. Rows without class names, or with the same class names, are returned unchanged.
+
+  Args:
+    rows: the rows with labels.
+    class_names: the class names of the classifier.
+    aliases: {other name of a class: index of the class}.
+    owner: the name of the classifier, for messages.
 
   Raises:
-    InputError: the owner lacks a class of the rows.
+    InputError: a class of the rows is none of the classifier's.
   """
   names = tuple(rows.class_names)
   if not names or names == tuple(class_names):
@@ -194,15 +215,22 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
 def project_scores(
   scores: np.ndarray, space: LabelSpace, merge: str = 'max', kind: str = LOGITS
 ) -> np.ndarray:
-  """Returns scores of the coarse classes; a class without members has −∞.
+  """Returns the scores of the classes of a coarse label space, [N, coarse classes].
 
-  Over the members M_c of class c: max z_m, log Σ exp z_m or log (Σ exp z_m / |M_c|) of logits, and
-  max p_m, Σ p_m or Σ p_m / |M_c| of probabilities. The largest coarse score is the same class for
-  logits and for their softmax.
+  Let M_c be the members of class c. From logits z its score is max z_m, log Σ exp z_m or
+  log (Σ exp z_m / |M_c|) over m in M_c, for a `merge` of 'max', 'sum' or 'mean'. From probabilities
+  p it is max p_m, Σ p_m or Σ p_m / |M_c|. Logits and their softmax have the same best class. A
+  class without members has the score −∞.
+
+  Args:
+    scores: the scores of the classes of `space.source`, [N, classes].
+    space: the coarse label space.
+    merge: one of `MERGES`.
+    kind: 'logits' or 'probabilities'.
 
   Raises:
-    InputError: an unknown merge or kind, a space without members, too few scores, or negative
-      probabilities.
+    InputError: `merge` or `kind` is unknown, the space is not coarse, or there are too few scores
+      or negative probabilities.
   """
   choice('merge', merge, MERGES)
   choice('scores', kind, SCORES)
@@ -223,7 +251,7 @@ def project_scores(
 
 
 def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
-  """Returns the scores [N] of a class for the scores of its members [N, members]."""
+  """Returns the scores [N] of a class, combined from the scores [N, members] of its members."""
   if merge == 'max':
     return values.max(1)
   if kind == PROBABILITIES:

@@ -1,9 +1,9 @@
-"""Convolution and batch normalisation with the conventions that published weights expect.
+"""Layers that several networks share, with the conventions that published weights expect.
 
-Padding is symmetric, one pixel for a 3×3 kernel, also with stride 2 (Linen's 'SAME' would put an
-even image's odd pixel on one side). Batch norm has ε = 1e-5 and keeps nine tenths of the running
-statistics a step, which PyTorch writes as momentum 0.1. One difference stays: the running variance
-is the mean of the batches' biased variances (division by n), where PyTorch divides by n − 1.
+Padding is symmetric, one pixel for a 3×3 kernel, also with stride 2. (Linen's 'SAME' pads an even
+image on one side only.) Batch norm has ε = 1e-5 and momentum 0.9, which PyTorch writes as 0.1. One
+difference from PyTorch remains: running variances average the biased variance of batches, divided
+by n, where PyTorch divides by n − 1.
 """
 
 import functools
@@ -37,10 +37,10 @@ class Common(TypedDict):
 
 
 class Layer(nn.Module, kw_only=True):
-  """A part of a network.
+  """Base class of the layers of a network.
 
   Attributes:
-    dtype: type of the computation; parameters, statistics and logits are float32.
+    dtype: type of the computation; parameters, running statistics and logits are float32.
     axis_name: the pmap axis over which batch norm is synchronised in training; None for no axis.
   """
 
@@ -49,12 +49,12 @@ class Layer(nn.Module, kw_only=True):
 
   @property
   def common(self) -> Common:
-    """The arguments of the layers inside."""
+    """The arguments to pass on to the layers inside this one."""
     return {'dtype': self.dtype, 'axis_name': self.axis_name}
 
 
 class Network(Layer):
-  """A whole network: `network(images, train=False)` returns logits [B, num_classes].
+  """Base class of networks: `network(images, train=False)` returns logits [B, num_classes].
 
   Images are [B, H, W, C], normalised, of any height and width unless a network says more. With
   `train=True` batch norm takes the batch's statistics and updates the collection `batch_stats`.
@@ -90,9 +90,9 @@ def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> 
 class GroupNorm(nn.Module):
   """Normalisation of each image over groups of channels and all positions, then scale and bias.
 
-  Sums over the positions of every channel come first, and only these are added up by group: the
-  features keep their four axes, and XLA's CPU compiler fuses each pass over them into one loop.
-  Linen's layer reshapes them to groups in between, which takes 1.3 times as long.
+  It sums over positions first, channel by channel, and then adds up the channels of a group. The
+  features thus keep their four axes, and XLA's CPU compiler fuses each pass over them into one
+  loop. Linen's layer reshapes the features into groups, which takes 1.3 times as long.
 
   Mean and variance are computed in float32, or in the type of `x` if that is wider, the variance in
   a second pass.
@@ -107,7 +107,7 @@ class GroupNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Normalises `x` [B, H, W, C]."""
+    """Returns `x` [B, H, W, C] normalised, scaled and shifted; `groups` must divide C."""
     channels = x.shape[-1]
     scale = self.param('scale', nn.initializers.ones, (channels,))[None, None, None]
     bias = self.param('bias', nn.initializers.zeros, (channels,))[None, None, None]
@@ -124,26 +124,26 @@ class GroupNorm(nn.Module):
 
 
 def max_pool(x: jax.Array, *, padding: int = 0, covers_all: bool = False) -> jax.Array:
-  """Returns the maximum of every 3×3 window of `x` [B, H, W, C], two pixels apart.
+  """Returns the maximum over 3×3 windows of `x` [B, H, W, C] with stride 2.
 
-  On every side `padding` pixels of −∞ are added. With `covers_all` the last window extends beyond
-  an even side, so that every pixel is in a window.
+  Every side is first padded by `padding` pixels of −∞. If `covers_all` is True, the last window of
+  an even side extends beyond it, so that every pixel is in a window (PyTorch's `ceil_mode`).
   """
   sides = [(padding, padding + (covers_all and side % 2 == 0)) for side in x.shape[1:3]]
   return nn.max_pool(x, (3, 3), (2, 2), sides)
 
 
 class DepthwiseConv(nn.Module):
-  """Convolution of each channel by a separate kernel, as a sum of shifts, plus an optional bias.
+  """Depthwise convolution: each channel has a separate K × K kernel k; with an optional bias.
 
-  y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is written as K² products of a shifted
-  image and one value a channel, which XLA compiles to one loop. Its grouped convolution takes 12 to
-  60 times as long on a CPU. Padding is TensorFlow's 'SAME', with an odd pixel at the end, or
-  (K − 1) / 2 on every side.
+  With stride s, y[i, j, c] = Σ_{u, v} k[u, v, c] x[s i + u, s j + v, c] is computed as a sum of K²
+  products of a shifted image and one number per channel, which XLA compiles to one loop. XLA's
+  grouped convolution takes 12 to 60 times as long on a CPU. Padding is TensorFlow's 'SAME', with
+  the extra pixel of an odd padding at the end, or (K − 1) / 2 on every side.
 
-  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, 16 values
-  separate pixels if the number of channels is a power of two, 128 or more. Without these the
-  shifted images use the same few lines of the cache, which takes up to four times as long.
+  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, pixels are
+  padded by 16 values if the number of channels is a power of two of at least 128. Otherwise the
+  shifted images would use the same few cache lines, which takes up to four times as long.
   """
 
   kernel: int
@@ -182,7 +182,7 @@ class DepthwiseConv(nn.Module):
 
 
 class NormRelu(Layer):
-  """Batch norm, then ReLU, as a layer so that its output can be captured."""
+  """Batch norm and ReLU, as one layer so that a study can record its output."""
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -191,7 +191,16 @@ class NormRelu(Layer):
 
 
 class ConvNorm(Layer):
-  """Convolution, norm and, if `rectified`, ReLU, as a layer so that its output can be captured."""
+  """Convolution, norm and optionally ReLU, as one layer so that a study can record its output.
+
+  Attributes:
+    features: number of output channels.
+    kernel: side of the kernel in pixels.
+    stride: stride of the convolution.
+    rectified: whether ReLU follows.
+    norm: 'batch' or 'group'.
+    norm_name: name of the norm's variables.
+  """
 
   features: int
   kernel: int = 3
@@ -212,9 +221,12 @@ class ConvNorm(Layer):
 
 
 class Stage(Layer):
-  """`block0`, `block1`, ... in a row; the first one has the stride.
+  """A stage of a network: blocks `block0`, `block1`, ..., one after another.
 
-  `block` returns a block for `stride`, `name` and the arguments in `common`.
+  Attributes:
+    block: function that returns a block, given `stride`, `name` and the arguments in `common`.
+    num_blocks: number of blocks.
+    stride: stride of the first block; the others have stride 1.
   """
 
   block: Callable[..., nn.Module]
@@ -238,10 +250,18 @@ def residual_stages(
   num_blocks: Sequence[int],
   **common: Unpack[Common],
 ) -> jax.Array:
-  """Returns the output of `stage1`, `stage2`, ... inside a network's `__call__`.
+  """Returns the output of the residual stages of a network, called inside its `__call__`.
 
-  Each stage after the first doubles `features`, the first argument of `block`, and halves the
-  image.
+  The stages are `stage1`, `stage2`, ... Each stage after the first halves height and width and has
+  twice as many features as the one before.
+
+  Args:
+    x: features [B, H, W, C].
+    train: whether batch norm uses and updates the statistics of the batch.
+    block: function that returns a block, given its number of features as the first argument.
+    features: number of features of the first stage.
+    num_blocks: number of blocks of each stage.
+    **common: see `Layer`.
   """
   for index, number in enumerate(num_blocks):
     wide_block, stride = functools.partial(block, features * 2**index), 1 if index == 0 else 2
@@ -255,7 +275,10 @@ def at_least_float32(x: jax.Array) -> jax.Array:
 
 
 class LinearHead(nn.Module):
-  """Mean over the image (or all its pixels), then a linear map to logits, in float32 or wider."""
+  """The last layer: an average over positions and a linear map to logits, in float32 or wider.
+
+  If `pool` is False, the linear map takes the features of all positions instead of their average.
+  """
 
   num_classes: int
   pool: bool = True
@@ -270,12 +293,15 @@ class LinearHead(nn.Module):
 
 
 def sown_features(intermediates: PyTree) -> jax.Array | None:
-  """Returns the features [B, F] that a network's head sowed as `FEATURES`; None without any."""
+  """Returns the features [B, F] that the last layer stored as `FEATURES` by `sow`, or None."""
   flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
   return next((value[0] for path, value in flat.items() if path[-1] == FEATURES), None)
 
 
 def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
-  """Turns captured intermediates, of Linen or NNX, into {module path: output of its first call}."""
+  """Returns {path of a module: output of its first call} from captured intermediates.
+
+  `intermediates` are those that Linen or NNX collect with `capture_intermediates`.
+  """
   flat = traverse_util.flatten_dict(intermediates)
   return {'/'.join(map(str, p[:-1])): value[0] for p, value in flat.items() if p[-1] == '__call__'}

@@ -1,7 +1,8 @@
-"""Names and layouts of a network's arrays in the files of other projects.
+"""Names and memory layouts of a network's arrays in the weights files of other projects.
 
-A family of networks lists its `Scheme`s, the usual one first. A scheme maps regular expressions of
-our names to a project's names.
+A naming scheme maps the paths of a network's variables in Flax Linen to names of arrays in files
+of one project, such as timm, by regular expressions. An architecture lists its schemes, the usual
+one first.
 """
 
 import dataclasses
@@ -22,11 +23,11 @@ HEAD_BIAS = ('params', 'head', 'dense', 'bias')
 
 @dataclasses.dataclass(frozen=True)
 class AxisOrder:
-  """The order of an array's axes in a file.
+  """The order of an array's axes in a file, compared with Linen's order.
 
   Attributes:
-    stored: maps Linen's shape to the shape in the file.
-    restored: maps the file's array and Linen's shape to the array in Linen's order.
+    stored: function from the shape in Linen to the shape in the file.
+    restored: function from the array in the file and the shape in Linen to the array in Linen.
   """
 
   stored: Callable[[Shape], Shape]
@@ -34,12 +35,12 @@ class AxisOrder:
 
 
 def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
-  """Returns the layout of an array with its values in Linen's order but in another shape."""
+  """Returns the layout of arrays with values in Linen's order and a shape that `stored` returns."""
   return AxisOrder(stored, lambda array, shape: array.reshape(shape))
 
 
 def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
-  """Restores [height, width, in, out] from [out, in × height × width]."""
+  """Returns a kernel [height, width, in, out] stored as a matrix [out, in × height × width]."""
   height, width, channels, outputs = shape
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
 
@@ -62,11 +63,11 @@ WITHOUT_FIRST = AxisOrder(
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-  """The place of a variable in a file.
+  """The arrays of a file that hold a variable.
 
   Attributes:
-    names: names of the arrays; more than one are equal parts along Linen's last axis, such as
-      queries, keys and values.
+    names: the name of the array. If there are several names, their arrays have equal sizes and are
+      concatenated along Linen's last axis, such as the kernels of queries, keys and values.
     layout: the layout of each array.
   """
 
@@ -74,17 +75,17 @@ class Stored:
   layout: AxisOrder = AS_IS
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
-    """Returns the shape of every named array for the shape of the variable."""
+    """Returns {name: shape in the file} of the arrays, given the shape of the variable in Linen."""
     return dict.fromkeys(self.names, self.layout.stored(self._part(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
-    """Returns the variable from the file's arrays."""
+    """Returns the variable [linen_shape], given the arrays of the file by name."""
     part = self._part(linen_shape)
     parts = [self.layout.restored(arrays[name], part) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _part(self, linen_shape: Shape) -> Shape:
-    """Returns the shape of one of the equal parts."""
+    """Returns the shape in Linen of the slice of the variable that one array holds."""
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 
@@ -105,8 +106,10 @@ class Scheme:
       layer it is the layout of the kernel.
     ignored: patterns of names that no variable needs.
     zeros: patterns of names that no variable needs because their values are zero, which is checked.
-    headless: the beginning of some names in files without a head; '' if files have a head.
-    suffixes: the end of an array's name after the name of its layer, by Linen's name of the array.
+    headless: beginning of names that shows that a file belongs to the project, for projects whose
+      files have no last layer; '' if files have one.
+    suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
+      {'kernel': '.weight'}.
     kernel: the layout of the kernels of layers.
     prefix: the beginning of names in files that hold more than the network, which is removed.
     mean, std: the project's normalisation of images if it differs from the architecture's; else ().
@@ -151,7 +154,7 @@ class Scheme:
     return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the arrays that variables need, by names without the prefix."""
+    """Returns {name without the prefix: array} of the arrays that variables need."""
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
       for name in [name for name in needed if fnmatch.fnmatchcase(name, pattern)]:

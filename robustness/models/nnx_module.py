@@ -1,6 +1,7 @@
-"""A Flax NNX module as a pure function of its arrays, in evaluation mode.
+"""Makes a Flax NNX module a pure function of its arrays, in evaluation mode.
 
-The module is split once into its arrays and the rest, and merged again while a step is traced.
+The module is split once into its arrays and its structure, which are merged again whenever the
+function is traced.
 """
 
 import dataclasses
@@ -20,12 +21,12 @@ Outputs = tuple[jax.Array, dict[str, jax.Array]]
 
 @dataclasses.dataclass(frozen=True)
 class NnxModule:
-  """A module `module(images) -> logits` as separate parts.
+  """A module `module(images) -> logits`, split into structure and arrays.
 
   Attributes:
-    definition: the structure.
-    random: the state of its random streams, not used in evaluation mode.
-    variables: all other arrays by path.
+    definition: the structure of the module.
+    random: the state of its random streams, which evaluation mode does not use.
+    variables: {path: array} of all other arrays.
   """
 
   definition: nnx.GraphDef[nnx.Module]
@@ -33,14 +34,14 @@ class NnxModule:
   variables: Variables
 
   def __call__(self, variables: Variables, inputs: jax.Array, layers: Collection[str]) -> Outputs:
-    """Returns the logits of inputs [B, H, W, C] and the outputs of these layers."""
+    """Returns the logits of inputs [B, H, W, C], and {layer: output} of the requested layers."""
     if not layers:
       return self._module(variables)(inputs), {}
     logits, outputs = self.logits_and_layers(variables, inputs)
     return logits, {path: value for path, value in outputs.items() if path in layers}
 
   def logits_and_layers(self, variables: Variables, inputs: jax.Array) -> Outputs:
-    """Returns the logits, and the output of the first call of every module by path."""
+    """Returns the logits, and {path of a submodule: output of its first call}."""
     module = self._module(variables)
     captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
     logits, outputs = captured(inputs)
@@ -53,10 +54,10 @@ class NnxModule:
 
 
 def split(module: object, name: str) -> NnxModule:
-  """Returns a copy of a module in evaluation mode (`Module.eval()`), split.
+  """Returns a copy of a module in evaluation mode (`Module.eval()`), split into its parts.
 
   Raises:
-    InputError: it is no NNX module; the message calls it `name`.
+    InputError: the object is no NNX module; the message calls it `name`.
   """
   if not isinstance(module, nnx.Module):
     raise InputError(
@@ -73,10 +74,11 @@ def split(module: object, name: str) -> NnxModule:
 def layer_names(
   module: NnxModule, image_shape: tuple[int, int, int], num_classes: int, name: str
 ) -> tuple[str, ...]:
-  """Returns the paths of the modules inside, such as 'blocks/0/conv'; nothing is computed.
+  """Returns the paths of all submodules, such as 'blocks/0/conv', by tracing the module on shapes.
 
   Raises:
-    InputError: it cannot be called with images alone, or returns no floats [B, classes].
+    InputError: the module cannot be called with only images, or does not return floats
+      [B, classes].
   """
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   try:

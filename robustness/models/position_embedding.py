@@ -1,16 +1,19 @@
-"""Position embeddings of vision transformers for images of another size than their weights'.
+"""Resamples position embeddings of vision transformers for images of another size.
 
-The embeddings of the patches form a grid, which is resampled as a picture; the class token's is
-unchanged. Projects resample in different ways:
+The embeddings of the patches form a grid, which is resampled like an image; the embedding of the
+class token is unchanged. Projects resample in different ways. Bicubic interpolation uses Keys'
+kernel with a parameter a:
 
-* `bicubic`, of timm and open_clip: half a pixel at the borders, a wider kernel for a smaller grid,
-  a = -1/2;
-* `bilinear`, of big_vision and vision_transformer: linear between fixed corners;
-* `bicubic_pytorch`, of transformers: a = -3/4, repeated borders, a kernel of constant width;
-* `bicubic_dinov2`, of DINOv2's authors: `bicubic_pytorch` with pixels of old ÷ (new + .1).
+* `bicubic`, of timm and open_clip: a = -1/2; pixel centres are at half integers, and the kernel is
+  widened for a smaller grid, as for antialiasing;
+* `bilinear`, of big_vision and vision_transformer: linear, and the corners of the grid stay fixed;
+* `bicubic_pytorch`, of transformers: a = -3/4; borders are repeated, and the kernel is never wider;
+* `bicubic_dinov2`, of DINOv2's authors: `bicubic_pytorch` with a step of old ÷ (new + .1) pixels
+  instead of old ÷ new.
 
-The offsets within Swin's windows are resampled by `bicubic_pytorch`, as by its authors, or for
-`bicubic` as in timm, where the steps between old offsets grow from the middle by a factor.
+Swin has a bias for each offset between two patches of a window. These tables are resampled by
+`bicubic_pytorch`, as by Swin's authors, or, for `bicubic`, as in timm: linearly, between old
+offsets at distances that grow geometrically from the centre.
 
 References: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, section 3.2; Keys, Cubic
 Convolution Interpolation for Digital Image Processing, 1981, equation 4 (with a = -1/2).
@@ -27,13 +30,17 @@ from robustness.core.settings import choice
 from robustness.models.naming import Path
 
 BICUBIC = 'bicubic'
+"""The default method of resampling."""
 PATH: Path = ('params', 'embedding', 'position')
+"""The path of the position embedding in the variables of a vision transformer."""
 WINDOW_BIAS = 'window_bias'
+"""The name of the tables of biases by offset in the variables of a Swin Transformer."""
 Grid = tuple[int, int]
+"""Rows and columns of patches."""
 
 
 def is_resampled(paths: Iterable[Path]) -> bool:
-  """Whether variables at these paths are resampled for images of another size."""
+  """Whether variables with these paths include any that are resampled for another image size."""
   return any(path == PATH or path[-1] == WINDOW_BIAS for path in paths)
 
 
@@ -44,7 +51,7 @@ def resample(
   before: int = 1,
   stored: Grid | None = None,
 ) -> np.ndarray:
-  """Returns the embedding of a stored grid of patches for another grid.
+  """Returns a position embedding resampled for another grid of patches.
 
   Args:
     position: embedding [1, before + rows · columns, width].
@@ -54,7 +61,7 @@ def resample(
     stored: the stored rows and columns; None for a square grid.
 
   Raises:
-    InputError: an unknown method, or positions that are not `before` and a square grid.
+    InputError: the method is unknown, or the number of positions fits no square grid.
   """
   choice('config.classifier.positions', method, METHODS)
   side = stored_side(position.shape[1], before)
@@ -70,16 +77,21 @@ def resample(
 
 
 def stored_side(count: int, before: int = 1) -> int:
-  """Returns the side of the square grid of `count - before` positions; 0 if it is not square."""
+  """Returns the side of a square grid with `count - before` positions, or 0 if none is square."""
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
 
 
 def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
-  """Returns the table of a window's offsets, [old², heads], for `side`² offsets.
+  """Returns a table of biases by offset resampled for windows of another size, [side², heads].
+
+  Args:
+    table: [old², heads], with old = 2 w − 1 for windows of w × w patches.
+    side: number of offsets in each direction in the new windows.
+    method: 'bicubic' or 'bicubic_pytorch'.
 
   Raises:
-    InputError: the method is not for windows.
+    InputError: the method is not one of these.
   """
   methods = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
   choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(methods))
@@ -91,10 +103,10 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that interpolates linearly between old offsets.
+  """Returns the matrix [new, old] that interpolates linearly between stretched old offsets.
 
-  Steps between old offsets grow by a factor in 1.01..1.5, chosen so that the last offset is the
-  last new one.
+  From the centre, the steps between old offsets grow by a constant factor in 1.01..1.5. It is
+  chosen so that the outermost old offset falls on the outermost new one.
   """
   half, low, high = old // 2, 1.01, 1.5
   while high - low > 1e-6:
@@ -107,14 +119,14 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
 
 
 def _keys(distance: np.ndarray, a: float) -> np.ndarray:
-  """Returns Keys' kernel at distances in pixels, 0 or more."""
+  """Returns the values of Keys' bicubic kernel with parameter `a` at distances ≥ 0 in pixels."""
   near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
   far = a * (((distance - 5) * distance + 8) * distance - 4)
   return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] of Keys' kernel, at least as wide as a new pixel."""
+  """Returns the matrix [new, old] of the method 'bicubic', see the top of this file."""
   scale = old / new
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -123,7 +135,7 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] of PyTorch's kernel for a scale of (new + offset) ÷ old."""
+  """Returns the matrix [new, old] of 'bicubic_pytorch' with steps of old ÷ (new + offset) pixels."""
   places = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(places)[:, None] + np.arange(-1, 3)[None]
   weights = np.zeros((new, old))
@@ -133,7 +145,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that is linear between old pixels and keeps first and last."""
+  """Returns the matrix [new, old] of linear interpolation that keeps the first and last pixel."""
   places = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
   return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - places[:, None]))
 

@@ -1,8 +1,9 @@
-"""The preparation of images for weights, from the record that their publishers put next to them.
+"""Reads how images are prepared for weights, from the record published next to the weights.
 
-timm has `pretrained_cfg` in `config.json`, open_clip `preprocess_cfg` in `open_clip_config.json`,
-transformers `preprocessor_config.json`. The first of these that exists is read. A file that was
-saved here may hold the record itself.
+A record is a JSON file: timm's `config.json` with `pretrained_cfg`, open_clip's
+`open_clip_config.json` with `preprocess_cfg`, or transformers' `preprocessor_config.json`. The
+first of these that exists is read. Files that this project saved may hold the record in their
+header.
 """
 
 import contextlib
@@ -44,13 +45,15 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 
 
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
-  """Returns the facts of a weights file, or of a folder with one; None without a record.
+  """Returns the description of a weights file from its record, or None without a record.
 
-  The record is in the file or next to it.
+  Args:
+    path: a weights file, with a record in its header or next to it, or a folder with both.
+    architecture: the network that the weights are for.
 
   Raises:
-    InputError: the record is of other weights, or of a preparation that does not exist here; or a
-      folder with a record does not have one weights file.
+    InputError: the record is of another network, it states a preprocessing that does not exist
+      here, or a folder with a record has no weights file or several.
   """
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     saved = weights.saved_facts(path)
@@ -82,9 +85,10 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
 
 
 def class_names(record: Facts) -> tuple[str, ...]:
-  """Returns the classes that a `config.json` names, in order; () if they are numbers or not named.
+  """Returns the class names in a `config.json`, in order; () if it has none or only numbers.
 
-  They are timm's `label_names` or transformers' `id2label`, or this project's names of ImageNet's.
+  They are timm's `label_names` or transformers' `id2label`. Names of ImageNet's classes are
+  replaced by those of this project.
   """
   named: Any = record.get('label_names') or record.get('id2label') or ()
   if isinstance(named, dict):
@@ -96,11 +100,11 @@ def class_names(record: Facts) -> tuple[str, ...]:
 
 
 def of_timm(name: str, config: Facts) -> Weights:
-  """Returns the facts of timm's weights `name` from their `config.json`.
+  """Returns the description of timm's weights `name`, given the content of their `config.json`.
 
   Raises:
-    InputError: the architecture does not exist here, the classes are not ImageNet's, or the images
-      are not square or cropped in another way.
+    InputError: this project does not have the architecture, the classes are not ImageNet's, or
+      images are not square or are cropped in a way that does not exist here.
   """
   with _reading(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
@@ -115,22 +119,24 @@ def of_timm(name: str, config: Facts) -> Weights:
 
 
 def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
-  """Returns the fields of `Weights` in a record; errors begin with `prefix`.
+  """Returns the fields of `Weights` that a record states, by name.
 
-  The record is a `pretrained_cfg` ('timm'), which may be empty, or a `preprocessor_config.json`
-  ('hf').
+  Args:
+    kind: 'timm' for a `pretrained_cfg`, or 'hf' for a `preprocessor_config.json`.
+    record: the content of the record; timm's defaults are taken if it is empty.
+    prefix: the beginning of error messages.
   """
   with _reading(prefix):
     return _checked_fields(_of_transformers if kind == HF else _of_timm, record or _DEFAULTS)
 
 
 def _read(file: pathlib.Path) -> Facts:
-  """Returns a record, {} if the file is missing."""
+  """Returns the content of a JSON file, or {} if the file is missing."""
   return json_files.read(file) if file.is_file() else {}
 
 
 def _of_metadata(facts: Facts) -> Facts:
-  """Returns the fields of `Weights` in `Weights.preprocessing`, or a part of it, from JSON."""
+  """Returns the fields of `Weights` from the values of `Weights.preprocessing`, some may lack."""
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
@@ -204,7 +210,7 @@ def _of_transformers(facts: Facts) -> Facts:
 
 
 def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
-  """Returns height and width."""
+  """Returns height and width from a size in transformers: a number, a pair or a dict."""
   if isinstance(size, dict):
     return size['height'], size['width']
   return (size, size) if isinstance(size, int) else (size[0], size[1])
@@ -219,7 +225,7 @@ def _square(height: int, width: int) -> int:
 
 @contextlib.contextmanager
 def _reading(prefix: str) -> Iterator[None]:
-  """Turns errors of reading a record into an InputError that begins with `prefix`."""
+  """Returns a context that turns errors of reading a record into InputError with a prefix."""
   try:
     yield
   except InputError as error:
@@ -231,7 +237,10 @@ def _reading(prefix: str) -> Iterator[None]:
 
 
 def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
-  """Returns the fields of `Weights` that a record has, checked."""
+  """Returns the fields of `Weights` that `read` finds in a record.
+
+  InputError is raised if the values are invalid or the preprocessing does not exist here.
+  """
   fields = read(record)
   side, mean, std = fields['input_size'], fields['mean'], fields['std']
   if fields['interpolation'] not in _RESAMPLING.values():
@@ -246,7 +255,7 @@ def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
-  """Refuses a network with another GELU than the records of its weights state."""
+  """Raises InputError if the network has another GELU than the records of its weights state."""
   activation = getattr(architecture.network, 'activation', '')
   model, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
   stated = _ACTIVATIONS.get(hub.get('vision_config', hub).get('hidden_act', ''), '')
@@ -270,7 +279,10 @@ _READERS: Mapping[str, Callable[[Facts], Facts]] = {
 
 
 def only_file(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the weights file of a folder; an InputError unless it has one, or a hub's file."""
+  """Returns the weights file of a folder: `model.safetensors`, or else the only weights file.
+
+  InputError is raised if there is none, or several without that one.
+  """
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
   files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)
   usual = [file for file in files if file.name == WEIGHTS_FILE]

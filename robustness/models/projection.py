@@ -1,4 +1,4 @@
-"""Puts classifiers and rows in one label space by projecting predictions and matching labels.
+"""Makes classifiers and rows have the same classes, by projecting predictions and matching labels.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 4.
 """
@@ -21,13 +21,15 @@ from robustness.models.label_space import MERGES, LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
-  """Returns logits of coarse classes; their softmax is proportional to merged probabilities.
+  """Returns the logits of the classes of a coarse label space, [B, coarse classes].
 
-  For members M_c of class c they are max_{m ∈ M_c} z_m, log Σ exp(z_m), or log Σ exp(z_m) − log
-  |M_c|, for a `merge` of 'max', 'sum' or 'mean'; −inf for a class without members.
+  For logits z [B, classes] and the members M_c of class c they are max_{m ∈ M_c} z_m,
+  log Σ_{m ∈ M_c} exp(z_m), or the latter minus log |M_c|, for a `merge` of 'max', 'sum' or 'mean'.
+  Their softmax is proportional to the merged probabilities. A class without members has −∞.
 
   Raises:
-    InputError: an unknown merge, no members, or members beyond the classes of `logits`.
+    InputError: `merge` is unknown, the space is not coarse, or it has members beyond the classes
+      of `logits`.
   """
   choice('merge', merge, MERGES)
   largest = max((max(m) for m in space.members if m), default=-1)
@@ -50,17 +52,24 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
 
 
 def match_labels(rows: Rows, classifier: Classifier) -> Rows:
-  """Returns the rows with labels that are positions among the classifier's classes."""
+  """Returns the rows with labels replaced by indices into the classifier's class names.
+
+  InputError is raised if the classifier lacks a class of the rows, see `label_space.align`.
+  """
   return label_space.align(rows, classifier.class_names, classifier.aliases, classifier.name)
 
 
 def in_label_space(
   classifier: Classifier, name: str, merge: str, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier in a label space.
+  """Returns the classifier with its predictions projected onto a label space.
 
-  'data' restricts it to the `class_names` of the rows, and '' changes nothing; for other names see
-  `project`.
+  Args:
+    classifier: the classifier.
+    name: a coarse label space, see `project`; 'data' for the classes of the rows only, see
+      `restrict`; '' returns the classifier unchanged.
+    merge: how the scores of fine classes are combined, 'max', 'sum' or 'mean'.
+    class_names: the class names of the rows.
   """
   if not name:
     return classifier
@@ -70,10 +79,10 @@ def in_label_space(
 
 
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
-  """Returns the classifier restricted to these classes, as is usual for ImageNet-A and -R.
+  """Returns the classifier with logits of these classes only, as is usual for ImageNet-A and -R.
 
   Raises:
-    InputError: the classifier lacks a class, by name and alias, or two classes are the same.
+    InputError: the classifier has no class of a given name, or two names mean the same class.
   """
   names = map(composed, classifier.class_names)
   indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
@@ -91,13 +100,14 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto the label space `name`.
+  """Returns the classifier with its logits projected onto the coarse label space `name`.
 
-  A classifier with the classes of the space is returned unchanged. For `merge` see
+  A classifier that has the classes of this space already is returned unchanged. For `merge` see
   `project_logits`.
 
   Raises:
-    InputError: the space or merge is unknown, or the classes are not the space's source.
+    InputError: the space or merge is unknown, or the classifier does not have the fine classes that
+      the space is made from.
   """
   space = label_space.get(name)
   choice('merge', merge, MERGES)
@@ -113,7 +123,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with the classes of a space that merges the classifier's classes."""
+  """Returns the classifier with the classes of a label space whose members are its own classes."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     inside = tuple(name for name in layers if name != UNPROJECTED)

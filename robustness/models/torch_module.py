@@ -1,8 +1,8 @@
-"""A PyTorch module inside compiled JAX steps, with outputs and gradients from the host.
+"""Calls a PyTorch module from compiled JAX functions, with outputs and gradients.
 
-A step sends its images to the module through `jax.pure_callback`. PyTorch's autograd computes the
-vector-Jacobian products, so that attacks of a study have a gradient. `vmap` sends all images at
-once; the module gets them in pieces of `batch_size`.
+A compiled function sends images to the module on the host through `jax.pure_callback`. PyTorch's
+autograd computes the vector-Jacobian products, so that gradient attacks work. Under `vmap` all
+images are sent in one call, and the module processes them in batches of at most `batch_size`.
 """
 
 import contextlib
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 LOGITS = 'logits'
 Shape = tuple[int, ...]
-_LOCK = threading.Lock()  # hooks of two calls would mix
+_LOCK = (
+  threading.Lock()
+)  # one call at a time, because its hooks would record another call's outputs
 # JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
   lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
@@ -37,15 +39,17 @@ logging.getLogger('jax._src.callback').addFilter(
 
 @dataclasses.dataclass(frozen=True)
 class TorchModule:
-  """A module `module(images [B, C, H, W]) -> logits`, checked.
+  """A module `module(images [B, C, H, W]) -> logits` that `wrap` has checked.
+
+  A layer is a submodule, by its name in PyTorch. If it is called several times, its first output
+  counts.
 
   Attributes:
-    module: the module, in evaluation mode, all its arrays on one device.
-    shapes: shape of an image's output by layer, without the batch; outputs of four axes have
-      channels last. A layer is the name of a module inside; its first call counts.
+    module: the module, in evaluation mode, with all arrays on one device.
+    shapes: {layer: shape of its output for one image}; outputs [B, C, H, W] become [B, H, W, C].
     classes: number of logits.
-    batch_size: images a call.
-    head: name of the module with the layer 'features' as its input; '' for none.
+    batch_size: largest number of images in a call of the module.
+    head: name of the submodule whose input is the layer 'features'; '' for none.
   """
 
   module: 'torch.nn.Module'
@@ -57,13 +61,16 @@ class TorchModule:
   def __call__(
     self, variables: PyTree, inputs: jax.Array, layers: Collection[str]
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns logits of inputs [B, H, W, C] and the outputs of these layers, with gradients."""
+    """Returns the logits [B, classes] and the outputs of layers for images [B, H, W, C].
+
+    Both are differentiable by the images. `variables` are not used.
+    """
     names = tuple(sorted(layers))
     logits, *outputs = self._with_gradient(names)(inputs.astype(jnp.float32))
     return logits, dict(zip(names, outputs, strict=True))
 
   def _with_gradient(self, layers: tuple[str, ...]) -> Callable[[jax.Array], tuple[jax.Array, ...]]:
-    """Returns the function from images to logits and outputs of layers."""
+    """Returns the differentiable function from images to (logits, outputs of the layers...)."""
     shapes = [(self.classes,), *(self.shapes[name] for name in layers)]
 
     @jax.custom_vjp
@@ -82,7 +89,7 @@ class TorchModule:
     return apply
 
   def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
-    """Returns logits [..., classes] and outputs of layers for images [..., H, W, C]."""
+    """Returns the logits [..., classes] and the outputs of layers for images [..., H, W, C]."""
     pieces = []
     for piece in self._pieces(images):
       outputs = self._run(piece, layers, gradient=False)[1]
@@ -92,7 +99,10 @@ class TorchModule:
   def vector_jacobian_products(
     self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
   ) -> np.ndarray:
-    """Returns Σ_k vᵏ ∂zᵏ/∂x [..., H, W, C] of images x; v are cotangents of logits and layers z."""
+    """Returns the vector-Jacobian product Σ_k v_k ∂z_k/∂x for images x, [..., H, W, C].
+
+    z_k are the logits and the outputs of layers, and v_k are their `cotangents`.
+    """
     import torch
 
     axes = np.ndim(images) - 3
@@ -113,7 +123,7 @@ class TorchModule:
     return _joined(images, pieces)
 
   def _pieces(self, images: np.ndarray) -> list[np.ndarray]:
-    """Returns images [..., H, W, C] as arrays of at most `batch_size` images."""
+    """Returns images [..., H, W, C] as a list of arrays [B, H, W, C] with B ≤ `batch_size`."""
     flat = np.asarray(images)
     flat = flat.reshape(-1, *flat.shape[-3:])
     return [flat[i : i + self.batch_size] for i in range(0, len(flat), self.batch_size)]
@@ -121,7 +131,13 @@ class TorchModule:
   def _run(
     self, images: np.ndarray, layers: Collection[str], gradient: bool
   ) -> tuple['torch.Tensor', dict[str, 'torch.Tensor']]:
-    """Returns the module's input [B, C, H, W], and the outputs of layers, with 'logits'."""
+    """Returns the module's input [B, C, H, W], and {layer: output} with the logits as 'logits'.
+
+    `gradient` is whether PyTorch records the graph for a backward pass.
+
+    Raises:
+      InputError: the module fails, or changes its input in place.
+    """
     import torch
 
     outputs: dict[str, torch.Tensor] = {}
@@ -158,12 +174,20 @@ class TorchModule:
 def wrap(
   module: object, images: np.ndarray, classes: int, name: str, batch_size: int, head: str = ''
 ) -> TorchModule:
-  """Returns a module after checks on normalised images [B, H, W, C].
+  """Returns a PyTorch module as a `TorchModule`, after checks by calls on normalised images.
+
+  Args:
+    module: the module.
+    images: normalised images [B, H, W, C] for the checks.
+    classes: the number of logits that it must return.
+    name: the name of the classifier, for messages.
+    batch_size: largest number of images in a call.
+    head: name of the submodule whose input is the layer 'features'; '' for none.
 
   Raises:
-    InputError: it is not a PyTorch module in evaluation mode with float32 arrays on one device; or
-      its logits are not finite, not [B, classes], without a gradient or different in a second call;
-      or it changes its images.
+    InputError: it is not a PyTorch module in evaluation mode with float32 arrays on one device; its
+      logits are not finite, not [B, classes], without a gradient or different in a second call; or
+      it changes its images in place.
   """
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
@@ -213,7 +237,7 @@ def wrap(
 
 
 def facts(module: TorchModule) -> Facts:
-  """Returns the number of parameters, and the SHA-256 of parameters and buffers."""
+  """Returns values for results: the number of parameters, and a SHA-256 of all arrays."""
   arrays = {name: array.detach().cpu().numpy() for name, array in _arrays(module.module).items()}
   count = sum(parameter.numel() for parameter in module.module.parameters())
   return {'kind': 'torch', 'parameters': count, 'sha256': digest_of(arrays)}
@@ -221,7 +245,7 @@ def facts(module: TorchModule) -> Facts:
 
 @contextlib.contextmanager
 def _errors_on(images: np.ndarray) -> Iterator[None]:
-  """Turns errors of the module on these images into an InputError of one line."""
+  """Returns a context that turns errors of the module into InputError with a one-line message."""
   try:
     yield
   except (Exception, SystemExit) as error:  # the module is the user's and may raise anything
@@ -234,12 +258,12 @@ def _errors_on(images: np.ndarray) -> Iterator[None]:
 
 
 def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
-  """Returns parameters and buffers by name."""
+  """Returns {name: tensor} of all parameters and buffers of a module."""
   return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def _check(logits: object, count: int, classes: int) -> None:
-  """Raises InputError for logits of another shape or type, or with NaN."""
+  """Raises InputError unless logits are a tensor [count, classes] of finite floats."""
   import torch
 
   check_logits('it', logits, count, classes)
@@ -250,5 +274,5 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the pieces as one array, with the leading axes of the images [..., H, W, C]."""
+  """Returns batches concatenated to one array, with the leading axes of images [..., H, W, C]."""
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

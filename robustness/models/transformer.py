@@ -20,14 +20,22 @@ from robustness.models.layers import Layer, at_least_float32
 from robustness.models.naming import OUTPUT_FIRST, Names, Stored
 
 Activation = Literal['gelu', 'quick_gelu', 'tanh_gelu']
+"""The activation of a perceptron, see `activation`."""
 Positions = Literal['all', 'patches', 'no_token', 'none']
+"""Which tokens have a position embedding, see `PatchEmbedding`."""
 Rotary = Literal['', 'halves', 'pairs']
+"""How queries and keys are rotated by position, see `rotary_angles`; '' does not rotate them."""
 Initializer = nn.initializers.Initializer
 QkvBias = Literal['all', 'no_key', 'none']
+"""Which of queries, keys and values have a bias."""
 
 
 def activation(name: Activation, x: jax.Array) -> jax.Array:
-  """Returns GELU(x) = x Φ(x), or its approximation x σ(1.702 x) (`quick_gelu`) or by tanh."""
+  """Returns GELU(x) = x Φ(x), with Φ the normal distribution function, or an approximation.
+
+  'gelu' is exact, 'quick_gelu' is x σ(1.702 x) with the logistic function σ, and 'tanh_gelu' is the
+  usual approximation by tanh.
+  """
   if name == 'quick_gelu':
     return x * nn.sigmoid(1.702 * x)
   if name == 'tanh_gelu':
@@ -40,16 +48,21 @@ layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
 """Layer normalisation over the last axis with a given ε; the variance takes two passes."""
 
 LAYER_SCALE = 1e-5
-"""The initial value of layer scale."""
+"""The initial value of layer scale, the learned factor of each channel of a residual branch."""
 
 
 def attend(
   query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None = None
 ) -> jax.Array:
-  """Returns softmax(q kᵀ / √d + bias) v for every head, [..., Q, heads, d].
+  """Returns the attention softmax(q kᵀ / √d + bias) v of every head, [..., Q, heads, d].
 
-  Queries are [..., Q, heads, d], keys and values [..., K, heads, d]. `bias` has the same number of
-  axes; the last are [heads, Q, K], or 1 in place of any. The softmax is in float32 or wider.
+  Args:
+    query: [..., Q, heads, d].
+    key: [..., K, heads, d].
+    value: [..., K, heads, d].
+    bias: array that broadcasts to [..., heads, Q, K] and has as many axes; None for no bias.
+
+  The softmax is computed in float32 or wider.
   """
   scores = jnp.einsum('...qhd,...khd->...hqk', query * query.shape[-1] ** -0.5, key)
   scores = at_least_float32(scores)
@@ -59,17 +72,18 @@ def attend(
 
 
 def hide_later(count: int) -> jax.Array:
-  """Returns the bias that hides from each of `count` positions all later ones."""
+  """Returns the causal bias for attention, [1, 1, count, count]: −∞ for later positions, else 0."""
   visible = jnp.tril(jnp.ones((count, count), bool))
   return jnp.where(visible, 0.0, -jnp.inf)[None, None]
 
 
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
-  """Returns the angles of tokens, [before + rows × columns, size ÷ 2], for heads of a size.
+  """Returns the angles by which queries and keys are rotated, [before + rows × columns, size ÷ 2].
 
-  A patch at (y, x) has the angles y f, then x f, for frequencies f; the `before` tokens before the
-  patches have 0. DINOv3 ('halves') has positions in (-1, 1) and f = 2π ÷ 100^(4k ÷ size). EVA-02
-  ('pairs') has positions on 16 × 16 patches for a grid of any size, and f = 1 ÷ 10000^(4k ÷ size).
+  A patch at position (y, x) has the angles y f_k, then x f_k, for k = 0, ..., size ÷ 4 − 1. The
+  `before` tokens in front of the patches have the angle 0. `size` is the number of channels of a
+  head. DINOv3 ('halves') has positions in (−1, 1) and f_k = 2π ÷ 100^(4k ÷ size). EVA-02 ('pairs')
+  scales the positions of any grid to 16 × 16 patches and has f_k = 1 ÷ 10000^(4k ÷ size).
 
   References: Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
   """
@@ -86,10 +100,11 @@ def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -
 
 
 def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
-  """Returns heads [B, N, heads, d] with each pair of values turned by `angles` [N, d ÷ 2].
+  """Returns queries or keys [B, N, heads, d] with each pair of channels rotated.
 
-  Pairs are (i, i + d ÷ 2), or neighbours ('pairs'), which are returned as pairs of the first kind:
-  the products of queries and keys stay the same.
+  `angles` [N, d ÷ 2] has an angle for each pair. The pairs are the channels (i, i + d ÷ 2), or
+  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The latter are returned at i and i + d ÷ 2; this
+  permutation of channels is the same for queries and keys and does not change their products.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)
@@ -98,10 +113,11 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
 
 
 class SelfAttention(Layer):
-  """Multi-head attention of a sequence to itself; `qkv` comes first, `out` last.
+  """Multi-head self-attention: a linear map `qkv`, attention of every head, a linear map `out`.
 
-  With `causal` a position sees itself and earlier positions only. Queries and keys are rotated by
-  `angles`, if any, as `rotary` says. With `qkv_bias` 'no_key' keys have no bias.
+  If `causal` is True, a position attends to itself and earlier positions only. Queries and keys are
+  rotated by the `angles` of a call, if any, in pairs of channels that `rotary` determines. If
+  `qkv_bias` is 'no_key', queries and values have a bias and keys have none.
   """
 
   num_heads: int
@@ -135,10 +151,11 @@ class SelfAttention(Layer):
 
 
 class Perceptron(Layer):
-  """Two linear maps, `fc1` to `hidden` values (0: four times the width) and `fc2` back.
+  """Two linear maps, `fc1` to `hidden` channels and `fc2` back; 0 takes four times the width.
 
-  Between them is an activation, or with `gated` the product of silu(first half) and second half,
-  normalised if there is an `epsilon`.
+  Between them is an activation. If `gated` is True, `fc1` has two outputs a and b of that width,
+  and silu(a) · b replaces the activation. If `epsilon` is not 0, layer normalisation with this ε
+  comes before `fc2`.
   """
 
   activation: Activation = 'gelu'
@@ -160,10 +177,11 @@ class Perceptron(Layer):
 
 
 class Block(Layer):
-  """Attention and a perceptron, each applied to the normalised input and added to it.
+  """A transformer block: attention and a perceptron, each on the normalised input and added to it.
 
-  `attention` and `perceptron` return the modules for `name` and the arguments in `common`. With
-  `layer_scale` a learned value per channel scales both (Touvron et al., 2021, equation 4).
+  `attention` and `perceptron` are functions that return the modules, given `name` and the arguments
+  in `common`. If `layer_scale` is True, both outputs are multiplied by a learned number per channel
+  (Touvron et al., 2021, equation 4).
   """
 
   attention: Callable[..., nn.Module]
@@ -189,10 +207,11 @@ class Block(Layer):
 
 
 class PatchEmbedding(Layer):
-  """Linear maps of square patches after a class token and registers, plus positions.
+  """The tokens of an image: a class token, registers, and a linear map of each square patch.
 
-  Registers have no positions. With `positions` 'patches' the class token has no position, with
-  'no_token' there is no class token, and with 'none' no token has a position.
+  A learned position embedding is added to the class token and the patches if `positions` is 'all',
+  and to the patches only if it is 'patches'. There is no class token if it is 'no_token', and no
+  position embedding if it is 'none'. Registers, which are further learned tokens, have no position.
   """
 
   patch: int
@@ -253,7 +272,7 @@ class AttentionPool(Layer):
 
 
 class UnitLength(nn.Module):
-  """Divides each embedding by its length, as a layer so that its output can be captured."""
+  """Divides each embedding by its L2 norm, as a layer so that a study can record its output."""
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
