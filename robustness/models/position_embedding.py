@@ -135,7 +135,7 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] of 'bicubic_pytorch' with steps of old ÷ (new + offset) pixels."""
+  """Returns the matrix [new, old] of 'bicubic_pytorch', with steps of old ÷ (new + offset)."""
   places = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(places)[:, None] + np.arange(-1, 3)[None]
   weights = np.zeros((new, old))

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 LOGITS = 'logits'
 Shape = tuple[int, ...]
-_LOCK = (
-  threading.Lock()
-)  # one call at a time, because its hooks would record another call's outputs
+_LOCK = threading.Lock()  # one call at a time: hooks would record outputs of other calls
 # JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
   lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
