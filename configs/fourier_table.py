@@ -74,6 +74,7 @@ TABLES = ('errors', 'tradeoff', 'heat_maps')
 RECIPES = ('natural', 'gaussian', 'adversarial', 'low_pass', 'high_pass', 'auto_augment')
 """Names of the trainings that are compared."""
 CIFAR10_RECIPES = (*RECIPES, 'fog_noise')
+"""Names of the trainings on CIFAR-10."""
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:

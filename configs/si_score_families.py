@@ -44,6 +44,7 @@ size.
 from robustness.config.defaults import ConfigDict, check_variant, default_config
 
 RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
+"""(architecture, weights) of networks that several comparisons have."""
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
 VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
 FILE = ''  # to be given

@@ -38,6 +38,7 @@ CORRUPTIONS = (
 PRINTED = {'contrast': 'contrast_change', 'brightness': 'brightness_change'}
 """Names in the paper's tables, where these differ."""
 COARSE, FINETUNED = 'ilsvrc30', 'ilsvrc30_finetuned'
+"""Variants that train on the 30 classes of ImageNet-Vid."""
 YTBB = 'ytbb,'
 """Beginning of variants that are measured on YTBB-Robust."""
 

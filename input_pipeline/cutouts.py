@@ -44,7 +44,9 @@ LINES_AT_ONCE = 2**19
 SUFFIXES = ('.jpg', '.jpeg', '.png')
 """Suffixes of the photographs."""
 LIST, REJECTED = 'cutouts.csv', 'rejected.csv'
+"""Files with the cutouts, and with the segments that are left out."""
 FOREGROUNDS, SHEETS, REMOVED = 'foregrounds', 'sheets', 'removed'
+"""Folders of the cutouts, of the contact sheets, and of removed cutouts."""
 _ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill')
 """Columns of cutouts.csv before the flags."""
 THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels

@@ -33,7 +33,9 @@ from robustness.core.sampler import Epochs, Sampler, share_of_batch
 from robustness.core.typing import Facts
 
 _PREFETCH = 4
+"""Batches that tf.data prepares ahead."""
 _READ_AT_ONCE = 1024
+"""Examples that are read at once into memory."""
 _MAX_READ_FOR_LABELS = 100_000
 """Most streamed images that are read for their labels only."""
 IN_FLIGHT = 64

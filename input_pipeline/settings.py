@@ -1,4 +1,4 @@
-"""The settings of `config.data`: which images, how many, and at what size."""
+"""The settings of `config.data`: the source of images, their number, and their size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from robustness.core.typing import Facts
 RANDOM, FIRST = 'random', 'first'
 """Ways to choose a subset."""
 INTERPOLATIONS = ('bilinear', 'bicubic')
+"""Valid values of `interpolation`."""
 RESIZED_BY = ('tensorflow', 'pillow')
+"""Valid values of `resized_by`."""
 COUNT = 'at least 0 (0 turns it off)'
 """Phrase for the valid values of counts."""
 LISTED = 8  # classes without images in a message
@@ -119,33 +121,34 @@ class DataSettings:
       `config.data.<name>` has its settings.
     split: for 'digits' train or test; for 'tfds' any TFDS split, slices included; for a folder or
       an archive that holds several splits, the one to read.
-    num_images: 0 reads all; k > 0 a random subset of k, chosen by the seed; a smaller subset of
-      the same seed is part of a larger one. For neighbor sets k counts anchors; for stored
-      corrupted images it counts clean images, with all corruptions and severities.
-    subset: how these are chosen: 'random', or 'first' in the source's order, as RobustBench takes
-      them from CIFAR-10-C.
-    image_list: a text file of `<class>/<file>`, one a line, which alone are read from class folders
-      or stored sets of them; 'robustbench' is RobustBench's list of 5,000 of ImageNet; '' reads
-      all.
-    known_classes: False for images of no class that classifiers know (out of distribution): their
-      classes are left out, and every label is 0.
-    resize: pixels of the shorter side after an antialiased resize; 0 leaves the size alone.
-    squash: resizes both sides to `resize`, whatever the image's, not the shorter alone.
-    crop: pixels of the side of a centre crop; 0 does not crop. Where both are 0, images are
-      prepared as the classifier's weights want it, if they are published weights that say so.
+    num_images: 0 reads all; k > 0 a random subset of k, which the seed determines; a smaller subset
+      of the same seed is part of a larger one. For neighbor sets k is the number of anchors; for
+      stored corrupted images it is that of clean images, with all corruptions and severities.
+    subset: how the subset is chosen: 'random', or 'first' in the source's order, as RobustBench
+      takes images from CIFAR-10-C.
+    image_list: a text file with one `<class>/<file>` per line; only these images are read from
+      class folders or stored sets of them. 'robustbench' is RobustBench's list of 5,000 of
+      ImageNet; '' reads all.
+    known_classes: False for images of classes that the classifiers do not know (out of
+      distribution): class names are dropped, and every label is 0.
+    resize: pixels of the shorter side after an antialiased resize; 0 does not resize.
+    squash: whether both sides are resized to `resize`, which changes the aspect ratio, instead of
+      the shorter one only.
+    crop: pixels of the side of a centre crop; 0 does not crop. If `resize` and `crop` are 0, images
+      are prepared as published weights of the classifier require, if these state it.
     interpolation: 'bilinear' or 'bicubic'.
-    resized_by: 'tensorflow' resizes in float32; 'pillow' in 8-bit levels, rounded after each axis,
-      as torchvision and timm do: images of 8 bits alone, which stay so on their way to the device.
-    random_crop_area: for rows that are trained on, smallest area of a random resized crop, as a
-      share of the stored image (.08 for ImageNet), drawn for every epoch and resized to `crop`
-      pixels in place of the other preparation; 0 prepares them as rows that are evaluated.
+    resized_by: 'tensorflow' resizes in float32; 'pillow' resizes 8-bit images and rounds after each
+      axis, as torchvision and timm do, and sends 8-bit images to the device.
+    random_crop_area: for training rows, smallest area of a random resized crop as a fraction of the
+      stored image (.08 for ImageNet). The crop is drawn in every epoch and resized to `crop`
+      pixels, instead of the resize and centre crop. 0 prepares training rows as in evaluation.
     class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
-      'wordnet:n02084071' stands for all classes below that synset. The classes of no group are left
-      over. A classifier's training rows inherit them; ρ of other groups is refused.
-    hierarchy: for such subtrees, a text file of lines 'parent child' of WordNet identifiers.
-    random_class_groups: M groups of equal size drawn by `class_group_seed`, in place of names.
-    classes_per_group: of random groups; 0 makes them as large as they can be.
-    class_group_seed: draws them.
+      'wordnet:n02084071' stands for all classes below that synset. Other classes are in no group. A
+      classifier's training rows inherit the groups; ρ for other groups raises an error.
+    hierarchy: for such synsets, a text file of lines 'parent child' of WordNet identifiers.
+    random_class_groups: number M of random groups of equal size, instead of named ones.
+    classes_per_group: number of classes in a random group; 0 makes groups as large as possible.
+    class_group_seed: seed of random groups.
   """
 
   source: Source = dataclasses.field(default_factory=_default_source)

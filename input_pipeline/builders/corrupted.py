@@ -52,6 +52,7 @@ is image 6); the order is the base's. The config's name is <base>_<corruption>_<
 severity, table of constants, quantisation, frost and seed.
 """
 Example = tuple[int, dict[str, np.ndarray | int]]
+"""Key and features of an example."""
 CLEAN_NAME = 'clean'
 """Name in place of a corruption for unchanged images."""
 PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'

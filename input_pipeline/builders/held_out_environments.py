@@ -62,6 +62,7 @@ NOWHERE = -1
 Place = tuple[ArrayLike, ArrayLike]
 """The environment of each row of a batch, or `NOWHERE`, and its level (severity or degrees)."""
 Example = tuple[str, dict[str, np.ndarray | int | bool]]
+"""Key and features of an example."""
 
 
 @dataclasses.dataclass(eq=False)

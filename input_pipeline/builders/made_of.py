@@ -42,6 +42,7 @@ BLOCK = 256
 """Number of images that are computed together."""
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
 _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versions', 'tags')
+"""Fields of a config that TFDS defines and that do not affect the images."""
 
 
 def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:

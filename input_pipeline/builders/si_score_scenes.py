@@ -60,9 +60,13 @@ object's rectangle inside the scene. It is made of two folders of yours; the tab
 released sets lie beside the data.
 """
 Example = tuple[int, dict[str, object]]
+"""Number and features of a scene."""
 Row = dict[str, jax.Array]
+"""Columns of one pair."""
 Prepare = Callable[[Mapping[str, np.ndarray]], Row]
+"""Type of `prepare` in `composer`."""
 Compose = Callable[[Row, np.ndarray], jax.Array]
+"""Type of `compose` in `composer`."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -33,6 +33,7 @@ from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES,
 
 _NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
 CLASS_NAMES = tuple(_NAMES.split())
+"""CIFAR-10's classes in label order."""
 # of the fine classes, in label order (Krizhevsky 2009): the alphabet's
 _CIFAR100_NAMES = """
   apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle
@@ -48,7 +49,9 @@ _CIFAR100_NAMES = """
 """
 IMAGE_SHAPE = (32, 32, 3)
 LABELS, CLEAN_FILE = 'labels', 'clean'
+"""Names of the files, without suffix, that are not corruptions."""
 VERSIONS = ('v4', 'v6')
+"""Released versions of CIFAR-10.1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,11 @@ class Cifar10C(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; ordered by corruption, severity and image."""
+    """Returns the images, uint8 [32, 32, 3], ordered by corruption, severity and image.
+
+    Raises:
+      InputError: files are missing or damaged, or do not fit together.
+    """
     advice = f'give the folder of {self.title}, which holds labels.npy and one .npy file a '
     folder = self.folder(f'{advice}corruption.')
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
@@ -144,7 +151,7 @@ class Cifar101(Source):
   version: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the images, uint8 [32, 32, 3], all in memory."""
     folder = expanded(self.path)
     versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
     if not self.version and len(versions) != 1:

@@ -28,6 +28,7 @@ from robustness.core.registry import word
 from robustness.models import label_space
 
 NAME, TEXTURE = 'cue_conflict', 'texture'
+"""The data set with conflicting cues, and its column of the texture's class."""
 PUBLISHED = {NAME: 1280, 'edge': 160, 'silhouette': 160}
 """{data set: number of its published pictures}."""
 _PICTURE = re.compile(r'([a-z]+)\d+(?:-([a-z]+)\d+)?\.png')

@@ -1,7 +1,7 @@
-"""Objects and backgrounds that are drawn by code, so that studies of scenes run without any file.
+"""Source `drawn_scenes`: objects and backgrounds drawn in code, so that scenes need no file.
 
-They are drawings, so results say how a classifier performs on drawings. Each object is one of
-ImageNet's classes. Its shading and the backgrounds are random with a fixed seed.
+Each object is one of ImageNet's classes. Shading and backgrounds come from fixed seeds. Because
+they are drawings, a classifier's accuracy on them differs from that on photographs.
 """
 
 import itertools
@@ -43,7 +43,7 @@ class DrawnScenes(SceneParts):
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns a row for each object on each of its two backgrounds."""
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]

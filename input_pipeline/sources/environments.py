@@ -1,27 +1,30 @@
-"""Images in environments, such as rendition styles: a folder, JSON, or configs of a TFDS data set.
+"""Source `environments`: images in environments, such as rendition styles.
 
-`path` is a folder with images PATH/environment/class/*.jpg, or a file
+They are in a folder, listed in a JSON file, or configs of a TFDS data set. `path` is a folder with
+images PATH/environment/class/*.jpg, or a file
 
   {"photo": {"dog": ["a/1.jpg", ...], "cat": [...]}, "sketch": {...}}
 
-of paths, relative to that file or absolute, each file once. With the keys "train" and "test" at its
-top level the file defines both splits. Otherwise the test is a share `test_share` of every cell
-(environment and class), drawn once for all seeds.
+of paths, relative to that file or absolute; each file may be listed only once. If its top-level
+keys are "train" and "test", the file defines both splits. Otherwise the fraction `test_share` of
+the images of every cell is the test split; a cell is one class in one environment. This split is
+drawn once and does not depend on the run's seed.
 
 A folder may have lists `<environment>_train.txt` and `<environment>_test.txt`, which DomainNet
 publishes with its zips. A line holds a path in the folder and a number; the class is the folder of
 the image.
 
-A path 'tfds:domainnet' takes all configs of a TFDS data set, 'tfds:domainnet/real,sketch' two.
-Among examples with the same bytes only the first is read, in the order of environments and files.
-Examples in the split `train` of any environment are left out of `test`; results state their number.
+A path 'tfds:domainnet' takes all configs of a TFDS data set as environments,
+'tfds:domainnet/real,sketch' two of them. Of examples with the same bytes only the first is read, in
+the order of environments and files. Examples of the split `train` of any environment are not read
+as `test`; the results state their number.
 
-`clean_environment` is the environment E_0, in which all classes are trained; by default the first
-one, which is logged. The others are E_1, E_2, ... in their order (of folders by name).
+`clean_environment` is the environment E_0, in which all classes are trained; the default is the
+first, which is logged. The others are E_1, E_2, ... in their order (folders: by name).
 
-Splits: 'test' has every cell; 'train' the cells of E_0 and, for E_k, the cells of the class group
-C_k; 'clean' the training images of E_0 alone. A cell without images is refused, or named in the
-results where `allow_missing` is set.
+Splits: 'test' has every cell; 'train' the cells of E_0 and, for each E_k, the cells of the class
+group C_k; 'clean' the training images of E_0 only. A cell without images raises an error, or is
+named in the results if `allow_missing` is set.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ class Environments(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; ordered by environment, then by class and path, or as in the files of TFDS."""
+    """Returns the images, ordered by environment, class and path, or by index in TFDS's files."""
     if self.path.startswith(PREFIX):
       return self._from_tfds(settings)
     return self._from_files(settings)

@@ -37,6 +37,7 @@ VARIANTS = (
   *('original', MIXED_SAME, MIXED_RAND, 'mixed_next'),
   *('only_fg', 'no_fg', 'only_bg_b', 'only_bg_t'),
 )
+"""The variants of the release; 'no_fg' and 'only_bg_*' have no foreground."""
 _FOREGROUND = re.compile(r'fg_(.+?)_bg_.+')
 """Name of a mixed picture; its group is the name of the foreground's original."""
 _FOLDER = re.compile(r'\d\d_(.+)')

@@ -45,6 +45,7 @@ from robustness.corruptions.names import (
 )
 
 CLEAN_FOLDER = 'clean'
+"""Name of the folder of clean images."""
 _DISTORTION = re.compile(
   r'_(glitched|mosaic|stickers?|vertical_lines|geometric_shapes|luminance(_checkerboard)?)_[1-5]'
   r'(?=\.\w+$)'

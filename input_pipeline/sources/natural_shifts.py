@@ -65,11 +65,15 @@ PUBLISHED = {
 """Numbers of classes and images of each set. For objectnet these are the objects that are classes
 of ImageNet, and their images; imagenet_real includes the images without a label."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
+"""Data sets that are read differently from the others."""
 TFDS_REAL = 'imagenet2012_real'
+"""TFDS name of `imagenet_real`."""
 FRAME = 2
 """Width of the frame around ObjectNet's pictures, pixels."""
 _VALIDATION = re.compile(r'ILSVRC2012_val_(\d{8})')
+"""Name of a validation image of ImageNet; its group is the number."""
 _MAX_LISTED = 8
+"""Unknown objects that a message lists."""
 Listed = tuple[list[str], np.ndarray, dict[str, int]]
 """Paths of images, their labels [N] or [N, L] in ImageNet's order, and facts for results."""
 Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
@@ -97,7 +101,12 @@ class NaturalShifts(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; images are ordered by class or number, then path."""
+    """Returns the images, ordered by class (imagenet_real: by number), then path.
+
+    Raises:
+      InputError: files are damaged, or their number is not the published one and `allow_missing` is
+        False.
+    """
     self.choose('dataset', PUBLISHED)
     by_tfds = not self.path and self.dataset != OBJECTNET
     if by_tfds and not (self.dataset == REAL and self.real_labels):

@@ -35,7 +35,9 @@ class Npz(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the images and labels of the split; raises InputError for missing or invalid
+    arrays.
+    """
     arrays, title = self.arrays(), self.path
     images_key = _find(arrays, _IMAGES, settings.split, title)
     labels_key = _find(arrays, _LABELS, settings.split, title)

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 IMAGES = ('image', 'img')
+"""Usual names of the column of images."""
 MAX_BYTES_IN_MEMORY = 2**30
+"""Largest uncompressed size of all row groups at which images are kept in memory."""
 WINDOW = 4
 """Number of row groups within which rows are shuffled together."""
 AT_ONCE = 256

@@ -35,6 +35,7 @@ from robustness.corruptions.names import PERTURBATIONS
 from robustness.video import clips
 
 VIDEOS = ('.mp4',)
+"""Suffixes of the videos of ImageNet-P."""
 KEPT = 16
 """Number of decoded videos in memory, 5 MB each."""
 _DECODING = threading.Lock()
@@ -183,7 +184,11 @@ class ImagenetP(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; all videos of a perturbation must have as many frames as the first one."""
+    """Returns the frames, uint8 RGB.
+
+    All videos of a perturbation must have as many frames as its first one; others raise InputError
+    when they are read.
+    """
     layout = '<perturbation>/<class>/<image>.mp4.'
     root = self.folder(f'give the folder of ImageNet-P: {layout}')
     folders = folders_in(root)

@@ -271,7 +271,7 @@ class Scenes(SceneParts):
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns a row for each cutout on each of its two backgrounds, after checking all files."""
     side = self.side
     left_out = Counter[str]()
     cutouts = find_cutouts(self.foregrounds, left_out=left_out)

@@ -89,7 +89,10 @@ class SiScore(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`; subsets are chosen by pairs of object and background."""
+    """Returns the scenes with the columns `COLUMNS`; labels are ImageNet's class indices.
+
+    A subset takes all scenes of random pairs of object and background.
+    """
     if self.dataset:
       images, factors, metadata, missing = self._from_tfds(settings)
     else:

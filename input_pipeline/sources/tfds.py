@@ -57,7 +57,7 @@ class Tfds(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split, which is downloaded and prepared if it is not yet."""
+    """Returns the images of the split, which is downloaded and prepared if necessary."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -92,7 +92,7 @@ class TfdsCorrupted(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """See `Source`."""
+    """Returns the images of all matching configs; raises InputError if they do not form one set."""
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = self._by_part(settings.split)

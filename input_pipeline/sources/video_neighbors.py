@@ -37,7 +37,9 @@ from robustness.video.metadata import SETS, NeighborSets, find, read
 from robustness.video.ytbb_robust import VIDEOS
 
 KEY = 'config.data.video_neighbors'
+"""Section of the config, for messages."""
 SPACES = ('imagenet_vid', 'youtube_bb')
+"""Label spaces of the published neighbor sets; the first is the default."""
 LISTED = 10
 """Missing frames that a message lists."""
 _SUBSET = 0xA2C4  # the random stream of `choose`

@@ -40,7 +40,9 @@ from robustness.core.rows import composed
 from robustness.core.settings import require
 
 IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
+"""Fields that are images."""
 LABEL, METADATA = 'cls', 'json'
+"""Fields with a label, and with a JSON object."""
 _MAX_LABEL = 32  # bytes of a field `cls`
 """Largest size of a field `cls` in bytes."""
 _ANY_JSON = (dict, list, str, bool, int, float, type(None))

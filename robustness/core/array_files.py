@@ -16,6 +16,7 @@ from robustness.core.limits import MAX_BYTES_PER_ARRAY
 
 _READ_1, _READ_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
 _HEADER_READERS = {(1, 0): _READ_1, (2, 0): _READ_2}
+"""{version of the .npy format: reader of its header}."""
 
 
 def read_npz(

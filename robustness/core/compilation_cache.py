@@ -20,10 +20,12 @@ from robustness.core.paths import expanded
 
 MIN_SECONDS = 0.1  # programs that compile faster are not stored
 MAX_BYTES = 2 * 2**30
+"""Largest size of all stored programs."""
 JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes
 _CACHE_WARNING = re.compile(
   r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
 )
+"""JAX's warning about an entry that cannot be written or read."""
 
 
 def default_folder() -> pathlib.Path:

@@ -9,8 +9,11 @@ from robustness.core.errors import causes
 from robustness.core.paths import expanded
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers of a full disk or exhausted quota."""
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""Error numbers of a read-only disk or missing permission."""
 IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+"""Error numbers of a file in place of a folder, or the reverse."""
 OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 

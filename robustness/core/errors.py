@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
+"""{section in errors: its actual name in the config}, see `naming`."""
 
 
 MAX_VALUE_LENGTH = 300

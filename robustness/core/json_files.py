@@ -16,6 +16,7 @@ Form = object
 `{str: form}` for an object with any keys; `[form]` for a list."""
 
 _NAMES = {dict: 'an object', list: 'a list', str: 'a text', bool: 'true or false'}
+"""Names of types in messages."""
 _NAMES |= {int: 'a whole number', float: 'a number', type(None): 'null'}
 
 

@@ -7,12 +7,14 @@ from collections import Counter
 from robustness.core.errors import InputError
 
 MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 4095
+"""Longest name of a file and longest path on Linux, in bytes."""
 SYSTEM_FOLDERS = (
   *('@eaDir', '#recycle', '#snapshot', '__MACOSX'),
   *('$RECYCLE.BIN', 'System Volume Information', 'lost+found'),
 )
 """Folders that file servers and operating systems create among the folders of users."""
 HIDDEN = 'hidden files'
+"""Reasons by which ignored files are counted."""
 HIDDEN_FOLDERS = 'hidden folders'
 SYSTEM = 'folders of file servers and systems'
 NOT_REGULAR = 'links that lead nowhere, pipes and devices'

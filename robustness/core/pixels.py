@@ -10,6 +10,7 @@ BFLOAT16_STEP = 2.0**-8
 """Difference of adjacent bfloat16 numbers in [½, 1); such networks round smaller changes."""
 
 HIGH, LOW = np.float32(257 / 2**16), np.float32(1 / 255 - 257 / 2**16)
+"""Two numbers with the sum 1 / 255; the first has only 9 bits."""
 
 
 def scaled(images: jax.Array) -> jax.Array:

@@ -26,6 +26,7 @@ PLAIN = {
 
 _CONTROLS = (*range(9), *range(11, 32), *range(127, 160))  # less tab and line feed
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that control the direction of text."""
 _ESCAPES = {
   code: chr(code).encode('unicode_escape').decode()
   for code in (*_CONTROLS, *_DIRECTIONS, 0x2028, 0x2029)  # the last two separate lines

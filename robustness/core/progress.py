@@ -15,6 +15,7 @@ from tqdm import tqdm
 LINE_SECONDS = 20.0
 """Smallest time in seconds between two log lines."""
 _DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
+"""The choice of `showing`; None leaves it to the terminal."""
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until a phase is shown, between two reports of waiting, and between reports after as long
 a time."""

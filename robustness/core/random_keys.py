@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from robustness.core.errors import InputError
 
 FLAG = 'jax_threefry_partitionable'
+"""JAX's flag for partitionable Threefry."""
 
 
 def pin() -> None:

@@ -390,10 +390,12 @@ class ArrayRows:
 
   @property
   def num_examples(self) -> int:
+    """Number of rows."""
     return len(self.images)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
+    """Height, width and channels of every image."""
     height, width, channels = self.images.shape[1:]
     return height, width, channels
 
@@ -524,13 +526,13 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
-  """Rows with changed columns; the images stay. Methods are those of `Rows`.
+  """Rows with other labels or further columns than the rows that they wrap; images are the same.
 
   Attributes:
-    rows: the original rows.
+    rows: the wrapped rows.
     change: function from a batch to the batch with changed columns.
     class_names: names of the classes, in label order.
-    facts: facts that are added to the description.
+    facts: entries that are added to the description.
   """
 
   rows: Rows
@@ -560,6 +562,7 @@ class _ChangedRows:
     return dataclasses.replace(self, rows=self.rows.cached())
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
+    """Returns the changed rows as arrays; None if the wrapped rows are too large."""
     arrays = self.rows.in_memory(max_bytes)
     if arrays is None:
       return None

@@ -26,6 +26,7 @@ from robustness.corruptions.names import FAMILIES, SEVERITIES
 Constants = Mapping[str, tuple[Any, ...]]
 """{parameter: one value per severity}, static."""
 Draws = Mapping[str, jax.Array]
+"""Random numbers of an image by name."""
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 """{image side: the side that provides missing constants}."""
 

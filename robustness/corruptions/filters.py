@@ -16,6 +16,7 @@ import numpy as np
 import scipy.fft
 
 Border = Literal['nearest', 'reflect', 'mirror']
+"""Treatment of pixels outside of an image, see above."""
 DIRECT_TAPS = 49  # kernels with more elements are applied by FFT
 HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 10 bits
 

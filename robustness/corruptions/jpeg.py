@@ -15,6 +15,7 @@ import numpy as np
 from robustness.corruptions.filters import HIGHEST
 
 BLOCK = 8
+"""Side of a block in pixels."""
 GUARD = 2.0**-2  # in eighths; a quotient that is an integer does not fall below itself by rounding
 FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of 13 bits, 2 remain between the two passes
 
@@ -23,7 +24,9 @@ FROM_RGB = np.array(
   [[19595, 38470, 7471], [-11059, -21709, 32768], [32768, -27439, -5329]], np.float32
 )
 ROUND_YCBCR = np.array([[2**15], [2**23 + 2**15 - 1], [2**23 + 2**15 - 1]], np.float32)
+"""Numbers added to Y, Cb and Cr before 16 bits are dropped: rounding, and the offset 128."""
 TO_RGB = np.array([[0, 91881], [-22554, -46802], [116130, 0]], np.float32)
+"""Weights of Cb and Cr in R, G and B, with 16 fractional bits."""
 
 # ITU-T T.81, Annex K, tables K.1 and K.2; rows are vertical frequencies.
 LUMINANCE = np.array(

@@ -38,6 +38,7 @@ BEND = 40  # shift in pixels of the line of a black pixel
 REACH, STAMP = 13, 29  # pixels from a shape's position to the corner of its stamp; a stamp's side
 SIZES, TURNS = range(6, 16), 360  # sizes of shapes in pixels, and their angles in degrees
 Levels = Callable[..., jax.Array]
+"""Function of RGB levels, int32 [H, W, 3], that returns distorted levels."""
 
 
 def distortion(

@@ -71,10 +71,12 @@ OFFICIAL, EXTRA, C_BAR = (
   tuple(NAMED[number] for number in numbers)
   for numbers in (range(15), range(15, 19), range(19, 34))
 )
+"""Names of the official 15 corruptions, of the four extra ones, and of the 15 of C-bar."""
 NAMES = OFFICIAL + EXTRA
 """The 19 common corruptions of ImageNet-C and CIFAR-10-C. `C_BAR` holds the 15 of ImageNet-C-bar
 and CIFAR-10-C-bar, ten in each."""
 NOISE, BLUR, HAZE, ALONE = 'noise', 'blur', 'haze', 'alone'
+"""Names of families; corruptions of the family 'alone' resemble no other."""
 FAMILIES = {
   NOISE: 'a small random change of every pixel',
   BLUR: 'a loss of fine detail',
@@ -106,6 +108,7 @@ SETS = {
   # Li et al. (2025).
   'laion_c': tuple(NAMED[number] for number in range(34, 40)),
 }
+"""{name of a set: its corruptions}, over which papers average."""
 STORED_SETS = {'imagenet_3dcc': tuple(STORED)}
 """Sets of corruptions that can only be read."""
 SEVERITIES = (1, 2, 3, 4, 5)

@@ -13,6 +13,7 @@ from robustness.corruptions.filters import any_of_batch
 from robustness.corruptions.names import NOISE
 
 LEVELS = 255
+"""Largest 8-bit level."""
 TAIL = 2.0**-34  # probability omitted from a table on each side; draws have 32 bits
 
 

@@ -15,6 +15,7 @@ from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.corruptions.names import NAMES, OFFICIAL, SETS, STORED_SETS
 
 AS_RELEASED = 'as_released'
+"""The protocol of the released generators."""
 SOURCES = ('cifar10_c', 'cifar100_c', 'imagenet_c', 'tiny_imagenet_c', 'imagenet_3dcc', 'laion_c')
 """Data sources that read the released sets."""
 

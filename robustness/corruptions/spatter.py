@@ -13,7 +13,9 @@ from robustness.corruptions.names import ALONE
 from robustness.corruptions.pixels import like_channels
 
 WATER = np.array([175, 238, 238], np.float32) / 255
+"""RGB colour of water in [0, 1]."""
 MUD = np.array([63, 42, 20], np.float32) / 255
+"""RGB colour of mud in [0, 1]."""
 MUD_THRESHOLD = 0.8  # thinner mud is invisible
 LOW, HIGH = 50, 150  # Canny's thresholds
 TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # 2^15 tan 22.5°

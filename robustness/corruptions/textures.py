@@ -21,13 +21,16 @@ from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 
 PACKAGE, PROCEDURAL = 'imagecorruptions', 'procedural'
+"""Package with the released photographs, and name of the procedural pictures."""
 # The generator draws from the first five of six files; the second and third are the same picture.
 FILES = ('frost1.png', 'frost2.png', 'frost3.png', 'frost4.jpg', 'frost5.jpg')
 
 SIDES = (336, 480)  # rows and columns of a procedural picture
 COLOURS = ((78, 149, 166), (201, 205, 215), (201, 205, 215), (138, 153, 165), (112, 123, 135))
+"""Mean RGB levels of the five photographs, which procedural pictures copy."""
 CONTRASTS = (20, 22, 22, 29, 43)  # standard deviations in levels
 SEED = 19
+"""Seed of the procedural pictures."""
 DIRECTIONS = 16  # directions of crystals
 NEEDLE = (9.0, 0.45)  # standard deviations of a crystal along and across, in pixels
 DENSITY = 2e-3  # crystals per pixel and direction

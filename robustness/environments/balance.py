@@ -11,7 +11,9 @@ from robustness.environments.class_groups import COLUMN, SAMPLED
 from robustness.environments.transforms import CLEAN
 
 ENVIRONMENT = 'environment'
+"""Column of rows with the number of the environment."""
 BALANCED = 'config.training.balanced'
+"""The setting, for messages."""
 
 
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:

@@ -31,6 +31,7 @@ COLUMNS = (
   *('classifier', 'test example', 'training example', 'bits that differ'),
   *('test class', 'training class', 'test environment', 'training environment'),
 )
+"""Columns of the table of pairs."""
 _READ = 256  # rows per batch
 _COMPARED = 2**22  # pairs per comparison
 _ENVIRONMENT = 'environment'

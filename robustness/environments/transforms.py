@@ -22,9 +22,11 @@ from robustness.corruptions.names import ALONE, FAMILIES, KNOWN, SEVERITIES, num
 from robustness.corruptions.warps import sample_or_black
 
 ROTATION = 'rotation'
+"""Name of the rotation."""
 RIGHT_ANGLES = (90, 180, 270)
 """Angles in degrees at which rotations are tested."""
 NAMES = (*KNOWN, ROTATION)
+"""Names of all transforms, except those in users' files."""
 CLEAN = 'clean'
 """The name of the environment E_0."""
 

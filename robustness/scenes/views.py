@@ -22,6 +22,7 @@ from robustness.scenes.geometry import place
 from robustness.scenes.resize import most_scale, resize_pixels
 
 Row = Mapping[str, jax.Array]
+"""Columns of a row of object and background."""
 MOST_WORDS = 2**22
 """Largest number of pixels of a row's sheets; beyond it, each scene resizes its cutout."""
 

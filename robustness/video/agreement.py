@@ -19,6 +19,7 @@ from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Sums
 
 CONFIDENCE = 0.95
+"""Coverage of the intervals."""
 RESAMPLES = 2000  # of the bootstrap of kappa
 
 

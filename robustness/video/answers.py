@@ -25,6 +25,7 @@ VERSION = 1
 INDIVIDUAL, JOINT = 'individual', 'joint'
 """Rounds of a review: annotators judge alone, then vote on contested items knowing all answers."""
 STAGES = (INDIVIDUAL, JOINT)
+"""The rounds in their order."""
 CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
 """Answers to the question whether the labels of a frame are right."""
 LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 IMAGE_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != '.gif')  # GIF files are videos
 VIDEO_SUFFIXES = ('.mp4', '.m4v', '.mov', '.avi', '.mkv', '.webm', '.mpg', '.mpeg')
+"""Suffixes of video files."""
 CONTAINERS = {
   'format_whitelist': 'mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegvideo,mpegts,m4v'
 }

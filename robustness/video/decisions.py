@@ -36,6 +36,7 @@ FLEISS, COHEN = (
   for name in ('Fleiss', 'Cohen')
 )
 QUANTITIES = (ANCHORS, UPDATED, PAIRS, ADDED, AGREEMENT, FLEISS, COHEN)
+"""All quantities of the table of results of a review."""
 REVIEWERS = 'review'
 """Label in the column of classifiers of the table of results."""
 QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {

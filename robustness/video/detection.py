@@ -40,6 +40,7 @@ WORST = 'the worst frame within k frames'
 PM_K = _quantity('mAP_pm_k', f'mean average precision on {WORST} (pm-k)', better='higher')
 DROP = _quantity('drop_pm_k', f'drop of mean average precision to {WORST}', better='lower', low=-1)
 QUANTITIES = (ANCHOR, PM_K, DROP)
+"""All quantities of the table of results of a detector."""
 LABEL = 'detector'
 """Label of the detector in the table of results."""
 

@@ -27,6 +27,7 @@ MAX_SIDE = 480  # pixels
 MIN_SCORE = 0.5
 """Smallest score of detections that are drawn."""
 HIT, MISS, OBJECT = 'true positive', 'false positive', 'ground truth'
+"""Kinds of boxes in pictures."""
 LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: ('white', ':')}
 """Colour and line style of each kind of box."""
 

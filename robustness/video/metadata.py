@@ -40,7 +40,9 @@ from robustness.models.imagenet_names import WNIDS
 from robustness.video import ytbb_robust
 
 SETS, LABELS, FRAMES = 'pmsets.json', 'labels.json', 'frames.json'
+"""Names of the files with sets, labels and frame types and rates."""
 CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
+"""Ends of the names of files with class names."""
 FRAME_TYPES = ('i', 'p', 'b')
 """Frame types of video compression: intra-coded, predicted, bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
@@ -57,6 +59,7 @@ anchor-neighbor pairs): 'reviewed' or 'unreviewed'})}. Counts are from Shankar e
 Classifiers Generalize Across Time?, 2021, table 1.
 """
 _INT32_MAX = 2**31 - 1
+"""Largest distance of frames, and number of classes if it is unknown, so that both fit int32."""
 
 
 class FrameFacts(TypedDict, total=False):

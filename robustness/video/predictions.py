@@ -26,6 +26,7 @@ from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH
 from robustness.video.metadata import NeighborSets
 
 AUTO = 'auto'
+"""Kind of scores that is decided by their values."""
 KINDS = (AUTO, *SCORES)
 """Kinds of scores that a user can state; 'auto' decides by their values."""
 SUM_TOLERANCE = 0.01
@@ -33,6 +34,7 @@ SUM_TOLERANCE = 0.01
 REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
 """Treatments of frames without a prediction."""
 PREDICTION = 'prediction'
+"""Array of records with the predicted class."""
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
 """Arrays of records that hold a classifier's scores, the preferred one first."""
 

@@ -30,12 +30,15 @@ from robustness.core.errors import InputError
 
 K = TypeVar('K', bound=Hashable)
 ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
+"""Files with the annotations of anchors and of pairs."""
 VIDEOS = 'ytbb_videos'
 """The folder of frames, next to the annotations or their folder `metadata`."""
 CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
+"""Files with class names, and with the classes of anchors."""
 FILES = (ANCHORS, PAIRS, CSV, CLASSES)
 """The files of a release."""
 HEADER = ['ytid', 'time_ms', 'label']
+"""First line of the CSV file."""
 GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
 """Marks of a good anchor, and of others."""
 SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
