@@ -326,7 +326,7 @@ def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf
 
 @contextlib.contextmanager
 def _reading(split: Split) -> Iterator[None]:
-  """Raises InputError, with the name of the data set, for damaged files in a `with` block."""
+  """A context that converts errors of reading damaged files to InputError, naming the data set."""
   try:
     yield
   except tf.errors.OpError as error:

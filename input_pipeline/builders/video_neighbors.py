@@ -45,15 +45,14 @@ ARCHIVE = 'imagenet_vid_ytbb_robust'
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class VideoNeighborsConfig(tfds.core.BuilderConfig):
-  """Config of a data set of neighbor sets; relative paths that do not exist are tried in
-  manual_dir.
+  """Config of a data set of neighbor sets; relative paths are also tried in manual_dir.
 
   Attributes:
     metadata: a folder that `robustness.video.metadata.read` takes.
     frames: the folder to which the paths of the metadata are relative; '' is `metadata`.
     classes: the label space, for metadata without a class index; '' is 'imagenet_vid'.
     boxes: a COCO file or a folder of ILSVRC annotations; '' for none.
-    allow_missing: whether frames may be missing; the data set's metadata then say how many.
+    allow_missing: whether frames may be missing; the data set's metadata then state how many.
   """
 
   metadata: str

@@ -87,7 +87,7 @@ class NaturalShifts(Source):
   Attributes:
     dataset: the set, such as 'imagenet_r'.
     path: its folder as released; '' reads it by TFDS.
-    real_labels: of 'imagenet_real', the file real.json of the release.
+    real_labels: the file real.json of the release, for 'imagenet_real'.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
     allow_missing: whether classes and images may be missing.
   """

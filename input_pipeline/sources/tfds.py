@@ -81,7 +81,7 @@ class TfdsCorrupted(Source):
   """Several configs of a corrupted TFDS set as one stored set, a part each.
 
   Attributes:
-    pattern: of the names of configs, such as 'corrupted/cifar10_*'.
+    pattern: pattern of the names of configs, such as 'corrupted/cifar10_*'.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 

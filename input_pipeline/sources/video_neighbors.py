@@ -53,8 +53,8 @@ class VideoNeighbors(Source):
   Attributes:
     metadata: the folder with the metadata of the sets; '' is `frames`.
     frames: the folder of the frames.
-    label_space: the classes where the metadata bring no class index, 'imagenet_vid' (for '') or
-      'youtube_bb'.
+    label_space: the classes if the metadata have no class index, 'imagenet_vid' or 'youtube_bb'; ''
+      is the former.
     allow_missing: whether frames may be missing; sets without their anchor are left out.
   """
 

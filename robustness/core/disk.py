@@ -1,4 +1,4 @@
-"""Faults of a disk: full, read-only, not permitted, or a name in a workdir that is in use."""
+"""Advice about errors of a disk: full, read-only, without permission, or with a name in use."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
-  """Returns the fix of a fault of the disk; None for any other error.
+  """Returns how to fix an error of the disk; None for any other error.
 
   `directory` is the workdir, or '' for a command without one. The texts of the error and its causes
   are searched too, because C++ libraries (Orbax's store, TensorFlow's writer of events) report the

@@ -22,11 +22,13 @@ MAX_VALUE_LENGTH = 300
 
 
 class InputError(ValueError):
-  """A bad input of a user; the message names the bad value, the valid values and the fix."""
+  """Raised for a bad input of a user; the message names the bad value, the valid ones and the
+  fix.
+  """
 
 
 class SettingError(InputError):
-  """A value of a key of the config that cannot be used.
+  """Raised for a key of the config whose value cannot be used.
 
   Attributes:
     key: the full name of the key in the user's config, such as 'config.study.norm'.

@@ -1,4 +1,4 @@
-"""Resources of the host: usable cores of the processor, and memory of the C library."""
+"""Resources of the host: usable processor cores, and how the C library manages memory."""
 
 import ctypes
 import os

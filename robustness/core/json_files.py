@@ -26,7 +26,17 @@ def read(
   advice: str = '',
   max_bytes: int = MAX_BYTES_OF_TEXT,
 ) -> PlainValue:
-  """Returns the value in a file; `advice`, the fix of a bad file, ends each message."""
+  """Returns the value in a JSON file.
+
+  Args:
+    path: the file.
+    form: the form that the value must have.
+    advice: how to fix a bad file, which ends each message.
+    max_bytes: largest size of the file.
+
+  Raises:
+    InputError: the file is missing, too large or no JSON, or its value has another form.
+  """
   try:
     content = read_bounded(path, max_bytes)
   except (FileNotFoundError, IsADirectoryError) as error:

@@ -1,4 +1,4 @@
-"""Attributes of packages that are imported on first use."""
+"""Packages whose attributes are imported at first use, so that importing the package is fast."""
 
 import importlib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""32-bit arithmetic in studies and trainings, independent of JAX's default."""
+"""32-bit arithmetic in studies and trainings, whatever JAX's default is."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

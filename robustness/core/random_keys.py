@@ -1,9 +1,10 @@
-"""Named streams of random keys that depend only on (seed, study, example, view).
+"""Random keys that depend only on (seed, name of a stream, example, view), never on batching.
 
-In training, the step replaces the view, and repeated rows of a batch have different keys. So batch
-size, chunk, numbers of devices and processes, jit or pmap, and a resume never change a random
-number. Nor do JAX's defaults: the implementation is named, and the flag that decides how Threefry
-turns keys into numbers (`jax_threefry_partitionable`) is pinned.
+A stream is the set of random numbers of one purpose, such as a study. In training, the step takes
+the place of the view, and repeated rows of a batch have different keys. Therefore batch size,
+chunks, numbers of devices and processes, jit or pmap, and a resume never change a random number.
+Nor do JAX's defaults: the implementation of keys is named, and the flag that decides how Threefry
+turns keys into numbers (`jax_threefry_partitionable`) is set here.
 """
 
 import zlib
@@ -39,9 +40,9 @@ def pin() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-  """A context that draws as after `pin`, and in 32 bits, also in traced code.
+  """A context in which JAX draws by partitionable Threefry and in 32 bits, also in traced code.
 
-  It is for functions that users call from code with other flags.
+  It is for functions that users call from code with other flags; see `pin`.
   """
   with jax.threefry_partitionable(True), jax.enable_x64(False):
     yield

@@ -1,4 +1,4 @@
-"""Arrays, and data sets of other libraries, as rows."""
+"""Conversion of users' arrays, and of data sets of other libraries, to rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _iterated(data: Any) -> Iterator[Any]:
 
 
 def _image_array(image: Any) -> np.ndarray:
-  """Returns an image, or a batch of images, with channels last."""
+  """Returns an image, or a batch of images, as an array with channels last."""
   array = _array(image)
   is_torch = hasattr(image, 'detach') and array.ndim in (3, 4)
   return np.moveaxis(array, -3, -1) if is_torch else array

@@ -1,4 +1,4 @@
-"""The five blurs: Gaussian, defocus, frosted glass, motion and zoom."""
+"""The five blurs: Gaussian, defocus, frosted glass, motion and zoom; x is the image."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +25,11 @@ from robustness.corruptions.pixels import to_levels
   family=BLUR,
 )
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Smooths each channel with a Gaussian cut at 4σ (pixels), edges replicated."""
+  """Smooths each channel with a Gaussian of standard deviation `sigma` pixels, cut off at 4
+  `sigma`.
+
+  Edges are replicated.
+  """
   sigma, largest = strength['sigma'], strength.maximum('sigma')
   return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
 
@@ -41,7 +45,10 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   family=BLUR,
 )
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Correlates each channel with a disk, smoothed with sigma (pixels), edges mirrored."""
+  """Smooths each channel with a disk of `radius` pixels, whose edge a Gaussian of `sigma` softens.
+
+  Borders are mirrored.
+  """
   kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
   return jnp.clip(filters.correlate(image, strength.select(kernels)), 0, 1)
 
@@ -80,7 +87,10 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
 def _draw_angle(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, angle: str = 'random'
 ) -> jax.Array:
-  """Draws U(-45, 45) degrees, or returns the 'fixed' -45 of TFDS's `imagenet2012_corrupted`."""
+  """Returns the angle of motion in degrees: uniform on (−45, 45), or the 'fixed' −45.
+
+  The latter is that of TFDS's `imagenet2012_corrupted`.
+  """
   drawn = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return drawn if angle == 'random' else jnp.float32(-45)
 
@@ -100,7 +110,10 @@ def _draw_angle(
 def motion_blur(
   degrees: jax.Array, image: jax.Array, strength: Strength, angle: str = 'random'
 ) -> jax.Array:
-  """Blurs along one direction and truncates to 8-bit levels. Radius and sigma are in pixels."""
+  """Blurs along one direction, then truncates to 8-bit levels.
+
+  `radius` and `sigma` of the kernel are in pixels, and `degrees` is the angle of the direction.
+  """
   del angle
   radius, sigma = strength['radius'], strength['sigma']
   blurred = filters.motion_blur(image, radius, sigma, degrees, strength.maximum('radius'))

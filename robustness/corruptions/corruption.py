@@ -33,7 +33,10 @@ SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """Constants at a severity, an integer scalar from 1 that may be traced."""
+  """The constants of a corruption at one severity.
+
+  The severity is an integer scalar from 1, which may be traced.
+  """
 
   constants: Constants
   severity: jax.Array | int
@@ -44,7 +47,9 @@ class Strength:
     return jnp.asarray(self.severity) - SEVERITIES[0]
 
   def select(self, values: Sequence[float] | np.ndarray) -> jax.Array:
-    """Returns the entry [...] at the severity of values [severities, ...]; int32 or float32."""
+    """Returns the entry [...] of `values` [severities, ...] at the severity, as int32 or
+    float32.
+    """
     array = np.asarray(values)
     dtype = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
     return jnp.asarray(array.astype(dtype))[self.index]
@@ -54,18 +59,18 @@ class Strength:
     return self.select(self.constants[name])
 
   def maximum(self, name: str) -> Any:
-    """Returns the largest value of a constant over all severities, static."""
+    """Returns the largest value of a constant over all severities, which is never traced."""
     return max(self.constants[name])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corruption:
-  """A corruption of an image, float32 [H, W, C] in [0, 1] with 1 or 3 channels.
+  """A corruption: a function of an image, float32 [H, W, C] in [0, 1] with 1 or 3 channels.
 
   Attributes:
-    function: `(draws, image, strength, **options) -> image`. It receives the random key as draws
-      where `draw` is None.
-    constants: {side: constants}.
+    function: `(draws, image, strength, **options) -> image`. If `draw` is None, it receives the
+      random key in place of the draws.
+    constants: {image side: published constants}.
     family: One of `names.FAMILIES`. A training that holds out one member shows none of the others.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
     options: {option: its values, the released generator's first}; () accepts any value.
@@ -103,7 +108,15 @@ class Corruption:
     constants: Constants,
     **options: object,
   ) -> jax.Array:
-    """Returns the corrupted image."""
+    """Returns the corrupted image, float32 [H, W, C] in [0, 1].
+
+    Args:
+      key: Random key.
+      image: float32 [H, W, C] in [0, 1].
+      severity: Integer scalar from 1, which may be traced.
+      constants: {parameter: one value per severity}.
+      **options: Variants of the corruption.
+    """
     self.check_options(options)
     draws = self.draw(key, image.shape, constants, **options) if self.draw else key
     return self.function(draws, image, Strength(constants, severity), **options)
@@ -138,12 +151,12 @@ class Corruption:
 def corruption(
   parameters: str, by_side: Mapping[int, Sequence[Any]], family: str, **declared: Any
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns the decorator that makes a function a corruption.
+  """Returns the decorator that makes a function a `Corruption`.
 
   Args:
     parameters: Names of its constants, separated by blanks.
     by_side: {side: five values, or five rows of values for two or more parameters}.
-    family: As in `Corruption`.
+    family: One of `names.FAMILIES`.
     **declared: Other fields of `Corruption`.
   """
   names = parameters.split()
@@ -182,7 +195,7 @@ def c_bar(
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image.
-    family: As in `Corruption`.
+    family: One of `names.FAMILIES`.
     cifar: Magnitudes at 32 pixels, in CIFAR-10-C-bar.
     imagenet: Magnitudes at 224 pixels, in ImageNet-C-bar.
     keys: Number of keys that `draw` takes; with 1 it takes the image's key without a split.

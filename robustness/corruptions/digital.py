@@ -22,7 +22,7 @@ BAND = 32  # lines of a shrunk axis per matrix product
   family=ALONE,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds to V of the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
+  """Adds `shift` to V of the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 

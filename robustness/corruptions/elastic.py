@@ -23,7 +23,7 @@ def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
 def _draw(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, variant: str = 'released'
 ) -> Draws:
-  """Returns random numbers that are uniform in [-1, 1].
+  """Returns random numbers that are uniform on [−1, 1].
 
   They are `jitter` [3, 2], the shifts (x, y) of three anchors in units of `affine`, and `noise`
   [H, W, 2], displacements (x, y) of pixels before smoothing in units of `alpha`.

@@ -22,7 +22,7 @@ HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the index in [0, size) of the pixel that a border repeats at any integer position."""
+  """Returns the index in [0, size) of the pixel whose value a border has at an integer position."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -186,7 +186,9 @@ def motion_blur(
 
 
 def grid(side: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows [N, 1] and columns [1, N] of the pixels of a square image, float32."""
+  """Returns the row indices [N, 1] and column indices [1, N] of a square image's pixels,
+  float32.
+  """
   line = jnp.arange(side, dtype=jnp.float32)
   return line[:, None], line[None, :]
 

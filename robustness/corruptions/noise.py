@@ -1,4 +1,7 @@
-"""The four noises: Gaussian, shot (Poisson), impulse and speckle."""
+"""The four noises: Gaussian, shot (Poisson), impulse and speckle.
+
+In formulas, x is the image, with values in [0, 1].
+"""
 
 import functools
 
@@ -28,7 +31,7 @@ TAIL = 2.0**-34  # probability omitted from a table on each side; draws have 32 
   family=NOISE,
 )
 def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + σε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
+  """Adds noise of standard deviation σ: clip(x + σε, 0, 1), ε ~ N(0, 1) per pixel and channel."""
   noise = random_images.normal(key, image.shape)
   return jnp.clip(image + strength['sigma'] * noise, 0, 1)
 
@@ -44,7 +47,9 @@ def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.
   family=NOISE,
 )
 def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + σxε, 0, 1), ε ~ N(0, 1) for every pixel and channel."""
+  """Adds noise in proportion to the image: clip(x + σxε, 0, 1), ε ~ N(0, 1) per pixel and
+  channel.
+  """
   noise = random_images.normal(key, image.shape)
   return jnp.clip(image + strength['sigma'] * image * noise, 0, 1)
 
@@ -84,14 +89,15 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def shot_noise(
   key: jax.Array, image: jax.Array, strength: Strength, draws: str = 'alias'
 ) -> jax.Array:
-  """Returns clip(Poisson(λx) / λ, 0, 1) for every pixel and channel; white has λ `photons`.
+  """Replaces values by photon counts: clip(Poisson(λx) / λ, 0, 1) per pixel and channel.
 
-  The result is exact for any float x, as the sum of two independent draws: Poisson(λk / 255) from a
-  table of the 256 rates, k = ⌊255x⌋, and Poisson(λ(x - k / 255)), a rate below λ / 255, by
-  inversion. 8-bit images (every x within 2⁻¹² of a level) need only the first, in half the time.
+  λ is the constant `photons`, the expected count of white. The result is exact for any float x, as
+  the sum of two independent draws: Poisson(λk / 255) with k = ⌊255x⌋, from a table of the 256
+  rates, and Poisson(λ(x − k / 255)), whose rate is below λ / 255, by inversion. 8-bit images (every
+  x within 2⁻¹² of a level) need only the first draw, which takes half the time.
 
-  With draws='inverse' the cumulative distribution is inverted: the count for a key rises with the
-  rate, and the noise of two severities is correlated. 'alias' is faster.
+  With draws='inverse' the cumulative distribution is inverted: for one key the count grows with the
+  rate, so that the noise of two severities is correlated. 'alias' is faster.
   """
   photons = strength['photons']
   table_key, remainder_key = jax.random.split(key)

@@ -49,7 +49,7 @@ def grey(image: jax.Array) -> jax.Array:
 
 
 def like_channels(colour: jax.Array, image: jax.Array) -> jax.Array:
-  """Returns a colour [..., 3], or its grey value [..., 1] where the image has one channel."""
+  """Returns a colour [..., 3], or its grey value [..., 1] if the image has one channel."""
   return grey(colour) if image.shape[-1] == 1 else colour
 
 

@@ -44,11 +44,11 @@ class ReleasedSet:
 
   @property
   def storage(self) -> str:
-    """The file format in words."""
+    """The format in which the set was stored, as a phrase."""
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns {difference in words: whether images of this shape differ so from the set's}."""
+    """Returns {phrase for a difference in size: whether images of a shape have it}."""
     height, width = image_shape[:2]
     is_equal = height == width == self.side
     return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}
@@ -66,8 +66,9 @@ RELEASED = {
     {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'},
   ),
 }
-"""Released sets by side. Tiny-ImageNet-C was made of ImageNet's images, cut out by their bounding
-boxes and resized to 64 × 64, not of Tiny-ImageNet's (its authors, and their generator)."""
+"""{side: released set}. Tiny-ImageNet-C was made from ImageNet's images, cropped to their bounding
+boxes and resized to 64 × 64, not from Tiny-ImageNet's (its authors, and their generator).
+"""
 
 
 BY_SOURCE = {
@@ -76,7 +77,7 @@ BY_SOURCE = {
   ),
   'laion_c': ReleasedSet('LAION-C', 224, 100, {}, 0, corruptions=SETS['laion_c']),
 }
-"""Further released sets by the data source that reads them."""
+"""{data source: the released set that it reads}, for further sets."""
 C_BAR = tuple(
   dataclasses.replace(RELEASED[side], name=name, jpeg_quality=0, corruptions=SETS[corruptions])
   for side, name, corruptions in (
@@ -88,7 +89,7 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the released set of a side in `RELEASED` that holds the named corruptions."""
+  """Returns the released set for images of `side` pixels whose corruptions include `names`."""
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
   return next(matches, RELEASED[side])
@@ -97,10 +98,16 @@ def matching_set(names: Collection[str], side: int) -> ReleasedSet:
 def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the released set with the protocol that corrupted images of a shape can follow.
+  """Returns the released set whose protocol corrupted images can follow.
 
-  Raises InputError for other sizes, for a `constants` setting of another size (0 takes the images'
-  size), and for corruptions of two released sets.
+  Args:
+    image_shape: Shape (H, W, C) of the images.
+    constants: The setting `constants`; 0 stands for the side of the images.
+    names: The corruptions.
+
+  Raises:
+    InputError: no set has this size, `constants` are of another size, or the corruptions are of two
+      released sets.
   """
   height, width = image_shape[:2]
   if height != width or height not in RELEASED:

@@ -1,4 +1,4 @@
-"""Snow, frost and fog."""
+"""Snow, frost and fog; in formulas, x is the image."""
 
 import os
 from collections.abc import Sequence

@@ -90,7 +90,7 @@ class FramePairs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborSets:
-  """A neighbor sets: each has an anchor frame and neighbors, nearby frames that look similar to it.
+  """A number A of neighbor sets, each an anchor frame with nearby frames that look similar to it.
 
   Build instances by `from_mappings`, which checks them.
 

@@ -125,7 +125,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   """Returns the correctness of predictions for the F frames of neighbor sets.
 
   Args:
-    sets: A neighbor sets.
+    sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
     rule: labels by which a neighbor is judged, its own ('frame') or those of its anchor ('anchor').
 

@@ -42,14 +42,14 @@ OUTPUTS = ('output/unprojected_logits', 'output/logits')
 def read(
   path: Path, frames: Sequence[str], widths: Sequence[int] = (), unpredicted: str = REFUSED
 ) -> np.ndarray:
-  """Reads the scores of F frames from a JSON file, float64 [F, C]; further frames are ignored.
+  """Reads the scores of F frames from a JSON file, float64 [F, C]; other frames in it are ignored.
 
-  Double precision preserves the file's order of scores, and so the largest.
+  Double precision keeps the order of scores in the file, and therefore the predicted class.
 
   Args:
     path: the file.
     frames: paths of the F frames.
-    widths: admitted numbers C of scores, such as (30, 1000); () admits any.
+    widths: admitted numbers C of scores per frame, such as (30, 1000); () admits any.
     unpredicted: treatment of frames without scores, one of `UNPREDICTED`.
 
   Raises:

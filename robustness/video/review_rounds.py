@@ -18,7 +18,7 @@ HELD_SECONDS = 600.0  # time for which a pair is reserved for the annotator to w
 
 
 class OutdatedAnswerError(InputError):
-  """An answer about an item that has changed since it was shown."""
+  """Raised for an answer about an item whose state has changed since the page showed it."""
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:

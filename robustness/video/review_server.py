@@ -146,7 +146,9 @@ class ReviewServer(ThreadingHTTPServer):
     return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
-    """Raises InputError for a name that may not answer here, or is another one in other case."""
+    """Raises InputError for a name that is not allowed, or that differs only in case from a
+    known name.
+    """
     if self.annotator is not None and name != self.annotator:
       raise InputError(
         f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
@@ -225,10 +227,11 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_host(header: str | None, bound: str) -> bool:
-  """Returns whether the Host header names this server, at any port.
+  """Returns whether the Host header of a request names this server, at any port.
 
-  Browsers omit port 80, and a tunnel has another port. A page of another site with a name that
-  resolves to this machine sends that name; numeric addresses cannot be redirected so.
+  This refuses requests of a page of another site whose name was made to resolve to this machine,
+  because browsers send that name. The port is ignored: browsers omit port 80, and a tunnel has
+  another one.
   """
   name = re.sub(r':\d*$', '', header or '')
   name = name.removeprefix('[').removesuffix(']').lower()
@@ -242,10 +245,10 @@ def is_own_host(header: str | None, bound: str) -> bool:
 
 
 def _is_own_post(headers: Message) -> bool:
-  """Returns whether a POST comes from the page.
+  """Returns whether a POST request comes from the page of this server.
 
-  A form of another site cannot send JSON, and its script needs a permission that is not granted;
-  the Origin that browsers add must agree.
+  A form of another site cannot send JSON, and a script of another site would need a permission that
+  this server does not give; the Origin header, which browsers add, must also agree.
   """
   kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
   origin = headers.get('Origin')
