@@ -356,8 +356,11 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
   """Returns height and width of every image after resize and crop.
 
-  If sizes are known only by decoding, the first image decides, and the others are checked when they
-  are read.
+  If sizes can only be found by decoding, the first of `indices` decides, and the others are checked
+  when they are read.
+
+  Raises:
+    InputError: images differ in size, or the crop does not fit.
   """
   if settings.resize and settings.crop:
     return settings.crop, settings.crop

@@ -104,10 +104,13 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Raises InputError for shards in several folders, which may be configs with the same images.
+  """Raises InputError if shards are in several folders, which may be configs with the same images.
 
-  Folders with names of splits or numbers as names are ignored. `key` is the setting of the path,
-  for messages.
+  Args:
+    files: the shards.
+    root: folder of the data.
+    split: the split, whose name a folder may have; names of splits and numbers are ignored.
+    key: the setting with the path, for the message.
   """
   folders = set()
   for file in files:
@@ -219,7 +222,7 @@ def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
 
 
 def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
-  """Raises InputError if two columns of a table have the same name."""
+  """Raises InputError if two of the column `names` are equal; `title` names the table."""
   repeated = [name for name, count in Counter(names).items() if count > 1]
   if repeated:
     raise InputError(f'{title} has {names.count(repeated[0])} columns {repeated[0]!r}: rename one.')
@@ -267,7 +270,10 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def check_num_rows(number: int, title: str) -> None:
-  """Raises InputError for more rows than a table may have, before memory is allocated."""
+  """Raises InputError if a table has more rows than allowed, before memory is allocated.
+
+  `number` is the number of rows that the file `title` states.
+  """
   limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)
   require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 

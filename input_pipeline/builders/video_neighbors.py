@@ -176,7 +176,15 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def _examples(
     self, loaded: NeighborFrames, frames: pathlib.Path, boxes_of: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yields the frames in the order of their paths; image files are stored unchanged."""
+    """Yields (number, example) of the frames in the order of their paths.
+
+    Image files are stored unchanged.
+
+    Args:
+      loaded: the frames and their columns.
+      frames: the folder to which their paths are relative.
+      boxes_of: {path of a frame: its boxes}.
+    """
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
       labels_of_frame = [int(label) for label in labels[index] if label >= 0]

@@ -224,7 +224,7 @@ def same_files(
 def _listed(
   folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
 ) -> list[str]:
-  """Returns the paths <class>/<image> below a folder; for the arguments see `same_files`."""
+  """Returns the paths <class>/<image> of the images below one folder; see `same_files`."""
   paths = []
   for class_folder in folders_in(folder).values():
     if classes is not None and class_folder.name not in classes:

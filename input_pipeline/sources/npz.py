@@ -82,7 +82,18 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
-  """Returns the name of the array of a split that is called like one of `keys`."""
+  """Returns the name of the array of a split: `<key>_<split>`, or `<key>` for the splits '' and
+  'test'.
+
+  Args:
+    arrays: {name: array}.
+    keys: possible keys; the first with an array is used.
+    split: the split.
+    path: the file or folder, for messages.
+
+  Raises:
+    InputError: there is no such array.
+  """
   unsplit = split in ('', 'test')
   for key in keys:
     if split and f'{key}_{split}' in arrays:
@@ -123,7 +134,11 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
 
 
 def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarray:
-  """Returns labels as int32 [N] or [N, L]; raises InputError for invalid ones."""
+  """Returns labels as int32 [N] or [N, L].
+
+  Raises:
+    InputError: labels are no integers, or not one per image.
+  """
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]
   check_label_array(labels, title)
@@ -135,7 +150,11 @@ def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarr
 def _class_names(
   arrays: Mapping[str, np.ndarray], labels: np.ndarray, title: str
 ) -> tuple[str, ...]:
-  """Returns the stored names of the classes, or their numbers in words."""
+  """Returns the stored class names in label order, or '0', '1', ... if none are stored.
+
+  Raises:
+    InputError: a label has no name.
+  """
   largest = int(labels.max())
   if 'class_names' not in arrays:
     return numbered_classes(largest, title)

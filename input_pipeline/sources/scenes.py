@@ -155,7 +155,10 @@ def read_background(path: Path, side: int) -> np.ndarray:
 
 
 def check_background(path: Path, side: int) -> None:
-  """Raises InputError if a background must be enlarged too much; reads its header only."""
+  """Raises InputError if a background must be enlarged more than `MAX_ENLARGEMENT` times.
+
+  `side` is the side of the canvas in pixels. Only the header of the file is read.
+  """
   (height, width), _ = image_files.read_header(str(path))
   if min(height, width) * MAX_ENLARGEMENT < side:
     raise InputError(

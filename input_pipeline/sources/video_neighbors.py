@@ -221,7 +221,13 @@ def _is_file(root: Path, path: str) -> bool:
 
 
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
-  """Returns the error for missing frames, with their number and advice."""
+  """Returns the error for missing frames, which suggests where they may be.
+
+  Args:
+    missing: paths of the missing frames.
+    sets: the neighbor sets.
+    root: the folder of frames.
+  """
   anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]

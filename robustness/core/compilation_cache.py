@@ -73,7 +73,7 @@ def use(folder: str | None) -> None:
 
 
 def _configure(name: str, value: str | float | None) -> None:
-  """Sets an option of JAX."""
+  """Sets the option of JAX with a name."""
   jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 

@@ -137,7 +137,13 @@ def setting(
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
-  """Returns a dataclass field for a setting with a list of valid words; see `setting`."""
+  """Returns a dataclass field for a setting whose value must be one of some words.
+
+  Args:
+    default: the default value.
+    words: the valid values.
+    only_with: the setting on which this one depends, see `setting`.
+  """
   facts = {'words': tuple(words), 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
@@ -283,7 +289,15 @@ class Registry(Generic[P]):
 
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the part whose module has its name, without importing other modules; else None."""
+  """Returns the part whose module has the name of the part, else None.
+
+  No other module of the package is imported, which is faster than `_classes`.
+
+  Args:
+    package: package with the parts.
+    name: name of the part.
+    base: base class of the parts.
+  """
   is_package = '__path__' in vars(importlib.import_module(package))
   if not is_package or not name.isidentifier():
     return None

@@ -160,7 +160,7 @@ _ORDER = 0x5B5E7
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns all N positions of rows in random order, int64 [N], for sequential designs."""
+  """Returns the N row indices in random order, int64 [N], in which sequential designs read rows."""
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 

@@ -47,7 +47,10 @@ def parse(cls: type[T], section: Section, path: str) -> T:
 
 
 def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
-  """Raises InputError, with the nearest valid keys, for the first key that is not valid."""
+  """Raises InputError, with the nearest valid keys, if a section has a key that is not valid.
+
+  `path` is the name of the section, for the message.
+  """
   for key in section:
     if key not in valid:
       raise InputError(f'unknown key {key_name(path)}.{key}: {nearest(str(key), valid)}.')

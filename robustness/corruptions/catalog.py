@@ -372,12 +372,15 @@ def checked_table(
   options: Mapping[str, Options],
   between: Sequence[float] = (),
 ) -> ConstantsTable:
-  """Returns the constants for images of a shape (height, width).
+  """Returns the constants for images of a size, after checking all settings of `apply`.
 
-  The other arguments are those of `apply`.
+  Args:
+    shape: height and width of the images.
+    names: the corruptions.
+    quantize, side, options, between: settings of `apply`.
 
   Raises:
-    InputError: a setting is invalid; see `corrupt_each`.
+    InputError: a setting is invalid, or images are too small for a corruption.
   """
   if quantize is not None:
     choice('quantize', quantize, QUANTIZE)

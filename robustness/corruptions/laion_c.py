@@ -119,10 +119,11 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Replaces every tile by the shrunk picture of the nearest mean colour.
+  """Replaces every tile of the image by the shrunk picture whose mean colour is nearest.
 
-  The grid is centred, and cells beyond the edge repeat it. The colour of a tile is a pixel of the
-  image shrunk by Pillow's bicubic filter.
+  The grid of tiles is centred, and cells beyond the edge repeat it. The colour of a tile is that of
+  its pixel in the image shrunk by Pillow's bicubic filter. `photographs` is a folder of pictures;
+  None takes procedural ones.
   """
   del key
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
@@ -195,7 +196,10 @@ def _draw_stickers(
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Pastes pictures of 16 × 16 pixels at random positions, each over the earlier ones."""
+  """Pastes pictures of 16 × 16 pixels at random positions, each over the earlier ones.
+
+  `photographs` is a folder of pictures; None takes procedural ones.
+  """
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
@@ -241,7 +245,7 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 
 @distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws single-coloured shapes at random positions, each over the earlier ones."""
+  """Draws shapes of a single colour at random positions, each over the earlier ones."""
   kind, size = draws['kind'], draws['size'] - SIZES[0]
   number = jnp.where(kind < 3, kind * len(SIZES) + size, 3 * len(SIZES) + size * TURNS)
   stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < 3, 0, draws['turn'])]
@@ -278,7 +282,7 @@ def shape_stamps() -> np.ndarray:
 
 
 def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Draws U(0, 1) for each cell, float32 [rows, columns]."""
+  """Returns a random number for each cell, uniform on [0, 1), float32 [rows, columns]."""
   return jax.random.uniform(key, [-(-size // CELL) for size in shape[:2]])
 
 

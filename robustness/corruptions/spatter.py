@@ -73,7 +73,11 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 
 
 def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
-  """Returns clip(x (1 - m) + colour m, 0, 1); m is the smoothed mask, set to 0 below .8."""
+  """Returns an image with mud, clip(x (1 − m) + colour m, 0, 1).
+
+  m is the mask [H, W], smoothed by `sigma` pixels and set to 0 below .8; `max_sigma` is the largest
+  `sigma` of any severity.
+  """
   cover = gaussian_filter(mask.astype(jnp.float32)[..., None], sigma, max_sigma)
   cover = jnp.where(cover < MUD_THRESHOLD, 0, cover)
   return jnp.clip(image * (1 - cover) + _colour(MUD, image) * cover, 0, 1)
@@ -135,7 +139,11 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
-  """Returns whether each gradient is largest along its direction, one of four; bool [H, W]."""
+  """Returns whether each gradient is the largest along its direction, bool [H, W].
+
+  `size` is the gradient's magnitude, and `down` and `right` are its components. The direction is
+  rounded to one of four.
+  """
   padded, (height, width) = jnp.pad(size, 1), size.shape
 
   def neighbour(i: int, j: int) -> jax.Array:

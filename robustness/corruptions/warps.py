@@ -112,7 +112,9 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 
 
 def caustic(side: int, draws: Draws) -> jax.Array:
-  """Returns the brightness of a caustic, float32 [N, N] in [0, 1]."""
+  """Returns the brightness of a caustic pattern of light through waves, float32 [N, N] in [0,
+  1].
+  """
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
     for line in filters.grid(side)

@@ -17,7 +17,10 @@ ROUGHNESS = 100.0  # amplitude of fog's first, coarsest displacement
 
 
 def _draw_snow(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Draws standard normal `noise` [H, W] and the `angle` of the motion in degrees."""
+  """Returns random numbers of snow.
+
+  They are standard normal `noise` [H, W] and the `angle` of the motion in degrees.
+  """
   key_flakes, key_angle = jax.random.split(key)
   return {
     'noise': jax.random.normal(key_flakes, shape[:2]),

@@ -42,7 +42,15 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
 
 
 def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> list[np.ndarray]:
-  """Returns the rows for each environment of the augmentation, E_0 first."""
+  """Returns the indices of the rows that may be shown in each environment, E_0 first.
+
+  Args:
+    columns: columns of the rows, among them the class group.
+    transforms: transforms of the augmentation `environment`.
+
+  Raises:
+    InputError: the rows have no class groups, or a group has no rows.
+  """
   group = columns.get(COLUMN)
   if group is None:
     raise InputError(

@@ -79,7 +79,7 @@ def place(
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
-  """Rounds a float32 to digits after the point, float64."""
+  """Returns a float32 number rounded to `digits` digits after the point, as float64."""
   scale = 10.0**digits
   return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
 
@@ -97,10 +97,18 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the expanded size, and the map linear·p + shift from its positions p to the cutout's.
+  """Returns the size of a rotated rectangle, and the map from its positions to the cutout's.
 
-  Both rectangles have the same centre. Like in Pillow, corners are rotated by the inverse map,
-  which has the same extent, because the rectangle is symmetric.
+  The map of a position p in the rotated, expanded rectangle is linear·p + shift. Both rectangles
+  have the same centre. As in Pillow, corners are rotated by the inverse map, which gives the same
+  extent, because the rectangle is symmetric.
+
+  Args:
+    size: height and width of the cutout in pixels, float64 [2].
+    cosine, sine: of the angle.
+
+  Returns:
+    The expanded size [2], linear [2, 2] and shift [2], float64.
   """
   linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
   half = size / 2

@@ -83,7 +83,14 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 
 
 def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
-  """Returns view functions that resize the cutout for every scene."""
+  """Returns view functions that resize the cutout for every scene.
+
+  Args:
+    areas: distinct areas of the design, fractions of the canvas.
+    side: side of the canvas in pixels.
+    turning: whether scenes rotate the cutout.
+    measure: what an area measures, see `composition.MEASURES`.
+  """
   is_sequential = jax.default_backend() == 'cpu'
   steps = [0.0]
   if is_sequential:  # areas from just below the smallest one, each √2 times the previous
@@ -113,7 +120,13 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
 
 def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
-  """Returns view functions that resize the cutout once for each area."""
+  """Returns view functions that resize the cutout once for each area and then read its pixels.
+
+  Args:
+    areas: distinct areas of the design, fractions of the canvas.
+    side: side of the canvas in pixels.
+    turning: whether scenes rotate the cutout.
+  """
   is_sequential = jax.default_backend() == 'cpu'
   room = _sheet_side(max(areas), side, turning)
 

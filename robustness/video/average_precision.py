@@ -67,7 +67,14 @@ class Matches:
 
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
-  """Returns which detections are true positives; `threshold` is the least IoU, in (0, 1]."""
+  """Matches detections with ground truth by the rule of the module.
+
+  Args:
+    truth: ground-truth boxes.
+    detections: detected boxes, with scores.
+    num_images: number F of images.
+    threshold: least IoU of a true positive, in (0, 1].
+  """
   if detections.score is None:
     raise InputError('the detections have no scores: average precision needs them.')
   categories, place = np.unique(truth.category, return_inverse=True)
@@ -132,7 +139,14 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
 
 
 def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
-  """Returns the AP of detections by falling score; detection i counts `weight[i]` times."""
+  """Returns the AP of one class from its detections, sorted by falling score.
+
+  Args:
+    right: bool [D], whether each detection is a true positive.
+    weight: float [D], how many times each detection counts.
+    total: number of ground-truth boxes, with the same weights.
+    recall_points: 0 for the area, else the number of recall thresholds.
+  """
   hits, seen = np.cumsum(weight * right), np.cumsum(weight)
   recall = hits / total
   precision = np.divide(hits, seen, out=np.zeros(len(seen)), where=seen > 0)

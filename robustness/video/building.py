@@ -138,7 +138,10 @@ def build(
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
-  """Returns the random position of a video's anchor, uniform over its frames."""
+  """Returns the random position of a video's anchor in [0, num_frames).
+
+  It is uniform, and depends only on the seed and the video's name.
+  """
   salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
 

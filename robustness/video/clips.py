@@ -259,7 +259,11 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 def frames(
   file: pathlib.Path, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, VideoFrame]]:
-  """Yields the number and the image of every frame of a video file, which `opened` opened.
+  """Yields (number, frame) for every frame of a video file, in the order of display.
+
+  Args:
+    file: path of the video file, for messages.
+    container, stream: what `opened` yields for the file.
 
   Raises:
     InputError: a frame cannot be decoded.

@@ -175,7 +175,7 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
 
 def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
-  """Returns the counts of accepted items and updated labels, and their totals; see `table`."""
+  """Returns a table with the numbers of accepted items and updated labels, and their totals."""
   rows = [
     (quantity.words, int(values.sum()), len(values))
     for quantity, values in _values(rounds, decided).items()
@@ -185,7 +185,7 @@ def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns the values of each quantity, one for each anchor or pair that it is defined for."""
+  """Returns {quantity: its value for each anchor or pair for which it is defined}."""
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]
   if rounds.plan.densify or added.any():

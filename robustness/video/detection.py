@@ -114,7 +114,16 @@ class ScoredInputs(NamedTuple):
 
 
 def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
-  """Reads neighbor sets, ground truth and detections."""
+  """Reads the inputs of the scoring.
+
+  Args:
+    folder: folder of the neighbor sets.
+    truth_file: COCO annotations, or a folder of ILSVRC annotations.
+    detections_file: COCO results of the detector.
+
+  Raises:
+    InputError: a file is missing or invalid.
+  """
   sets = metadata.read(folder)
   names = sets.class_names or label_space.get('imagenet_vid').class_names
   truth = read_truth(truth_file, sets.frames, names)
@@ -133,9 +142,14 @@ def score(
 ) -> Results:
   """Scores detections on anchors and on the worst frame of each set.
 
-  A k above the largest distance of a neighbor is replaced by that distance, and the settings of the
-  results hold the input as `asked_k`. `frames` is the folder of the frames, for pictures of the
-  `num_drawn` sets that lose most; '' draws none.
+  A k above the largest distance of a neighbor is replaced by that distance; the settings of the
+  results then state the original value as `asked_k`.
+
+  Args:
+    inputs: sets, ground truth and detections.
+    scoring: settings of the score.
+    frames: folder of the frames, for pictures; '' draws none.
+    num_drawn: number of sets, those with the largest fall, that are drawn.
   """
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')
   sets = inputs.sets

@@ -85,14 +85,20 @@ def pictures(
 
 
 def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
-  """Returns one row per box (image, class, corners, score), with corners scaled by image."""
+  """Returns a row for each box: image, class, corners and score.
+
+  `scales` [E] are the factors by which the corners are scaled, one for each image.
+  """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]
   return np.column_stack([boxes.image, boxes.category, corners, *score]).astype(float)
 
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
-  """Returns a frame as a picture with sides of at most `MAX_SIDE`, and its scale in (0, 1]."""
+  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] by which it was scaled.
+
+  Its sides are at most `MAX_SIDE`. `path` is relative to `folder`.
+  """
   root = expanded(folder).resolve()
   file = (root / path).resolve()
   if not file.is_relative_to(root) or not os.path.isfile(file):

@@ -164,7 +164,13 @@ class Rescoring:
     return _write(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
-    """Reduces all predictions; with `unreviewed`, adds the estimates that `review` yields."""
+    """Returns the estimates of `study` from the records of all predictions.
+
+    Args:
+      study: the study.
+      review: yields estimates of the effect of the review, if `unreviewed` is set.
+      directory: folder in which records are written.
+    """
     evaluations = self.evaluations(directory)
     unknown = 0, 0, 0  # the shape of the images
     findings = study.reduce(evaluations, unknown)

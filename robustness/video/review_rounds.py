@@ -79,7 +79,13 @@ class ReviewRounds:
   """
 
   def __init__(self, candidates: Candidates, plan: ReviewPlan, answers: Iterable[Answer] = ()):
-    """Adds earlier answers, in their order."""
+    """Begins a review, or continues it with earlier answers.
+
+    Args:
+      candidates: the sets under review.
+      plan: the rules of the review.
+      answers: earlier answers, in their order.
+    """
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
     self._lock = threading.RLock()

@@ -350,7 +350,14 @@ class _Handler(BaseHTTPRequestHandler):
     self._json({'error': message}, status)
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
-    """Sends a response; `tag` is the entity tag (ETag) of content that the browser may cache."""
+    """Sends a response.
+
+    Args:
+      status: HTTP status.
+      content: the body.
+      kind: MIME type of the body.
+      tag: entity tag (ETag) of content that the browser may cache; '' for other content.
+    """
     self.send_response(status)
     headers = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
     if tag:

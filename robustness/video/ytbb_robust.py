@@ -110,7 +110,13 @@ def read(
 def _annotations(
   path: pathlib.Path, needed: str, parse_key: Callable[[str, pathlib.Path], K]
 ) -> dict[K, frozenset[str]]:
-  """Returns {frame or pair: its marks} of a file, in which the mark `needed` must be declared."""
+  """Returns {frame or pair: its marks} from a file of annotations.
+
+  Args:
+    path: the file.
+    needed: a mark that the file must declare.
+    parse_key: function from a key and the file's path to the frame or pair.
+  """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
   if needed not in names:
