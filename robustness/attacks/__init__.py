@@ -14,6 +14,7 @@ from robustness.core.errors import InputError
 from robustness.core.registry import Part, Registry, word
 
 STATISTICS = ('running', 'batch')
+"""The values of `Attack.statistics`."""
 Array = jax.Array
 Scalar = Array | float
 Logits = Callable[[Array], Array]
@@ -21,12 +22,15 @@ Logits = Callable[[Array], Array]
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-  """Returns −log softmax(z)_y, float32 [B]."""
+  """Returns the cross-entropy −log softmax(z)_y of logits z and labels y in nats, float32 [B]."""
   return optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
 
 
 def margin(logits: jax.Array, labels: jax.Array) -> jax.Array:
-  """Returns max_{i≠y} z_i − z_y, float32 [B]: above 0 where the prediction is wrong."""
+  """Returns max_{i≠y} z_i − z_y for logits z and labels y, float32 [B].
+
+  It is above 0 if the prediction is wrong.
+  """
   scores = logits.astype(jnp.float32)
   correct = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
   wrong = jnp.where(jax.nn.one_hot(labels, scores.shape[1], dtype=bool), -jnp.inf, scores)
@@ -54,7 +58,7 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
-  """Returns z_t − z_y, float32 [B], for target classes t, int32 [B]."""
+  """Returns z_t − z_y for logits z, labels y and target classes t, int32 [B], as float32 [B]."""
   scores = logits.astype(jnp.float32)
   label_score, target_score = (
     jnp.take_along_axis(scores, classes[:, None], 1)[:, 0] for classes in (labels, targets)
@@ -80,8 +84,10 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
 
 
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
-  """Returns the class of rank `number` + 1 by logit, int32 [B]. Rank 0 is the prediction: for a
-  correctly classified image, `number` 0 is the likeliest wrong class."""
+  """Returns the class with the (`number` + 2)-th largest logit of each image, int32 [B].
+
+  For a correctly classified image, `number` 0 therefore gives the likeliest wrong class.
+  """
   return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
 
 
@@ -95,12 +101,12 @@ LOSSES = {'cross_entropy': cross_entropy, 'dlr': dlr}
 
 
 class Flag(NamedTuple):
-  """A sign that an attack may have failed on an image.
+  """A sign that an attack may have failed on an image, so that its error is too low.
 
   Attributes:
-    observed: Name of the observation of `Attack.observed` that shows it.
-    value: Value of the observation that shows it.
-    tolerated: Largest share of images that may show it without a warning.
+    observed: Name of the value that `Attack.observed` returns for each image.
+    value: The value that is the sign.
+    tolerated: Largest share of images with this value for which there is no warning.
   """
 
   observed: str
@@ -110,8 +116,10 @@ class Flag(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Attack(Part):
-  """Base class: the fields are the keys of `config.classifier.attack.<name>`. All except `norm`,
-  `epsilon` and `statistics` are also keys of `config.study.attack.<name>` in `attack_error`.
+  """Base class of attacks: the fields are keys of `config.classifier.attack.<name>`.
+
+  All except `norm`, `epsilon` and `statistics` are also keys of `config.study.attack.<name>` in the
+  study `attack_error`.
 
   Attributes:
     norm: 'linf' or 'l2'.
@@ -152,18 +160,22 @@ class Attack(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """The transforms, or families of transforms, that adversarial examples resemble; see
-    `robustness.augment.Augmentation`."""
+    """Names of transforms, or families of transforms, that adversarial examples resemble.
+
+    See `robustness.augment.Augmentation.resembles`.
+    """
 
   @property
   def draws(self) -> bool:
-    """Whether the result depends on the key, so that restarts differ."""
+    """Whether the result depends on the random key, so that restarts differ."""
     return True
 
   @property
   def in_turn(self) -> bool:
-    """Whether it runs on tiles of the batch (`robustness.attacks.in_turn`) and maximises a fixed
-    loss instead of `loss`."""
+    """Whether the attack runs on tiles of the batch and skips images that have been misclassified.
+
+    Such an attack has a loss of its own and ignores `loss`. See `robustness.attacks.in_turn`.
+    """
     return False
 
   @property
@@ -173,7 +185,10 @@ class Attack(Part):
 
   @property
   def words(self) -> str:
-    """The first of the attack's own settings, and its settings that differ from the default."""
+    """The settings in words, such as '40 steps': the first one, and those that are not the default.
+
+    Settings that all attacks share are left out.
+    """
     shared = {field.name for field in dataclasses.fields(Attack)}
     fields = [field for field in dataclasses.fields(self) if field.name not in shared]
     listed = fields[:1] + [f for f in fields[1:] if getattr(self, f.name) != f.default]
@@ -181,22 +196,26 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if its errors are lower bounds of those under AutoAttack, or ''."""
+    """The attack in words if it may find a lower error than AutoAttack would; '' otherwise."""
     return self.name
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """{sentence about the images that show a sign of failure: the sign}."""
+    """{words that follow 'N images' in messages, such as 'have no gradient': sign of failure}."""
     return {}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns the result of a call, and for an ensemble the observations [B]: `stage` int32, the
-    number of the attack that succeeded, from 1; 0 for images that are wrong without attack, and the
-    number of stages + 1 if none succeeds; `no_gradient` bool, whether the DLR loss of a correctly
-    classified image has no gradient at a random start; `random` bool, whether repeated passes
-    return different logits."""
+    """Returns the adversarial images of a call, and for an ensemble also observations by name.
+
+    The observations are [B]:
+      stage: int32, number of the attack that succeeded, counted from 1; 0 if the image is
+        misclassified without an attack, and the number of stages + 1 if none succeeds.
+      no_gradient: bool, whether the DLR loss of a correctly classified image has no gradient at a
+        random start.
+      random: bool, whether repeated passes return different logits.
+    """
     return self(keys, logits, images, labels, scale), {}
 
   def worst(
@@ -208,11 +227,11 @@ class Attack(Part):
     labels: Array,
     scale: Scalar = 1.0,
   ) -> Array:
-    """Returns for each image the result with the largest margin over runs.
+    """Returns for each image the result with the largest margin over `restarts` runs.
 
-    An image is predicted wrongly if any run's result is. The first run has the keys `keys`, run r
-    fold_in(key, r), so that more restarts never weaken an attack. An attack that draws nothing runs
-    once.
+    An image is therefore misclassified if any run finds an image that is. The first run uses
+    `keys`, and run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack
+    that draws nothing runs once. For the other arguments see `__call__`.
     """
     first = self(keys, logits, images, labels, scale)
     if first.shape != images.shape:

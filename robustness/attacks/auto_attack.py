@@ -1,4 +1,4 @@
-"""AutoAttack: a sequence of attacks without step sizes, each on the images that are still right."""
+"""AutoAttack: a sequence of parameter-free attacks, each on the images that remain correct."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from robustness.core.registry import setting, word
 from robustness.corruptions.names import NOISE
 
 STEPS, QUERIES, TARGETS, PASSES = 100, 5000, 9, 20
+"""The numbers in the paper: steps of Auto-PGD and FAB, queries of Square, classes that targeted
+attacks try, and passes over which gradients of random networks are averaged."""
 VERSIONS = {
   'standard': ('apgd_ce', 'apgd_t', 'fab_t', 'square'),
   'plus': ('apgd_ce', 'apgd_dlr', 'fab', 'square', 'apgd_t', 'fab_t'),
@@ -26,6 +28,8 @@ VERSIONS = {
 RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
 """Runs of each untargeted attack except Square."""
 SQUARE, SQUARE_GAIN = 'square', 0.002
+"""The name of Square, and the largest share of images on which it alone may succeed before there is
+a warning that attacks by gradients may have failed."""
 NO_GRADIENT = 'have no gradient of the DLR loss at a random start: gradient attacks may fail there'
 BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
 RANDOM = "get other logits when they are shown again: the version 'rand' is for that"
@@ -38,7 +42,7 @@ length that counts as random."""
 class AutoAttack(Attack):
   """Returns the result of the first attack that succeeds, or the image itself.
 
-  Each attack runs on the images that the earlier ones left right (`in_turn`). 'standard' has
+  Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
   Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'
   repeats untargeted attacks and adds Auto-PGD on the DLR loss and untargeted FAB. 'rand', for
   random networks, has Auto-PGD on both losses with mean gradients of 20 passes.
@@ -61,12 +65,12 @@ class AutoAttack(Attack):
 
   @property
   def stages(self) -> tuple[str, ...]:
-    """See `Attack`."""
+    """The names of the attacks of this version, in order."""
     return VERSIONS[self.version]
 
   @property
   def shortcoming(self) -> str:
-    """See `Attack`; '' for the published numbers of steps and queries."""
+    """The attack in words if it has other numbers of steps or queries than the published; or ''."""
     queries = f' and {self.queries} queries' if SQUARE in self.stages else ''
     published = {'', f' and {QUERIES} queries'}
     is_published = self.iterations == STEPS and queries in published
@@ -74,7 +78,7 @@ class AutoAttack(Attack):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """See `Attack`."""
+    """The signs of failure: no gradient, success of Square only, and random logits."""
     flags = {NO_GRADIENT: Flag('no_gradient', True)}
     if self.stages[-1] == SQUARE:
       flags[BY_SQUARE] = Flag('stage', len(self.stages), SQUARE_GAIN)
@@ -90,7 +94,7 @@ class AutoAttack(Attack):
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """See `Attack`."""
+    """Returns the adversarial images, and the observations that `Attack.observed` lists."""
     images, scores = jax.lax.stop_gradient(images), logits(images)
     adversarial, right = images, scores.argmax(-1) == labels
     stage = jnp.where(right, len(self.stages) + 1, 0)
@@ -110,7 +114,7 @@ class AutoAttack(Attack):
     }
 
   def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
-    """Returns the attacks with their numbers of runs.
+    """Returns the attacks of this version in order, each with its number of runs.
 
     A targeted attack runs once for each target class, at most `classes` − 1 times.
     """

@@ -55,7 +55,7 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
-    """See `Attack`; only targeted runs are."""
+    """Whether runs are targeted: only these skip images that have been misclassified."""
     return self.targets > 0
 
   def __call__(

@@ -1,4 +1,4 @@
-"""Sequential runs of attacks, each on the images that are still predicted rightly."""
+"""Runs attacks one after another, each on the images that are still classified correctly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from robustness.attacks import Array, Logits
 
 Run = Callable[[Array, Array, Array, Array], Array]
-"""A function of the number of the run, keys [T], images [T, H, W, C] and labels [T] to images."""
+"""A function of the number of the run, and of keys [T], images [T, H, W, C] and labels [T] of a
+tile, that returns images [T, H, W, C]."""
 
 CPU_TILE, TILE = 8, 128
-"""Images that are attacked together, on a CPU and elsewhere."""
+"""Numbers of images that are attacked together, on a CPU and on an accelerator."""
 
 
 def in_turn(
@@ -26,21 +27,21 @@ def in_turn(
   adversarial: Array,
   right: Array,
 ) -> tuple[Array, Array]:
-  """Returns the adversarial images, and whether they are predicted rightly, after `count` runs.
+  """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
-  If a run finds an image that is predicted wrongly, this image is stored, and later runs skip the
-  row. Before each run, the rows that are right are moved to the front and attacked in tiles of
-  equal size, so that only these rows cost time. The result of a row does not depend on other rows.
+  If a run finds a misclassified image, this image is kept and later runs skip its row. Before each
+  run, the rows that are still correct are moved to the front and attacked in tiles of equal size,
+  so that only these rows cost time. The result of a row does not depend on other rows.
 
   Args:
-    run: Returns an image for each row of a tile; each run has other keys.
+    run: The attack, which returns an image for each row of a tile; keys differ from run to run.
     count: Number of runs.
     logits: The logits function of the classifier.
     keys: Random keys [B].
     images: float32 [B, H, W, C], clean.
     labels: int32 [B].
     adversarial: float32 [B, H, W, C], the images after earlier attacks.
-    right: bool [B], whether these are predicted rightly.
+    right: bool [B], whether these are classified correctly.
   """
   rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
@@ -70,7 +71,7 @@ def attack_in_turn(
 ) -> Array:
   """Returns the images after `count` runs of `in_turn`.
 
-  An image is unchanged if no run succeeds, or if the clean image is predicted wrongly already.
+  An image is unchanged if no run succeeds, or if the clean image is misclassified already.
   """
   right = logits(images).argmax(-1) == labels
   return in_turn(run, count, logits, keys, images, labels, jnp.asarray(images), right)[0]

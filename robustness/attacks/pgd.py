@@ -36,12 +36,12 @@ class PGD(Attack):
 
   @property
   def draws(self) -> bool:
-    """See `Attack`."""
+    """Whether the result depends on the random key, which it does if the start is random."""
     return self.random_start
 
   @property
   def words(self) -> str:
-    """See `Attack`."""
+    """The settings in words, such as '10 steps of ε/4'."""
     size = f'{self.step_size:.4g} at ε = {self.epsilon:.4g}' if self.step_size else 'ε/4'
     return f'{self.steps} steps of {size}{"" if self.random_start else ", no random start"}'
 

@@ -66,7 +66,7 @@ class AugMix(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
+    """The transforms that the operations of chains resemble."""
     return resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

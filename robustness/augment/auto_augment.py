@@ -250,7 +250,7 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
+    """The transforms that the operations of the sub-policies resemble."""
     return operations.resembled(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -335,7 +335,7 @@ class RandAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
+    """The transforms that the operations resemble."""
     return operations.resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

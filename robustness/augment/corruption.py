@@ -53,7 +53,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """See `Part`."""
+    """The corruptions in files of the user, `FILE.py:NAME`; see `Part`."""
     return self.names
 
   @property
@@ -63,7 +63,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
+    """The corruptions that are drawn."""
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))
 

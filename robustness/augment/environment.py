@@ -54,7 +54,7 @@ class Environment(Augmentation):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """See `Part`."""
+    """The transforms in files of the user, `FILE.py:NAME`; see `Part`."""
     return self.transforms
 
   def added_columns(self) -> dict[str, int]:

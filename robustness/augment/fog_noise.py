@@ -67,7 +67,7 @@ class FogNoise(Augmentation):
       magnitude(self.spectrum, self.severity)
 
   def describe(self) -> dict[str, PlainValue]:
-    """See `Part`; a spectrum is described by the digest of its values, not by its path."""
+    """Returns name and settings as JSON values, with a digest of the spectrum for its path."""
     if not self.spectrum:
       return super().describe()
     digest = hashlib.sha256(magnitude(self.spectrum, self.severity).tobytes()).hexdigest()

@@ -12,18 +12,21 @@ from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
 AXES = (-3, -2, -1)
+"""The axes of the spectra that are recombined: rows, columns and channels."""
 DIRECTIONS = 448
+"""The number of directions of waves, as in the released code."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FourierBasis(Augmentation):
-  """Returns clip(x + σ·w, 0, 1) with an independent plane wave w of root mean square 1/32 and
-  σ ~ smallest + Exp(mean) for each channel.
+  """Returns clip(x + σ·w, 0, 1) with a random plane wave w and strength σ for each channel.
 
-  The frequency is one of 1, …, N waves across an image of N pixels (above N/2 they alias), and the
-  direction one of 448 in [−π, 0]. The result is [1 + waves, H, W, C] with the clean image first;
-  `cross_entropy` averages their losses, and `jsd` also penalises differences of their predictions.
-  It is [waves, H, W, C] without `clean`, or [H, W, C] for a single image.
+  A wave has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
+  `mean`. The frequency is uniform on 1, …, N waves across an image of N pixels (above N/2 they
+  alias), and the direction on 448 values in [−π, 0]. The result is [1 + waves, H, W, C] with the
+  clean image first; the objective `cross_entropy` averages their losses, and `jsd` also penalises
+  differences of their predictions. It is [waves, H, W, C] without `clean`, or [H, W, C] for a
+  single image.
 
   With `config.training.auxiliary_norms` equal to `waves`, images with waves pass through separate
   normalisation layers, as in the released training; otherwise all images of a row share them.
@@ -84,12 +87,13 @@ def with_waves(
 class AmplitudesOfPairs(Augmentation):
   """Combines the phases of an image with the amplitudes of another image of the batch (APR-P).
 
-  The target is unchanged, so that a network learns from phases. The spectrum is over rows, columns
-  and channels. Values may leave [0, 1], as in the released code: put it last. The partner is the
-  row at the mirrored index of the randomly ordered batch.
+  Both are taken from the Fourier transform over rows, columns and channels. The target is
+  unchanged, so that a network learns from phases. The other image is the row at the mirrored index
+  of the randomly ordered batch. Values may leave [0, 1], as in the released code: put it last.
 
-  The released code decides once per batch whether it is mixed, this one for each row; the mean is
-  the same. Its loss is the sum over the two images, and `cross_entropy` takes their mean.
+  The released code decides once for a batch whether to mix it; here each row is decided on by
+  itself, with the same mean. Its loss is the sum over the clean and the mixed image, and
+  `cross_entropy` takes their mean.
 
   Attributes:
     probability: Probability of mixing a row; .6 for CIFAR-10, .5 for ImageNet.
@@ -116,10 +120,12 @@ class AmplitudesOfPairs(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class AmplitudesOfOne(Augmentation):
-  """Applies an operation of AugMix, and with a probability a second one to its result; then the
-  amplitudes of one of the two images are combined with the phases of the other (APR-S).
+  """Combines amplitudes and phases of two versions of one image (APR-S).
 
-  A fair coin decides which provides the amplitudes. Results are truncated to 8-bit levels.
+  The first version is the image after a random operation of AugMix. With a probability, the second
+  version is the first after a further operation, and the amplitudes of one are combined with the
+  phases of the other; a fair coin decides which. Otherwise the result is the first version.
+  Combined images are truncated to 8-bit levels.
 
   Attributes:
     severity: Highest level of an operation, see `AugMix`.
@@ -139,12 +145,12 @@ class AmplitudesOfOne(Augmentation):
 
   @property
   def _augmix(self) -> AugMix:
-    """AugMix with chains of one operation."""
+    """AugMix with chains of one operation, which draws the operations."""
     return AugMix(severity=self.severity, depth=1)
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """See `Augmentation`."""
+    """The transforms that the operations of `AugMix` resemble."""
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -154,6 +160,7 @@ class AmplitudesOfOne(Augmentation):
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
+      """Returns the combination of the first and the second version."""
       twice, is_swapped = operations.in_sequence(once, second), jax.random.bernoulli(key_coin)
       pair = jnp.where(is_swapped, twice, once), jnp.where(is_swapped, once, twice)
       levels = jnp.trunc(255 * recombined(*pair))

@@ -118,9 +118,12 @@ def arcsine(key: jax.Array) -> jax.Array:
 
 
 def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
-  """Returns clip(Σ_uv (values + δ)[u, v]·x[y + u − 1, x + v − 1], 0, 1) for every channel, black
-  outside. δ is 1 at [2, 2] as in the released code: values of 0 move the image by a pixel up and to
-  the left."""
+  """Returns an image correlated with a 3 × 3 filter and clipped to [0, 1].
+
+  Pixel (y, x) of a channel becomes Σ_uv (values + δ)[u, v]·image[y + u − 1, x + v − 1], with 0
+  outside the image. δ is 1 at [2, 2] and else 0, as in the released code, so that values of 0 move
+  the image by a pixel up and to the left.
+  """
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
   return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
 
@@ -143,8 +146,11 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
 
 
 def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
-  """Returns the image sampled bilinearly at (y − H·v(y, x), x − W·u(y, x)), edges replicated. The
-  fields u and v are Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with amplitudes a [2, I, J]."""
+  """Returns an image [H, W, C] deformed by smooth random fields u and v.
+
+  It is sampled bilinearly at (y − H·v(y, x), x − W·u(y, x)), with replicated edges. The fields are
+  Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with `amplitudes` a [2, I, J].
+  """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)
   down, right = (

@@ -100,9 +100,9 @@ def _means(
 
 
 def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
-  """Returns min_a ‖f(a) − mean_c f(c)‖₂, which is 0 if a sample a of the augmentation equals the
-  corruption c.
+  """Returns min_a ‖f(a) − mean_c f(c)‖₂ over samples a of an augmentation and c of a corruption.
 
+  It is 0 if a sample of the augmentation equals the mean of the corruption in feature space.
   An augmentation with one sample near the corruption has a small distance, however rare that sample
   is. The distance is not symmetric, never grows with more samples, and has the scale of the
   features: compare values of the same classifier only.

@@ -1,16 +1,18 @@
-"""The towers of CLIP and SigLIP; image towers are classifiers with a linear map of the embedding.
+"""The image and text networks ('towers') of CLIP and SigLIP.
 
-The embedding has length 1. For a zero-shot classifier (`robustness.models.zero_shot`) the map's
-kernel holds the embedding of each class times CLIP's scale. A linear probe has the same form.
+An image tower becomes a classifier by a linear map of its embedding, which has length 1. For a
+zero-shot classifier (`robustness.models.zero_shot`) the kernel of that map holds the embedding of
+each class's text times CLIP's scale. A linear probe has the same form.
 
-The stem of the ResNet-50 has three convolutions. Every stride is an average pool before a
-convolution of stride 1, which reduces aliasing. The pool at the end is attention with one query,
-the mean of all positions.
+CLIP's ResNet-50 has a stem of three convolutions. Blocks that halve the image use average pooling
+and convolutions of stride 1, which reduces aliasing. The last pooling is attention with a single
+query, the mean over all positions.
 
-The only tokens of SigLIP and SigLIP 2 are patches, which a learned query pools. The text tower
-attends to the whole text, padding included. Both were trained with a sigmoid for each pair of image
-and text, so files hold a bias as well as the scale. GELU in the image tower is exact, as in timm;
-the authors' code approximates it by tanh, as open_clip does in the text tower of SigLIP 2 only.
+SigLIP and SigLIP 2 have no class token; a learned query pools the patches. Their text tower attends
+to the whole text including padding. They were trained with a sigmoid for each pair of image and
+text, so that files hold a bias in addition to the scale. GELU in the image tower is exact, as in
+timm. The authors' code approximates it by tanh, as open_clip does in the text tower of SigLIP 2
+only.
 
 References: Radford et al., Learning Transferable Visual Models From Natural Language Supervision,
 2021, section 2.4 and figure 3; Zhai et al., Sigmoid Loss for Language Image Pre-Training, 2023,
@@ -41,7 +43,7 @@ SIGLIP_CONTEXT, END_OF_TEXT = 64, 1
 
 
 def average_pool(x: jax.Array, side: int) -> jax.Array:
-  """Returns the means of squares of `side` pixels of `x` [B, H, W, C]; a remainder is dropped."""
+  """Returns the means over `side` × `side` squares of `x` [B, H, W, C]; a remainder is dropped."""
   return nn.avg_pool(x, (side, side), (side, side)) if side > 1 else x
 
 
@@ -79,7 +81,7 @@ class Bottleneck(layers.Layer):
 
 
 class AttentionPool(layers.Layer):
-  """Attention of the mean position to all positions, and to itself."""
+  """Attention pooling: the mean over positions attends to all positions and to itself."""
 
   size: int
   num_heads: int = 32
@@ -120,10 +122,23 @@ class ClipResNet(layers.Network):
 
 
 class TextTower(layers.Layer):
-  """CLIP's text tower: a causal transformer of 12 blocks, read out at the end of text.
+  """The text tower of CLIP or SigLIP, a transformer that embeds texts.
 
-  The end-of-text token has the highest id. SigLIP's tower (`causal` is False) attends to all
-  tokens, padding included, and is read out at the last. `size` is the length of the embeddings.
+  CLIP's is causal, and the embedding is computed from the end-of-text token, which has the largest
+  id. SigLIP's (`causal` is False) attends to all tokens including padding, and the embedding is
+  computed from the last token.
+
+  Attributes:
+    size: length of the embeddings.
+    activation: activation of the perceptrons.
+    width: number of channels of a token.
+    depth: number of blocks.
+    num_heads: number of attention heads.
+    hidden: number of hidden channels of the perceptrons; 0 takes four times the width.
+    context: number of tokens of a text, including padding.
+    vocabulary: number of different tokens.
+    epsilon: ε of layer normalisation.
+    causal: whether a token attends to itself and earlier tokens only.
   """
 
   size: int = 512
@@ -139,7 +154,7 @@ class TextTower(layers.Layer):
 
   @nn.compact
   def __call__(self, tokens: jax.Array) -> jax.Array:
-    """Maps token ids int32 [B, context] to embeddings float32 [B, size], not of unit length."""
+    """Maps token ids int32 [B, context] to embeddings float32 [B, size], not scaled to length 1."""
     x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name='tokens')(tokens)
     position = self.param('position', nn.initializers.normal(0.01), (self.context, self.width))
     x = x + position[None].astype(x.dtype)
@@ -156,7 +171,10 @@ class TextTower(layers.Layer):
 
 
 def blocks(tower: str) -> Names:
-  """Returns open_clip's names of the blocks of a tower, `visual.` or ''."""
+  """Returns open_clip's names of the arrays in the blocks of a tower.
+
+  `tower` is the prefix of its names: 'visual.' for images, '' or 'text.' for texts.
+  """
   block = rf'{tower}transformer.resblocks.\1'
   return {
     r'block(\d+)/norm(\d)': rf'{block}.ln_\2',
@@ -223,7 +241,12 @@ _SIGLIP_TEXT = Scheme(
 
 @dataclasses.dataclass(frozen=True)
 class Clip(Architecture):
-  """An image tower of CLIP with its text tower, which embeds into the same space."""
+  """The architecture of an image tower of CLIP, with its text tower.
+
+  Attributes:
+    text: the text tower, which embeds into the same space.
+    text_scheme: the names of its arrays in files.
+  """
 
   text: TextTower = TextTower()
   text_scheme: Scheme = TEXT_SCHEME
@@ -231,7 +254,11 @@ class Clip(Architecture):
 
 @dataclasses.dataclass(frozen=True)
 class SigLip(Clip):
-  """The towers of SigLIP; `padding` is the token after the end of a text."""
+  """The architecture of an image tower of SigLIP, with its text tower.
+
+  Attributes:
+    padding: id of the token that fills a text up to the length of the context.
+  """
 
   padding: int = END_OF_TEXT
 
@@ -242,18 +269,21 @@ CLIP_SIZES = {
   'vit_l14': (14, 224, SIZES['large'], 768),
   'vit_l14_336': (14, 336, SIZES['large'], 768),
 }
-"""Sides of patches and images, size of the image tower, and size of the embeddings."""
+"""{name: (side of a patch in pixels, side of images in pixels, size of the image tower, length of
+the embeddings)}."""
 SIGLIP_SIZES = {
   'b16': (16, SIZES['base'], 3072),
   'so400m14': (14, Size(width=1152, depth=27, num_heads=16), 4304),
 }
-"""Side of the image tower's patches, and size and hidden channels of perceptrons in both towers."""
+"""{name: (side of a patch in pixels, size of both towers, hidden channels of perceptrons)}."""
 
 
 def _clip(name: str, activation: Activation) -> Clip:
-  """Returns a tower with the names of open_clip, and a name for the head, which files lack.
+  """Returns the architecture of CLIP of a size, a key of `CLIP_SIZES` or 'rn50'.
 
-  The image tower ignores the text tower's arrays; `robustness.models.zero_shot` computes the head.
+  Arrays have open_clip's names. The head, which open_clip's files lack, has a name of this project;
+  `robustness.models.zero_shot` computes it. `activation` is 'quick_gelu' for the networks that
+  OpenAI trained, and 'gelu' for others.
   """
   quick, side = activation == 'quick_gelu', 224
   ends: tuple[str, ...] = STEM_AND_FOUR_STAGES
@@ -297,7 +327,15 @@ _SIGLIP_SOURCES = {
 def _siglip(
   version: int, size: str, side: int = 224, context: int = SIGLIP_CONTEXT, suffix: str = ''
 ) -> SigLip:
-  """Returns a size of SigLIP or SigLIP 2 for images of `side` pixels."""
+  """Returns the architecture of SigLIP or SigLIP 2 of a size.
+
+  Args:
+    version: 1 for SigLIP, 2 for SigLIP 2.
+    size: a key of `SIGLIP_SIZES`.
+    side: side of the images in pixels.
+    context: number of tokens of a text.
+    suffix: the end of the name, such as '_384'.
+  """
   second = version == 2
   patch, sizes, hidden = SIGLIP_SIZES[size]
   return SigLip(

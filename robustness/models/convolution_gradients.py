@@ -1,21 +1,22 @@
 """Convolutions with gradients that are fast on a CPU.
 
-XLA's filter gradient transposes both operands, together with all element-wise work before them,
-which is half of a training step of ResNet-20 on a CPU. Here the gradient of kernel W of y = x ∗ W
-is computed from patches of the image,
+XLA's gradient by the filter transposes both operands, together with all element-wise operations
+before them, which takes half of a training step of ResNet-20 on a CPU. Here the gradient by the
+kernel W of y = x ∗ W, with stride s, is computed from patches of the input,
 
-  ∂L/∂W[u, v, i, o] = Σ over images and places p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
+  ∂L/∂W[u, v, i, o] = Σ over images and output positions p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
 
-a product of ∂L/∂y with the patches of a few images at a time, which fit a core's cache.
+which is a matrix product of ∂L/∂y with the patches. It takes a few images at a time, whose patches
+fit a core's cache.
 
-The input gradient is a convolution of ∂L/∂y with the flipped kernel, its channels exchanged. JAX
-exchanges them by naming the dimensions in another order. XLA has only nested loops for this order
-if the flip is moved out of a loop: 8 to 12 times the time (docs/records/benchmarks.md). Here a
-transpose exchanges them.
+The gradient by the input is a convolution of ∂L/∂y with the kernel, flipped and with its input and
+output channels exchanged. JAX exchanges channels by naming the dimensions in another order. For
+this order XLA only has nested loops if it moves the flip out of a loop, which takes 8 to 12 times
+as long (docs/records/benchmarks.md). Here a transpose exchanges the channels.
 
-Convolutions of 3 × 3 with many channels are Winograd's (`winograd`) in all three passes if a
-gradient is taken. A forward pass alone is XLA's, which compiles sooner; so is everything on an
-accelerator.
+3 × 3 convolutions with many channels use Winograd's algorithm (`winograd`) in the forward pass and
+both gradients, if a gradient is taken. A forward pass alone is XLA's, which compiles sooner, and so
+is everything on an accelerator.
 """
 
 import dataclasses
@@ -39,11 +40,12 @@ TILE_BYTES = 3 * 2**20
 """Largest size of Winograd's transformed tiles of inputs and outputs for each core."""
 
 MIN_CHANNELS, MAX_FILTERS_PER_PLACE = 8, 6
-"""Patches are used for at least these input channels and at most these filters per output place."""
+"""Least number of input channels, and largest number of filters per output position, for which the
+gradient is computed from patches."""
 
 WINOGRAD_CHANNELS, WINOGRAD_PAIRS, WINOGRAD_SIDE = 64, (2**14, 2**17), 7
-"""Winograd's filtering is used from these channels and this side on, for a product of the channels
-in this range."""
+"""Limits within which Winograd's algorithm is used: least number of input and of output channels,
+range of their product, and least side of the images in pixels."""
 
 _convolve = functools.partial(lax.conv_general_dilated, dimension_numbers=DIMENSIONS)
 
@@ -72,7 +74,13 @@ def convolution(
 
 @dataclasses.dataclass(frozen=True)
 class _Convolution:
-  """The settings of a convolution of inputs [B, H, W, I] with a kernel [U, V, I, O]."""
+  """A convolution of inputs [B, H, W, I] with a kernel [U, V, I, O], with fixed settings.
+
+  Attributes:
+    strides: strides down and to the right.
+    pads: padding (before, after) of height and of width.
+    precision: precision of the products, see `lax.conv_general_dilated`.
+  """
 
   strides: tuple[int, ...]
   pads: tuple[tuple[int, int], ...]
@@ -91,7 +99,7 @@ class _Convolution:
     return kernel.shape[2] >= MIN_CHANNELS and kernel.shape[3] <= MAX_FILTERS_PER_PLACE * positions
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether Winograd's filtering is faster, as measured."""
+    """Returns whether Winograd's algorithm applies and is faster, as the benchmarks measured it."""
     channels, sides = kernel.shape[2:], inputs.shape[1:3]
     return (
       (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
@@ -209,7 +217,10 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 def _scan(
   step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, chunk: int, *arrays: jax.Array
 ) -> tuple[Any, Any]:
-  """Scans arrays [images, ...], padded by zeros, in chunks [shares, chunk, ...]."""
+  """Scans arrays [images, ...] in chunks [shares, chunk, ...], the last one padded by zeros.
+
+  `step` is a function (carried, *chunks) -> (carried, output), as for `lax.scan`.
+  """
   lacking = -(len(arrays[0]) // shares) % chunk
   cut = [
     jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, lacking)] + [(0, 0)] * (x.ndim - 1))
@@ -224,7 +235,7 @@ def _scan(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _convolution(inputs: jax.Array, kernel: jax.Array, settings: _Convolution) -> jax.Array:
-  """Convolves; its gradients are `_backward`."""
+  """Returns the convolution of XLA; its gradients are computed by `_backward`."""
   return settings(inputs, kernel)
 
 

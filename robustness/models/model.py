@@ -1,6 +1,7 @@
-"""A user's network as it is in Python, which `robustness.classifier` returns.
+"""A network that a user passes from Python, as `robustness.classifier` returns it.
 
-It becomes a `Classifier` when images are known: a call on one image shows the number of classes.
+It becomes a `Classifier` when images are given, because a call on one image shows the number of
+classes.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ TOLERANCE = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A network, and what its input and output mean.
+  """A user's network, and the meaning of its input and output.
 
   Attributes:
     module: a function of images, a function of variables and images, or a module of Linen, NNX,
       Equinox, PyTorch or Keras; or the name of an architecture of the catalogue, or `timm:NAME`.
     variables: the weights that the function or the Linen module is called with; for the name of an
       architecture, a file or a name of weights (None takes the published ones).
-    mean: subtracted from images in [0, 1], one value per channel or one for all; None is 0.
-    std: divides the difference; None is 1.
+    mean: number that is subtracted from images in [0, 1], one per channel or one for all; None is
+      0.
+    std: number that the difference is divided by; None is 1.
     channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None is 'first' for PyTorch
       and Equinox, and 'last' for all others.
     outputs: 'logits' or 'probabilities'.
@@ -69,7 +71,7 @@ class Model:
 
   @property
   def library(self) -> str:
-    """'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
+    """The library of the module: 'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
     if isinstance(self.module, nn.Module):
       return 'linen'
     modules = [f'{base.__module__}.' for base in type(self.module).__mro__]
@@ -79,22 +81,22 @@ class Model:
 
   @property
   def label(self) -> str:
-    """The name, or that of the architecture, class or function."""
+    """The name in tables and figures, by default that of the architecture, class or function."""
     if isinstance(self.module, str):
       return self.name or self.module.rpartition(':')[2]
     name = self.name or getattr(self.module, '__name__', '') or type(self.module).__name__
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
-    """Returns the classifier of such images, checked by calls on the first one.
+    """Returns the classifier for images of a shape, after checks by calls on the first image.
 
     Args:
-      images: float32 [N, H, W, C] in [0, 1], N at least 1.
+      images: float32 [N, H, W, C] in [0, 1], with N at least 1.
       class_names: names of the data's classes; () numbers the outputs from 0.
 
     Raises:
-      InputError: the module is in training mode, fails, or gives NaN, other outputs in a second
-        call, or other outputs than `outputs` and `class_names` say.
+      InputError: the module is in training mode, fails, returns NaN or differs in a second call; or
+        its outputs do not agree with `outputs` or with the number of class names.
     """
     height, width, channels = images.shape[1:]
     inputs = Inputs(tuple(self.mean or (0.0,)), tuple(self.std or (1.0,)))
@@ -105,6 +107,7 @@ class Model:
     function = self._function()
 
     def call(variables: PyTree, batch: Any) -> Any:
+      """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
       normalised = inputs(batch) if isinstance(batch, jax.Array) else np.asarray(inputs(batch))
       return function(variables, normalised.transpose(0, 3, 1, 2) if is_first else normalised)
 
@@ -121,7 +124,10 @@ class Model:
     return made
 
   def _function(self) -> Callable[[PyTree, Any], Any]:
-    """Returns the function of variables and a normalised batch, in the module's order of axes."""
+    """Returns the function (variables, normalised batch) -> outputs that calls the module.
+
+    The batch has the order of axes that the module takes.
+    """
     module = self.module
     if self.library == 'torch':
       import torch
@@ -171,7 +177,11 @@ class Model:
     return outputs
 
   def _check(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Raises InputError for outputs [1, classes] of two calls on one image that cannot be used."""
+    """Raises InputError unless the outputs [1, classes] of two calls on one image are usable.
+
+    They must be equal up to `TOLERANCE`, have no NaN, and be probabilities if and only if `outputs`
+    says so.
+    """
     if np.isnan(first).any():
       raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
     finite = np.isfinite(first) & np.isfinite(second)
@@ -188,7 +198,7 @@ class Model:
       )
 
   def _as_announced(self, logits: np.ndarray) -> np.ndarray:
-    """Returns logits [1, classes] of the classifier as outputs of the module."""
+    """Returns the classifier's logits [1, classes] converted to what the module returns."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _wrapped(
@@ -199,7 +209,18 @@ class Model:
     names: tuple[str, ...],
     is_first: bool,
   ) -> Classifier:
-    """Returns the classifier with the layers that its library names, else without layers."""
+    """Returns the classifier, in the way that its library allows.
+
+    Modules of PyTorch, Linen and NNX have named layers. Functions that JAX can trace have a
+    gradient but no layers, and all others have neither.
+
+    Args:
+      call: function of variables and images in [0, 1] that calls the module.
+      inputs: the normalisation.
+      shape: height, width and channels of the images.
+      names: the class names.
+      is_first: whether the module takes channels first.
+    """
     statistics: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
     facts = {'kind': self.library}
     if self.library == 'torch':
@@ -228,7 +249,7 @@ class Model:
 def _is_traceable(
   call: Callable[[PyTree, Any], Any], variables: PyTree, shape: tuple[int, int, int]
 ) -> bool:
-  """Whether JAX can trace a function of variables and images, which then has a gradient."""
+  """Returns whether JAX can trace the function `call(variables, images)` for images [2, *shape]."""
   try:
     jax.eval_shape(call, variables, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
   except Exception:  # functions of NumPy and other libraries raise errors of many types
@@ -237,7 +258,10 @@ def _is_traceable(
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Returns a classifier with the logarithms of its outputs, probabilities, as logits."""
+  """Returns a classifier whose logits are the logarithms of the outputs of another one.
+
+  It serves for classifiers that return probabilities.
+  """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     probabilities, outputs = classifier.forward(variables, images, layers)

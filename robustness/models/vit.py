@@ -23,7 +23,13 @@ from robustness.models.naming import AS_IS, Names, Scheme, Stored, reshaped
 
 
 class Size(TypedDict):
-  """A size of a vision transformer: channels, blocks and attention heads."""
+  """A size of a vision transformer.
+
+  Attributes:
+    width: number of channels of a token.
+    depth: number of blocks.
+    num_heads: number of attention heads.
+  """
 
   width: int
   depth: int
@@ -39,17 +45,33 @@ SIZES: Mapping[str, Size] = {
 
 
 class VisionTransformer(Network):
-  """A vision transformer with a class token.
+  """A vision transformer, with the options of ViT, DeiT III, CLIP, SigLIP, DINO and EVA-02.
 
-  Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., in them `norm1`,
-  `attention`, `norm2` and `mlp`, then `norm` and `head`. All but `head` are [B, tokens, width]. The
-  head takes the class token, and with `pool` 'token_and_mean' the mean of the patches as well.
+  Layers: `embedding` (tokens with their positions), `block0`, `block1`, ..., `norm` and `head`. A
+  block has `norm1`, `attention`, `norm2` and `mlp`. Outputs are [B, tokens, width], except of
+  `head`.
 
-  DINOv3 and EVA-02 rotate queries and keys (`rotary`). EVA-02's perceptrons are `gated`, and `norm`
-  comes after the mean of the patches (`pool` 'mean'). SigLIP has no class token; `attention_pool`
-  computes the embedding of the image, and `unit` and `head` follow. CLIP has `pre_norm` before the
-  blocks, and at the end `projection` (the size of the embedding), `unit` (the embedding at length
-  1) and `head`.
+  Attributes:
+    patch: side of a patch in pixels.
+    width: number of channels of a token.
+    depth: number of blocks.
+    num_heads: number of attention heads.
+    hidden: number of hidden channels of the perceptrons; 0 takes four times the width.
+    activation: activation of the perceptrons.
+    epsilon: ε of layer normalisation.
+    pre_norm: whether a layer `pre_norm` precedes the blocks, as in CLIP.
+    projection: size of the embedding of an image in CLIP, which the layers `projection` and `unit`
+      (scaled to length 1) compute before `head`; 0 for networks without one.
+    layer_scale: whether blocks scale their residual branches by learned numbers, as in DeiT III.
+    registers: number of additional learned tokens, as in DINOv2.
+    positions: which tokens have a position embedding, see `transformer.PatchEmbedding`.
+    rotary: how queries and keys are rotated by position, as in DINOv3 and EVA-02; '' for not.
+    qkv_bias: which of queries, keys and values have a bias.
+    gated: whether perceptrons are gated, as in EVA-02.
+    gate_norm: whether gated perceptrons normalise their hidden channels.
+    pool: what the head takes: the class 'token', 'token_and_mean' for that and the mean of the
+      patches, the 'mean' of the patches (normalised after averaging, as in EVA-02), or 'attention'
+      for a layer `attention_pool` with a learned query, as in SigLIP.
   """
 
   patch: int = 16
@@ -195,7 +217,7 @@ _DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
 def stages(depth: int) -> tuple[str, ...]:
-  """Returns the embedding and the blocks that end each quarter of a transformer."""
+  """Returns the names of the layers 'stages': the embedding and the last block of each quarter."""
   return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
 
 

@@ -1,8 +1,9 @@
-"""Zero-shot classifiers: CLIP's image tower with class names as its head.
+"""Zero-shot classifiers: an image tower of CLIP whose last layer is made from class names.
 
-Prompts describe each class. Its embedding is the mean of the unit-length embeddings of its prompts,
-normalised to length 1 again. A logit is CLIP's scale times the cosine of image and class, plus
-SigLIP's bias; for SigLIP σ(logit) is the probability that text and image belong together.
+Texts (prompts) describe each class, such as 'a photo of a dog.'. The embedding of a class is the
+mean of the embeddings of its prompts, each scaled to length 1, and is then scaled to length 1 too.
+A logit is CLIP's scale times the cosine of the embeddings of image and class, plus SigLIP's bias.
+For SigLIP, the logistic function of the logit is the probability that text and image match.
 
 python -m robustness.models.zero_shot --architecture=clip_vit_b32 --weights=FILE \
     --classes=CLASSES.txt --templates=TEMPLATES.txt --out=OUT.safetensors
@@ -48,10 +49,11 @@ CIFAR10: Sequence[str] = (
   *('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck'),
 )
 PROMPTS_PER_STEP = 32
+"""Number of prompts that the text tower embeds at a time."""
 
 
 def template_list(name: str) -> list[str]:
-  """Returns the templates of a published list, or the lines of a text file.
+  """Returns the templates of a published list with this name, or the lines of a text file.
 
   `prompt_templates.txt` has the templates of the notebooks of openai/CLIP: all 80 of ImageNet, the
   seven that its authors found best together, and CIFAR-10's 18.
@@ -69,10 +71,12 @@ def template_list(name: str) -> list[str]:
 
 
 def class_list(name: str) -> tuple[list[str], list[str]]:
-  """Returns class names and their words in prompts, for 'imagenet', 'cifar10' or a text file.
+  """Returns class names, and the words for them in prompts, in the same order.
+
+  `name` is 'imagenet', 'cifar10' or the path of a text file, see the top of this file.
 
   Raises:
-    InputError: there is no such file, or open_clip, which has ImageNet's words, is not installed.
+    InputError: the file does not exist, or open_clip, which has ImageNet's words, is not installed.
   """
   if name == label_space.IMAGENET:
     with importing("ImageNet's words in prompts come with open_clip: pip install '.[clip]'"):
@@ -87,7 +91,8 @@ def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) ->
   """Returns the prompts of each class: every template with its name in place of '{}'.
 
   Raises:
-    InputError: texts are missing, empty or repeated, or a template does not have exactly one '{}'.
+    InputError: there are no names or templates, one is empty or occurs twice, or a template does
+      not have exactly one '{}'.
   """
   for kind, texts in (('class', class_names), ('template', templates)):
     if not texts or not all(text.strip() for text in texts) or len(set(texts)) < len(texts):
@@ -114,9 +119,10 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 
 
 def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> np.ndarray:
-  """Returns token ids int32 [len(texts), context], of SigLIP by a `tokenizer.json`, or of CLIP.
+  """Returns the token ids of texts for CLIP or SigLIP, int32 [len(texts), context].
 
-  SigLIP takes texts in lower case without punctuation; an end token and padding follow the tokens.
+  CLIP has a fixed tokenizer. SigLIP's is in a `tokenizer.json`, `file`. Its texts are converted to
+  lower case without punctuation, and an end token and padding follow their tokens.
 
   Raises:
     InputError: the file is missing or not for this architecture, or a package is not installed.

@@ -36,8 +36,10 @@ class CrossEntropy(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class JSD(Objective):
-  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row: the cross-entropy of the first image, which
-  is clean under `augmix`, and the Jensen–Shannon divergence of the predictions of all V ≥ 2 images.
+  """Minimises CE(z_1) + λ·JS(p_1, …, p_V) of each row, which has V ≥ 2 images.
+
+  CE(z_1) is the cross-entropy of the first image, which is the clean one under `augmix`, and JS is
+  the Jensen–Shannon divergence of the predicted probabilities p_v of all images.
 
   All images of a batch pass the network together, so that statistics of batch normalisation are
   over clean and mixed images, as in the released code. Metrics are `clean_loss` and `divergence`.
@@ -84,8 +86,11 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) 
 
 
 def jensen_shannon(logits: jax.Array) -> jax.Array:
-  """Returns 1/V Σ_v KL(p_v ‖ M) of logits z [B, V, classes], float32 [B], in nats, 0 to ln V, with
-  p_v = softmax(z_v) and M = max(1/V Σ_v p_v, 10⁻⁷)."""
+  """Returns the Jensen–Shannon divergence of V predictions of each row, float32 [B] in nats.
+
+  It is 1/V Σ_v KL(p_v ‖ M), from 0 to ln V, with p_v = softmax(z_v) for logits z [B, V, classes]
+  and M = max(1/V Σ_v p_v, 10⁻⁷).
+  """
   log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
   p = jnp.exp(log_p)
   log_mixture = jnp.log(jnp.clip(p.mean(1, keepdims=True), MIN_PROBABILITY, 1))

@@ -21,8 +21,10 @@ GROUP = 'class_group'
 
 @dataclasses.dataclass(frozen=True)
 class GroupObjective(Objective):
-  """Base class of objectives of groups of rows. Rows of further groups would have no weight, so a
-  training with such rows raises InputError.
+  """Base class of objectives that treat groups of rows differently.
+
+  A training raises InputError if rows belong to more groups than the objective counts, because they
+  would have no weight.
 
   Attributes:
     count_key: Name of the field with the number of groups; a value of 0 is the number of classes.
@@ -37,7 +39,7 @@ class GroupObjective(Objective):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """See `Objective`."""
+    """The columns that the rows must have: the one with the number of the group."""
     return (self.column,)
 
 
@@ -91,7 +93,7 @@ class Coral(GroupObjective):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """See `Objective`."""
+    """The columns that the rows must have: `column`, and the class group if `pairs` needs it."""
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:

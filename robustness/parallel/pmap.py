@@ -12,8 +12,10 @@ from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 
 
 class PmapParallel(MeshParallel):
-  """Runs a step function on every device by `jax.pmap`. A training step sees one device's part of
-  the batch and sums over `axis_name`."""
+  """Runs a step function on every device by `jax.pmap`, with the interface of `MeshParallel`.
+
+  A training step sees one device's part of the batch, and sums over `axis_name` to combine them.
+  """
 
   axis_name: str | None = 'data'
 
@@ -26,7 +28,10 @@ class PmapParallel(MeshParallel):
   def compile(
     self, step: Step, inputs: Sequence[str], outputs: PyTree, donate: Sequence[int] = ()
   ) -> Compiled:
-    """See `MeshParallel.compile`; all inputs and outputs have a device axis."""
+    """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
+
+    For the arguments see `MeshParallel.compile`.
+    """
     del inputs, outputs
     compiled = jax.pmap(
       step, axis_name=self.axis_name, devices=self.devices, donate_argnums=tuple(donate)
@@ -34,7 +39,7 @@ class PmapParallel(MeshParallel):
     return self._bounded(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
-    """See `MeshParallel.by_device`."""
+    """Returns `function(rows, *shared)`; under pmap each device has only its own rows already."""
     return function(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
