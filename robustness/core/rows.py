@@ -150,8 +150,8 @@ class Rows(Protocol):
       and the columns of the rows and the sampler [b, ...], with b = batch_size / n.
 
     Raises:
-      InputError: see `share_of_batch`; also an image that cannot be read, or a sampler for rows
-        that are streamed.
+      InputError: n does not divide the batch size, an image cannot be read, or rows that are
+        streamed have a sampler.
     """
 
 

@@ -31,11 +31,13 @@ class BandStudy(Study):
   the clean view.
 
   Attributes:
-    half_width: Shows views in rounds, see `Study`.
+    half_width: half width of the confidence interval at which a view is finished. Rows are then
+      shown in rounds, and a view only until its interval is narrow enough (docs/sequential.md); 0
+      shows all rows in every view.
     kinds: 'low_pass' keeps the B × B square of frequencies centred on zero, 'high_pass' the square
       centred on the Nyquist frequency (Yin et al. 2019, section 2).
     bandwidths: B on the shorter side, for each kind; () takes up to 16, evenly spaced.
-    false_discovery_rate: See `Study`.
+    false_discovery_rate: level of the paired tests between two classifiers, in (0, 1).
   """
 
   half_width: float = 0.0

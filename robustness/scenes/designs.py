@@ -248,7 +248,8 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   """Returns the pairs (object and background) and the levels of stored scenes.
 
   Args:
-    columns: columns of the scenes, see `robustness.scenes.designs.LOOP_ORDER` and `SceneTable`.
+    columns: `area`, `angle`, `x`, `y`, `object`, `background` and `fraction_inside` of the N
+      scenes, [N] each.
     name: name of the design.
     side: side of the canvas in pixels.
 
