@@ -620,7 +620,7 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
 
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
-  """Returns the results of all tasks but the references, with effective robustness added.
+  """Returns the results of all tasks, with effective robustness added to all but the references.
 
   Effective robustness is the accuracy above the one that the accuracies in the reference tasks
   predict. It is by group of views and the facet `reference`, without intervals. A reference task is

@@ -1,4 +1,6 @@
-"""Reads the config and its overrides; a mistake ends in one line that says how to fix it."""
+"""Reads a config and the changes to it on the command line; raises InputError with a fix for
+mistakes.
+"""
 
 import ast
 import importlib.util
@@ -34,10 +36,10 @@ _STUDY_NAME = re.compile(r'--?config\.((?:battery\.([^.]+)\.)?study)\.name=(.*)'
 
 
 def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
-  """Reads the config and what the command line changes in it: `--config=FILE`, `--config.KEY=VALUE`
-  (`--config.KEY`, `--noconfig.KEY` for what is True or False; `--config.KEY=A,B` for a tuple).
+  """Returns the config with the changes on the command line, and the remaining arguments.
 
-  Returns the changed config, None where no file is given, and the arguments without the changes.
+  A change is `--config.KEY=VALUE`; `--config.KEY` or `--noconfig.KEY` for a boolean; and
+  `--config.KEY=A,B` for a tuple. The config is None if there is no `--config=FILE`.
   """
   changes = [argument for argument in arguments if re.match(r'--?(no)?config\.', argument)]
   other_arguments = [argument for argument in arguments if argument not in changes]
@@ -56,10 +58,10 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
 
 
 def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns what to change where a config trains a network that was to be measured as it is.
+  """Returns a hint if a config trains a network that the user probably wants to measure as it is.
 
-  That is likely where the config sets `train`, and the command line names a network or data and
-  does not. '' where it is not, or where the config has no variant `own`.
+  This is likely if the config sets `train`, and the command line names a network or data but does
+  not set `train`. The hint is '' otherwise, or if the config has no variant `own`.
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
   trains = any(section is not None and section.get('train') for section in sections)
@@ -77,7 +79,7 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def reference(arguments: Sequence[str]) -> str | None:
-  """Returns the file of `--config=FILE` or `--config FILE`, the last one; None without it."""
+  """Returns FILE of the last `--config=FILE` or `--config FILE`; None without one."""
   file = None
   for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
     if argument in ('-config', '--config'):
@@ -88,11 +90,11 @@ def reference(arguments: Sequence[str]) -> str | None:
 
 
 def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
-  """Returns the config with the studies that `--config.study.name=NAME` and
-  `--config.battery.TASK.study.name=NAME` choose, and the other changes.
+  """Returns the config with the studies that the command line chooses, and the other changes.
 
-  Another study than that of the config has every key at its default; the keys of the study before
-  it are gone. What a study needs beside its section, such as a classifier, comes and goes with it.
+  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. The
+  keys of another study than that of the config have their defaults. Sections that the study needs,
+  such as a classifier, are added, and those that it does not need are removed.
   """
   for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
     section_key, task, name = match.groups()
@@ -108,8 +110,11 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
 
 
 def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
-  """Adds the classifiers that `--config.classifiers.LABEL.name=NAME` names under new labels, keeps
-  of all those that `--config.classifiers=LABEL,LABEL` lists, and returns the other changes."""
+  """Adds and selects classifiers in the config as the command line says; returns the other changes.
+
+  `--config.classifiers.LABEL.name=NAME` with a new label adds a classifier.
+  `--config.classifiers=LABEL,LABEL` removes all that it does not list.
+  """
   classifiers, alone = config.get('classifiers'), config.get('classifier')
   named = [match[1] for match in map(_LABEL.match, changes) if match]
   if classifiers is None and alone is not None and named:
@@ -145,7 +150,9 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _names_parts(change: str) -> bool:
-  """Whether a change is of a key that may name parts of a training or a study."""
+  """Returns whether a change is of a key that may name an attack, augmentation or other named
+  part.
+  """
   key = change.partition('=')[0]
   section, _, last = key.rpartition('.')
   kinds = {**KINDS, 'data': ('source', SOURCES)}
@@ -154,9 +161,10 @@ def _names_parts(change: str) -> bool:
 
 
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Sets keys to what is written, by ml_collections, which reads a value by its key's type.
+  """Sets keys to the values on the command line, which ml_collections reads by the key's type.
 
-  It reads the name of a key as Python, which a label need not be, so the key is called `value`.
+  ml_collections reads a key's name as Python, which a label of a classifier need not be. The key is
+  therefore called `value` while it is set.
   """
   for change in changes:
     name, equals, text = change.partition('=')
@@ -180,7 +188,7 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Prints a note for each change in the section of a part that the config does not choose."""
+  """Prints a note for each change in a section of a named part that the config does not choose."""
   values = recorded(config.to_dict())
   for change in changes:
     path = change.partition('=')[0].partition('.')[2]
@@ -193,7 +201,9 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def _quoted(value: str) -> str:
-  """Returns the words of `a,b` as a tuple of strings, and what is anything else as it is."""
+  """Returns the words of `a,b` as a tuple of strings in Python; other text is returned
+  unchanged.
+  """
   if not value.strip():
     return '()'
   try:
@@ -204,8 +214,16 @@ def _quoted(value: str) -> str:
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict, str]:
-  """Returns the section of a key `a.b.c`, and its last word; refuses one that the config does not
-  have, with the nearest ones, and a section."""
+  """Returns the section of a key `a.b.c` and the key's last word.
+
+  Args:
+    config: the config.
+    path: the key.
+    written: the change as the user typed it, for messages.
+
+  Raises:
+    InputError: the config has no such key (the message names the nearest ones), or it is a section.
+  """
   section: Any = config
   holder, path_so_far = config, 'config'
   for name in path.split('.'):
@@ -221,8 +239,9 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
 
 
 def _refuse_moved(section: Section, values: Section, path: str) -> None:
-  """Raises SettingError for values of keys that a section `study` or `data` had in an earlier
-  version."""
+  """Raises SettingError for keys that a section `study` or `data` had only in an earlier
+  version.
+  """
   if path.endswith('.study'):
     settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
   elif path.endswith('.data'):
@@ -234,8 +253,9 @@ def load_config(reference: str) -> ConfigDict:
   """Returns the config of a file.
 
   Args:
-    reference: the file's path, or the name of a packaged config, and after a colon the variant that
-      `get_config` is called with; or a JSON file, such as `config.json` of a workdir.
+    reference: the path of a Python file or the name of a packaged config, followed after a colon by
+      the variant that `get_config` is called with; or a JSON file, such as `config.json` of a
+      workdir.
   """
   name, colon, variant = reference.partition(':')
   file = str(packaged.find(name))
@@ -262,7 +282,7 @@ def load_config(reference: str) -> ConfigDict:
 
 
 def variants(file: str) -> tuple[str, ...]:
-  """Returns the variants of a config file, the default first; () for a config without them."""
+  """Returns the variants of a config file, the default first; () for a config without variants."""
   if file.endswith('.json'):
     return ()
   get_config = _get_config(file, [])
@@ -277,7 +297,9 @@ def variants(file: str) -> tuple[str, ...]:
 
 
 def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
-  """Runs a config file and returns its `get_config`, which can be called with the arguments."""
+  """Runs a config file and returns its `get_config`; raises InputError if it does not take
+  `arguments`.
+  """
   spec = importlib.util.spec_from_file_location('config_of_a_run', file)
   if spec is None or spec.loader is None:
     raise InputError(f'config file {file} is no Python file: its name must end in .py.')
@@ -301,14 +323,16 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
 
 
 def _place(error: Exception, file: str) -> str:
-  """Returns `, line N` for the last line of the file that an error came through, if any."""
+  """Returns ', line N' for the last line of the file in an error's traceback; '' if there is
+  none.
+  """
   frames, path = traceback.extract_tb(error.__traceback__), os.path.abspath(file)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]
   return f', line {lines[-1]}' if lines else ''
 
 
 def from_json(path: pathlib.Path) -> ConfigDict:
-  """Returns the config of a JSON file: its values, and defaults for the keys it leaves out."""
+  """Returns the config of a JSON file; keys that it leaves out have their defaults."""
   values = json_files.read(path, advice='Give a config such as config.json of a workdir.')
   settings.check_sections(settings.without_inherited(values), ('battery', 'classifiers'), 'config')
   if 'predictions' in values:
@@ -324,7 +348,9 @@ def from_json(path: pathlib.Path) -> ConfigDict:
 
 
 def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
-  """Returns the config with the studies and labels of a JSON object, all else at its default."""
+  """Returns the config with the studies and labels of a JSON object, and all other keys at
+  defaults.
+  """
   classifiers, battery = values.get('classifiers'), values.get('battery')
   labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
   for label in labels:
@@ -342,7 +368,7 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
 
 
 def _study_name(section: object, key: str, path: pathlib.Path) -> str:
-  """Returns the name of the study in a section of a JSON file; `key` names the section.
+  """Returns the name of the study in a section of a JSON file; `key` is the name of the section.
 
   Raises:
     InputError: the section names no study.
@@ -357,7 +383,7 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
 
 
 def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
-  """Sets keys of a section to values read from JSON, which has lists for tuples."""
+  """Sets the keys of a section to values read from JSON, in which tuples are lists."""
   unknown = {key: value for key, value in values.items() if key not in config}
   _refuse_moved({**config, **values}, unknown, path)
   settings.refuse_unknown(values, config, path)

@@ -30,7 +30,7 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Compares, prints headlines and accuracies and where the report is; returns 0."""
+  """Compares workdirs, and prints headlines, accuracies and the path of the report; returns 0."""
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
   parser.add_argument('--out', type=expanded, required=True, help='where the comparison goes')
@@ -101,10 +101,13 @@ def compared(
   references: Sequence[str] = (),
   baseline: str = '',
 ) -> tuple[Results, dict[str, Results]]:
-  """Returns the comparison of classifiers, and that of each task of a battery, to be presented.
+  """Returns the comparison of classifiers as one set of results, and that of each task by name.
 
-  `entries` are by task, see `comparison.read_entries`; for `common` and `references` see `run`.
-  `baseline` is the label that others are compared with; '' takes the first classifier.
+  Args:
+    entries: the classifiers by task, see `comparison.read_entries`.
+    common: see `run`.
+    references: see `run`.
+    baseline: label of the classifier that is subtracted; '' takes the first.
   """
   # A task may lack classifiers, so the task with the most of them has the first of all.
   baseline = baseline or max(entries.values(), key=len)[0].label
@@ -128,11 +131,11 @@ def compared(
 
 
 def _printed(results: Results) -> Results:
-  """Returns a comparison with the estimates that the command prints.
+  """Returns a comparison with only the estimates that the command prints.
 
   The study's own estimates come first, then the accuracies on clean images and over all other
-  views, or all accuracies if there are neither. Accuracies that the study's headlines repeat, as a
-  share of right answers with the same values, are left out.
+  views, or all accuracies if there are neither. Accuracies that repeat the values of the study's
+  headlines are left out.
   """
   is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
@@ -153,16 +156,20 @@ def _printed(results: Results) -> Results:
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields the classifiers, value (to 9 digits) and number of images of each row."""
+  """Yields classifier, classifier subtracted, value (to 9 digits) and number of images of
+  each row.
+  """
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
 
 def _presented(study: Study) -> Presentation:
-  """Returns the presentation of a comparison: the study's figures, then the accuracies."""
+  """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the figures of the study, if it reduced all records together, and of accuracies."""
+    """Returns the study's figures, if it computed its estimates from all records, and the
+    accuracies.
+    """
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
     is_reduced = comparison.WHY_NOT not in results.tables

@@ -39,14 +39,14 @@ RANK_CORRELATION = Quantity(
   'rank_correlation', 'rank correlation', AMOUNT, low=-1, high=1, headline=True, facets=FACETS
 )
 OF_NETWORKS = comparison.PREPARATION_KEYS - comparison.SELECTION_KEYS
-"""Keys of a description of data that may differ between networks, such as the size of images."""
+"""Keys in the description of data that may differ between networks, such as the size of images."""
 NETWORKS, VALUES = 'networks', 'values of the networks'
 MAX_PANELS = 24
 """Most scatter plots on the page."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Writes the correlations, and prints them and where the report is; returns 0."""
+  """Writes the correlations to a folder, and prints them and the path of the report; returns 0."""
   parser = argparse.ArgumentParser(
     'robustness correlations',
     description=__doc__,
@@ -71,13 +71,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
-  """Returns the overall values of finished runs: rows of the table of results by network.
+  """Returns the overall values of finished runs, by quantity: rows of the table of results by
+  network.
 
-  A network is the same in several runs if all that describes it but its label is.
+  A network is the same in two runs if its description is equal apart from the label.
+
+  Args:
+    paths: workdirs or folders of workdirs, PATH or NAME=PATH.
 
   Raises:
-    InputError: a path holds no results; or one quantity is measured twice for a network, or with
-      other settings or images.
+    InputError: a path has no results; or a network has a quantity twice, or with other settings or
+      images than another network.
   """
   names: dict[str, str] = {}
   rows: dict[str, dict[str, pd.Series]] = {}
@@ -123,7 +127,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def _folders(path: Path) -> list[Path]:
-  """Returns a folder with results, or the folders with results in it."""
+  """Returns a folder with results, or else all folders with results inside it."""
   folders = [path] if (path / JSON_NAME).is_file() else []
   folders = folders or sorted(file.parent for file in path.glob(f'*/{JSON_NAME}'))
   if not folders:
@@ -132,9 +136,14 @@ def _folders(path: Path) -> list[Path]:
 
 
 def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -> Results:
-  """Returns the rank correlation of each pair of quantities that vary over the networks they share.
+  """Returns the rank correlation over networks of each pair of quantities.
 
-  It is positive where networks that are better by one are better by the other.
+  It is positive if networks that are better by one quantity are better by the other. Quantities
+  that are equal for all networks that the two share have none.
+
+  Args:
+    values: rows by quantity, see `values_by_quantity`.
+    confidence: confidence of the intervals, in (0, 1).
 
   Raises:
     InputError: no two quantities have two networks in common.
@@ -169,7 +178,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
 
 
 def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
-  """Returns the page of scatter plots, of the pairs with the weakest correlations first."""
+  """Returns the page of scatter plots, with the weakest correlations first."""
   pairs = [(line.first, line.second) for line in _weakest_first(results).itertuples()][:MAX_PANELS]
   labels = list(dict.fromkeys(name for table in values.values() for name in table.index))
   caption = 'Networks by pairs of quantities, the weakest rank correlations first.'
@@ -178,6 +187,6 @@ def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, 
 
 
 def _weakest_first(results: Results) -> pd.DataFrame:
-  """Returns the correlations that are defined, by their size."""
+  """Returns the correlations that are defined, sorted by their absolute values."""
   table = results.table[results.table['value'].notna()]
   return table.loc[table['value'].abs().sort_values(kind='stable').index]

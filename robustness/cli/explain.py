@@ -32,12 +32,12 @@ class Key(NamedTuple):
   """A key of a config.
 
   Attributes:
-    section: the section that has it, such as 'config.study'; of several classifiers
+    section: name of its section, such as 'config.study'; for several classifiers
       'config.classifiers.{a,b}'.
     name: the key.
-    value: its value, or those of several classifiers, as they are printed.
+    value: its value as text; for several classifiers all their values.
     meaning: what the key is for.
-    note: where else the section stands, after '; ' in its heading.
+    note: other sections with the same keys, which the heading states after '; '.
   """
 
   section: str
@@ -54,15 +54,16 @@ def explain(
   run_flags: Iterable[flags.Flag],
   word: str = '',
 ) -> Iterator[str]:
-  """Yields lines: what a config file says, its variants, flags, and every key with its meaning.
+  """Yields lines about a config: its description, its variants, flags, and every key with its
+  meaning.
 
   Args:
     reference: the config as it is named: `NAME[:VARIANT]`, or a file.
     variants: the variants of the file, the default first.
-    config: the values, with what the command line changes; of the named parts that it can have,
-      those that it chooses are shown with their keys.
+    config: the config with the changes on the command line. Of its named parts, such as attacks,
+      only the chosen ones are shown with their keys.
     run_flags: the flags of a run.
-    word: shows the keys alone that have it in their whole name or meaning; '' shows everything.
+    word: shows only the keys with this word in their full name or meaning; '' shows everything.
   """
   name, _, variant = reference.partition(':')
   if word:
@@ -87,9 +88,9 @@ def explain(
 
 
 def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
-  """Yields the keys that have a word, those with the word in their name before the others.
+  """Yields lines for the keys with a word, first those with the word in their name.
 
-  Keys of several tasks or classifiers are listed by their whole names.
+  Keys of several tasks or classifiers are listed by their full names.
   """
   lower = word.lower()
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
@@ -101,7 +102,7 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 
 def meanings(cls: type) -> dict[str, str]:
-  """Returns what the docstrings of a dataclass and of its bases say of each attribute."""
+  """Returns the description of each attribute in the docstrings of a dataclass and its bases."""
   meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):
     attributes = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')[2]
@@ -150,15 +151,15 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
 def _section(
   section: str, values: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
 ) -> Iterator[Key]:
-  """Yields the keys of sections that have the same keys.
+  """Yields the keys of one section, or of several sections with the same keys, such as classifiers.
 
-  Values that differ are printed in the order of the sections.
+  Values that differ are listed in the order of the sections.
 
   Args:
     section: the name under which the keys are listed.
     values: the sections, such as those of all classifiers.
     meaning: the meaning of each key by its name.
-    note: where else the section stands; see `Key.note`.
+    note: other sections with the same keys; see `Key.note`.
   """
   for name, value in values[0].items():
     if not isinstance(value, ConfigDict):
@@ -170,7 +171,15 @@ def _section(
 def _parts(
   section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
-  """Yields the key that chooses parts, with the names of all parts, and keys of the chosen ones."""
+  """Yields the key that chooses named parts, with the names of all parts, and keys of the chosen
+  ones.
+
+  Args:
+    section: name of the section that has the key.
+    values: the section, or those of several classifiers.
+    key: the key, such as 'attack'.
+    registry: all parts of this kind.
+  """
   choices = [single[key] for single in values]
   names = [[choice] if isinstance(choice, str) else choice for choice in choices]
   distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
@@ -182,7 +191,7 @@ def _parts(
 
 
 def _entry(head: str, text: str) -> Iterator[str]:
-  """Yields a head and its text, wrapped and indented."""
+  """Yields a heading and its text, wrapped and indented."""
   yield f'  {head}'
   indent = ' ' * 6
   yield from textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)

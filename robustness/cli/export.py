@@ -42,11 +42,11 @@ from robustness.results import TASK, Results
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
 _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
-"""An id of a hub, ACCOUNT/NAME or NAME, which names a file too."""
+"""Matches an id of a hub, ACCOUNT/NAME or NAME; it is also the name of a file."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the paragraph, or writes the files and prints their paths; returns 0."""
+  """Prints the paragraph, or writes files and prints their paths, or sends values; returns 0."""
   options = _parser().parse_args(arguments)
   choice('--to', options.to, FORMATS)
   path, config, environment = workdir.find(options.workdir)
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _unverified(path: pathlib.Path) -> list[str]:
-  """Returns which values the records of a workdir do not confirm, in words, and prints it."""
+  """Returns in words which values the records of a workdir do not confirm, and prints this."""
   reasons = [*verification.unverifiable(path).values()][:1]
   for reason in reasons:
     print(f'note: {reason}', file=sys.stderr)
@@ -99,7 +99,14 @@ def _unverified(path: pathlib.Path) -> list[str]:
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
-  """Sends what a workdir logged to a tracker, and prints where each run is; returns 0."""
+  """Sends what a workdir logged to a tracker, and prints the address of each run; returns 0.
+
+  Args:
+    path: the workdir.
+    to: name of the tracker, 'wandb' or 'mlflow'.
+    project: name of the project or experiment.
+    config: the config of the run.
+  """
   try:
     seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
     is_training = seeds and not (path / trackers.LOG).is_file()  # it is written after the last seed
@@ -119,7 +126,7 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
 
 
 def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity, pd.Series]:
-  """Returns the single estimate of a classifier that is sent to a hub.
+  """Returns the one estimate of a classifier that is sent to a hub, with its quantity.
 
   Args:
     results: results of a finished run.
@@ -165,7 +172,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
 def hub_entry(
   quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
-  """Returns the YAML of one entry: dataset, task, value, date, source, and the rest as notes."""
+  """Returns the YAML of one entry: dataset, task, value, date and source; other facts are notes."""
   if options.percent and quantity.kind != SHARE:
     raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
   scale = 100.0 if options.percent else 1.0
@@ -195,8 +202,11 @@ def hub_entry(
 
 
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
-  """Returns a section of a model card: a classifier's headlines with intervals, the methods, and
-  which values its records do not confirm."""
+  """Returns a section of a model card in Markdown.
+
+  It has a classifier's headlines with intervals, the methods, and which values its records do not
+  confirm.
+  """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task
   table, _ = side_by_side.arranged(tasks, (), ['quantity'], ['classifier'], intervals=True)

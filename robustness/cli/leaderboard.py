@@ -55,23 +55,27 @@ from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table,
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
 DIGEST = 'digest of the images'
-"""The row of the table `WHICH_NUMBERS` that has the digest."""
+"""The row of the table `WHICH_NUMBERS` that has the digest of the images."""
 PROVENANCE = 'where every number comes from'
+"""Name of the table with the origin of every classifier's numbers."""
 COLUMNS = (
   *('classifier', 'entry', 'network and training', 'weights', 'images', 'version', 'commit'),
   'values',
 )
 """Columns of the table `PROVENANCE`."""
 LEFT_OUT = 'entries left out'
+"""Name of the table of entries that are not on the board, with the reason."""
 FROM_RECORDS = 'as records give'
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 """Methods of intervals that may exclude the value."""
 MACHINE_SETTINGS = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
-"""Settings in results that are no part of a protocol."""
+"""Settings that do not decide whether two entries can be compared."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Checks the entries, writes the page, and prints ranks; returns 0, or 1 if an entry is wrong."""
+  """Checks the entries, writes the page and prints the ranks; returns 0, or 1 if an entry is
+  wrong.
+  """
   options = _parser().parse_args(arguments)
   if options.out is not None:
     workdir.refuse_results(options.out)
@@ -89,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
-    """Returns the boards of entries; writes their pages unless `folder` is None."""
+    """Returns the boards of entries by name; writes their pages unless `folder` is None."""
     boards = boards_of(accepted, options.study)
     if folder is not None:
       _publish(folder, boards, environment, [entry.name for entry in accepted], wrong)
@@ -119,14 +123,15 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 def _build_without_faulty(
   build: Build, entries: list[BoardEntry], wrong: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
-  """Builds the boards of the entries with which that succeeds.
+  """Returns the boards of all entries that can be built.
 
-  Entries are other people's, and a fault that no check foresees must not stop the board: if it
-  cannot be built of all entries, they are added one by one.
+  Entries are other people's, and a fault that no check foresees must not stop the leaderboard. If
+  the boards cannot be built from all entries, entries are added one by one, and those that fail are
+  left out.
 
   Args:
     build: builds boards.
-    entries: all entries; those with which `build` fails are removed.
+    entries: all entries; those with which `build` fails are removed from the list.
     wrong: errors by name of the entry, to which those of `build` are added.
     out: the folder of the pages; None writes none.
   """
@@ -151,7 +156,7 @@ def _build_without_faulty(
 
 
 def _error_text(error: Exception) -> str:
-  """Returns the message of an error that names its cause, else its type and message."""
+  """Returns the message of an InputError, and for other errors the type and the message."""
   return str(error) if isinstance(error, InputError) else repr(error)
 
 
@@ -188,13 +193,13 @@ def _publish(
 
 
 def protocol_of(results: Results) -> dict[str, object]:
-  """Returns the settings that must be equal for numbers to be compared."""
+  """Returns the settings that must be equal for the numbers of two entries to be comparable."""
   return {k: v for k, v in results.settings.items() if k not in MACHINE_SETTINGS}
 
 
 @dataclasses.dataclass(frozen=True)
 class BoardEntry:
-  """One folder of a board.
+  """One entry of a leaderboard: a folder with results.
 
   Attributes:
     name: name of the folder.
@@ -220,21 +225,24 @@ class BoardEntry:
 
   @property
   def protocol(self) -> str:
-    """The study, settings and images as JSON; entries with the same protocol share a board."""
+    """The study, settings and images as JSON; entries with equal protocols share a board."""
     images = self.digest or self.results.data
     return json.dumps([self.results.study, protocol_of(self.results), images], sort_keys=True)
 
 
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:
-  """Returns the entries of a folder, sorted by name, and what is wrong with others by their names.
+  """Returns the entries of a folder, sorted by name, and the errors of other entries by name.
 
   An entry has only files and folders, and readable results of a single study that state the digest
-  of the images. Records, if any, must confirm its values, and its quantities are declared as in
-  most entries of its board. `study_file` is the user's FILE.py:NAME for the study NAME; no file
-  that an entry names is run.
+  of the images. If it has records, they must confirm its values. Its quantities must be declared as
+  in most entries of its board. No Python file that an entry names is run.
+
+  Args:
+    folder: the folder with a folder for each entry.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
 
   Raises:
-    InputError: the folder does not exist, or holds no results.
+    InputError: the folder does not exist, or has no results.
   """
   if not folder.is_dir():
     raise InputError(f'{folder} is no folder; give one with a folder for every entry.')
@@ -259,11 +267,12 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
   """Writes an entry for each study of a finished workdir, PATH or NAME=PATH; yields their paths.
 
-  An entry has the results without pictures, and the rank of the true class for every answer, which
-  pairs entries and checks the table. A study that needs more records has only results.
+  An entry has the results without images, and the rank of the true class for every answer. The
+  ranks allow paired differences and confirm the results. A study whose results need more records
+  has an entry without records.
 
   Raises:
-    InputError: the entry is there already, or see `workdir.read`.
+    InputError: the entry exists already, or see `workdir.read`.
   """
   [(name, path)] = comparison.named_workdirs([reference]).items()
   for task, finished in workdir.read(path, study_file).items():
@@ -306,7 +315,7 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
 
 
 def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
-  """Reads and checks the entry in a folder.
+  """Returns the entry in a folder after checking it.
 
   Raises:
     InputError: it is no entry of a single study of classifiers, records do not confirm its values,
@@ -336,7 +345,9 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
 
 
 def _check_intervals(results: Results) -> None:
-  """Raises InputError for a value outside its interval, which only percentiles may exclude."""
+  """Raises InputError for a value outside its interval, which only percentile intervals may
+  exclude.
+  """
   table = results.table[~results.table.method.isin(PERCENTILES)]
   slack = 1e-9 * np.maximum(1, table.value.abs())
   outside = table[(table.low > table.value + slack) | (table.high < table.value - slack)]
@@ -349,10 +360,10 @@ def _check_intervals(results: Results) -> None:
 
 
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
-  """Returns the entries that declare a quantity otherwise than most entries of their board do.
+  """Returns the entries that declare a quantity differently from most entries of their board.
 
   They are returned by name, with the reason in words. In a tie the declaration of the first entry
-  holds.
+  counts.
   """
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
   for entry in entries:
@@ -371,11 +382,12 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 
 
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
-  """Returns a board for each protocol, by the name of the study, or the name and a number.
+  """Returns a board for each protocol, by name of the study, followed by a number if there are
+  several.
 
-  A board has the classifiers of all entries with values, intervals and ranks, and paired
-  differences from the first where all entries kept their records. Its quantities are the headlines
-  of the study; classifiers are ranked by each overall value of them.
+  A board has the classifiers of all entries with values, intervals and ranks. If all entries have
+  records, it has paired differences from the first classifier too. Classifiers are ranked by each
+  overall value of the study's headlines.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
@@ -430,10 +442,10 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
 
 
 def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the overall values of a quantity, by which its classifiers are ranked.
+  """Returns the overall values of a quantity that classifiers are ranked by.
 
-  There are none if the quantity is no headline, or if entries cannot be compared by it, such as
-  ratios to a baseline in one run.
+  There are none if the quantity is no headline, or if it is not comparable between runs, as a ratio
+  to a baseline of the same run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
   can_rank = quantity.headline and bool(quantity.better)
@@ -442,11 +454,16 @@ def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
 
 
 def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
-  """Yields the rank of each classifier with an interval, as rows with `facets`.
+  """Yields the rank of each classifier with an interval, as rows of the table of results.
 
   A rank is 1 + the number of classifiers that are significantly better. The standard errors, half
   an interval divided by its quantile, are taken as independent, which is conservative for values on
-  the same images. `rows` are the values of the quantity; those without an interval have no rank.
+  the same images.
+
+  Args:
+    quantity: the quantity that classifiers are ranked by.
+    rows: its values; those without an interval have no rank.
+    facets: {facet: value} of the ranks.
   """
   bounded = rows[rows.low.notna()]
   if len(bounded) < 2:
@@ -465,10 +482,10 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
 def _paired_estimates(
   entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
-  """Returns paired differences from the first entry in the quantities and in accuracy, and
-  effective robustness; none if an entry has no records.
+  """Returns paired differences from the first entry in the quantities and in accuracy.
 
-  An entry is left out if its study is in a file that is not run, or if its records cannot be paired
+  Effective robustness is added. The result is [] if an entry has no records. An entry is left out
+  if its study is in a Python file of its own, which is not run, or if its records cannot be paired
   with other entries.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
@@ -495,7 +512,7 @@ def _paired_estimates(
 
 
 def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
-  """Returns the row of `PROVENANCE` for a classifier of an entry, under its label on the board."""
+  """Returns the row of the table `PROVENANCE` for a classifier, under its label on the board."""
   environment = entry.results.environment
   return [
     classifier['label'],

@@ -25,7 +25,7 @@ PROGRAM = 'robustness neighbor_sets'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Builds or imports, prints the counts, and returns 0."""
+  """Builds or imports neighbor sets, prints the counts and returns 0."""
   options = _parser().parse_args(arguments)
   if metadata.find(options.out):
     raise InputError(f'{options.out} holds neighbor sets already: give another --out.')

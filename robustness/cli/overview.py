@@ -17,10 +17,11 @@ from robustness.evaluation import study
 from robustness.models import catalog
 
 Listing = Iterable[tuple[str, str]]
+"""Pairs of a name and a line about it."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints all parts, or those that are named; refuses the name of no part."""
+  """Prints all lists or the ones that are named; raises InputError for another word."""
   for name in arguments:
     if name not in PARTS:
       raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def studies() -> Listing:
-  """Yields every study and what it asks."""
+  """Yields every study and its title."""
   folder = pathlib.Path(robustness.studies.__file__ or '').parent
   for name in study.STUDIES.classes():
     yield name, packaged.first_line(folder / f'{name}.py')
@@ -52,7 +53,7 @@ def configs() -> Listing:
 
 
 def classifiers() -> Listing:
-  """Yields every architecture, and below it the weights that are known by name, `*` the default."""
+  """Yields every architecture, and after it the weights that have names; `*` marks the default."""
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
     for weights in entry.weights:
@@ -76,3 +77,4 @@ PARTS: Mapping[str, tuple[str, Callable[[], Listing]]] = {
   ),
   'sources': ('data sources (config.data.source)', sources),
 }
+"""What can be listed: a heading and the function that yields the names."""

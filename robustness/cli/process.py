@@ -16,14 +16,16 @@ from robustness.core.errors import KEYS, causes
 from robustness.parallel import processes as peers
 
 BAD_INPUT, PREEMPTED, INTERRUPTED = 2, peers.RESUMABLE, 130
-"""Exit statuses: bad input or a full disk; stopped by SIGTERM or a lost process; Ctrl-C."""
+"""Exit statuses: bad input or a full disk; stopped by SIGTERM or the end of another process;
+Ctrl-C.
+"""
 
 
 def set_devices(processes: peers.Processes) -> None:
-  """Makes one host device per core, joins the other processes of the run and starts the devices.
+  """Sets one host device per core, joins the other processes of the run and starts the devices.
 
-  Host devices are used where there is no accelerator. Their number is left alone where the
-  environment sets it, through `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
+  Host devices are used if there is no accelerator. Their number is left unchanged if the
+  environment sets it by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
   """
   host.keep_freed_memory()
   options = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
@@ -34,10 +36,10 @@ def set_devices(processes: peers.Processes) -> None:
 
 
 def set_logging() -> None:
-  """Shows the lines of this project, and warnings of other packages that a user can act on.
+  """Shows the log of this project, and warnings of other packages that a user can act on.
 
-  The command reports a full disk or the end of another process once, so the lines of Orbax's
-  threads about it are left out.
+  Lines of Orbax's threads about a full disk or the end of another process are left out, because the
+  command reports these itself.
   """
   files = (robustness.__file__, input_pipeline.__file__)
   folders = [pathlib.Path(file).parent for file in files]
@@ -45,13 +47,15 @@ def set_logging() -> None:
 
 
 def _is_reported_by_the_command(record: logging.LogRecord) -> bool:
-  """Returns whether the command itself reports the error that a line of the log is about."""
+  """Returns whether a line of the log is about an error that the command itself reports."""
   error = record.exc_info[1] if record.exc_info else None
   return error is not None and bool(disk.advice(error, '') or peers.peer_is_lost(error))
 
 
 def memory_advice(error: BaseException) -> str | None:
-  """Returns what to do if memory was too small for an array or a program, else None."""
+  """Returns advice if an error says that memory was too small for an array or a program, else
+  None.
+  """
   if isinstance(error, MemoryError):  # raised by NumPy, which states the size
     return f'not enough memory ({error}): give smaller numbers or fewer images.'
   if any(

@@ -27,7 +27,7 @@ _SERVE_DESCRIPTION = (
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command and returns 0."""
+  """Serves the review page or exports a review, and returns 0."""
   if arguments and arguments[0] == 'export':
     export(export_parser().parse_args(arguments[1:]))
   else:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def serve(flags: argparse.Namespace) -> None:
-  """Serves the page until it is interrupted."""
+  """Serves the page on which people review neighbor sets until it is interrupted."""
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
@@ -64,7 +64,7 @@ def serve(flags: argparse.Namespace) -> None:
 
 
 def export(flags: argparse.Namespace) -> None:
-  """Writes the reviewed sets and prints Table 1 and the agreement."""
+  """Writes the sets that passed the review, and prints the counts and the reviewers' agreement."""
   choice('--rule', flags.rule, decisions.RULES)
   candidates = _candidates(flags)
   if metadata.find(flags.out.resolve()) == metadata.find(flags.metadata.resolve()):

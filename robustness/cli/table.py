@@ -30,7 +30,7 @@ FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tabl
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the table and returns 0; what a reader must know of the runs goes to stderr."""
+  """Prints the table and returns 0; notes on the runs are printed on stderr."""
   options = _parser().parse_args(arguments)
   if not options.workdirs:
     raise InputError('robustness table needs the workdir of a finished run; none is given.')
@@ -53,15 +53,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(workdirs: Sequence[str]) -> dict[str, Results]:
-  """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task, `SINGLE` for a study.
+  """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task; `SINGLE` for a single
+  study.
 
   Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Prints notes about workdirs with other images or settings, and about values that their records do
-  not confirm. Ratios to the first classifier of a run are left out if these classifiers differ.
+  Notes are printed about workdirs with other images or settings, and about values that their
+  records do not confirm. Ratios to the first classifier of a run are left out if these classifiers
+  differ.
 
   Raises:
-    InputError: a workdir without results, or with others than its records give, or workdirs of
-      different studies, or of settings that their quantities name.
+    InputError: a workdir has no results or its records give others; or workdirs are of different
+      studies, or differ in settings that names of quantities state.
   """
   results_by_run = {}
   for name, path in comparison.named_workdirs(workdirs).items():
@@ -83,15 +85,16 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
 def _joined(
   task: str, results_by_run: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
-  """Returns the results of a task of several runs as one, with labels that are distinct.
+  """Returns the results of a task of several runs as one, with distinct labels.
 
   Args:
     task: name of the task.
     results_by_run: the results of each run by its name.
-    labels: the distinct labels by name of the run and label in it.
+    labels: the distinct labels by (name of the run, label in it).
 
   Raises:
-    InputError: the runs are of different studies, or of settings that their quantities name.
+    InputError: the runs are of different studies, or differ in settings that names of quantities
+      state.
   """
   first = next(iter(results_by_run.values()))
   prefix, declared = f'{task}: ' if task else '', dict[str, Quantity]()
@@ -126,7 +129,7 @@ def _check_comparable(
     declared: the quantities by name, as the first run declares them.
 
   Raises:
-    InputError: a run is of another study, or has settings that its quantities name.
+    InputError: a run is of another study, or differs in settings that names of quantities state.
   """
   (first_name, first), *later = results_by_run.items()
   for name, other in later:
@@ -148,8 +151,10 @@ def _check_comparable(
 
 
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
-  """Returns the quantities that are ratios to the first classifier of a run, if the digests of the
-  weights of these classifiers differ; else none."""
+  """Returns the names of ratios to the first classifier of a run, if these classifiers differ.
+
+  They differ if the digests of their weights do. The result is [] if they are equal.
+  """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():
     # A ratio of the baseline to itself has this note.

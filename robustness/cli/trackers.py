@@ -1,7 +1,7 @@
-"""Logs of trainings and results of a workdir, for experiment trackers: one run per classifier.
+"""Sends logs of trainings and results of a workdir to experiment trackers, a run per classifier.
 
-Sending the same workdir again, also while it trains, resumes after the last step that was sent: the
-path of the workdir and the label of the classifier identify a run.
+The path of the workdir and the label of the classifier identify a run. Sending the same workdir
+again, also while it trains, continues after the last step that was sent.
 """
 
 import hashlib
@@ -24,8 +24,10 @@ MAX_LETTERS = 500  # of a parameter's value
 
 
 class Logged(NamedTuple):
-  """The log of a classifier: its identity and name in a tracker, the numbers of each step of its
-  training in order, and its results."""
+  """The log of a classifier: its identity and name in a tracker, and the numbers to send.
+
+  These are the numbers of each step of its training, in order, and its results.
+  """
 
   identity: str
   name: str
@@ -34,7 +36,9 @@ class Logged(NamedTuple):
 
 
 def logged(path: pathlib.Path) -> Iterator[Logged]:
-  """Yields the log of each classifier of a workdir; of repeated steps the last one counts.
+  """Yields the log of each classifier of a workdir.
+
+  If a step was logged twice because the training was resumed, the last one counts.
 
   Raises:
     InputError: there is no log, or a line of it is damaged.
@@ -65,7 +69,10 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
 
 
 def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends what was logged to Weights & Biases, to a server or as WANDB_MODE says; returns where."""
+  """Sends a log to Weights & Biases and returns the address of the run.
+
+  The environment variable WANDB_MODE decides whether it is sent to a server or kept in `folder`.
+  """
   import wandb
 
   run = wandb.init(
@@ -88,7 +95,7 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
 
 
 def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends what was logged to MLflow, where MLFLOW_TRACKING_URI says; returns where."""
+  """Sends a log to MLflow at MLFLOW_TRACKING_URI and returns the address of the run."""
   import mlflow
   from mlflow.entities import Metric, Param, RunTag
 
@@ -123,7 +130,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
 
 
 def _allowed(name: str) -> str:
-  """Returns a name with the characters that MLflow takes."""
+  """Returns a name in which characters that MLflow refuses are replaced."""
   return re.sub(r'[^\w.\- /]', ' ', name)
 
 
@@ -131,4 +138,4 @@ TRACKERS: Mapping[str, Callable[[Logged, str, pathlib.Path, Any], str]] = {
   'wandb': to_wandb,
   'mlflow': to_mlflow,
 }
-"""Functions that send a log, by the package that each needs."""
+"""Functions that send a log, by the Python package that each needs."""

@@ -1,4 +1,4 @@
-"""Results of finished runs, compared with what their records give."""
+"""Checks whether the records of finished runs give the values in their results."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ NOT_VERIFIABLE = 'not verifiable from records'
 NOT_REPRODUCED = 'not reproduced by this version'
 NO_RECORDS = f'all values are {NOT_VERIFIABLE}: there are none'
 TOLERANCE = 1e-6
-"""Largest relative difference of an estimate that another machine computes."""
+"""Largest relative difference between values that two machines compute from the same records."""
 _COMPARED = ('value', 'low', 'high', 'n', 'clusters', 'confidence')
+"""Columns of estimates that are compared."""
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
 _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
-"""Errors of computing values from records that other code wrote."""
+"""Errors that may occur when values are computed from records that another version wrote."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Differences:
-  """Differences between a table of results and the table that its records reduce to.
+  """Differences between the table in results and the table computed from records.
 
   Attributes:
-    changed: estimates with different numbers, both of which are in the row.
-    unrecorded: estimates that are in the results only.
-    lacking: estimates that are in the table of the records only.
-    quantities: names of the quantities in the table of the records.
+    changed: estimates with different numbers; each row has both.
+    unrecorded: estimates that only the results have.
+    lacking: estimates that only the table from records has.
+    quantities: names of the quantities in the table from records.
   """
 
   changed: pd.DataFrame
@@ -51,7 +52,7 @@ class _Differences:
   quantities: frozenset[str]
 
   def refuse(self, path: pathlib.Path) -> None:
-    """Raises InputError naming the first difference of the results in a folder."""
+    """Raises InputError that names the first difference of the results in a folder."""
     if len(self.changed):
       row = self.changed.iloc[0]
       end = next(end for end in _COMPARED if not _is_close(row[f'{end}_x'], row[f'{end}_y']))
@@ -68,7 +69,7 @@ class _Differences:
       )
 
   def in_words(self) -> str:
-    """Returns how many values this code does not reproduce; '' for none."""
+    """Returns how many values this code does not reproduce, in words; '' for none."""
     differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
     if not differing and not lacking:
       return ''
@@ -77,19 +78,21 @@ class _Differences:
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
-  """Recomputes the values of a folder of results from its records.
+  """Returns which values in a folder of results its records do not confirm, in words.
+
+  All values are computed again from the records.
 
   Args:
     directory: a finished workdir, or another folder with results.
     study_file: see `workdir.read`.
 
   Returns:
-    Which values the records do not confirm, in words, by the folder of results; folders with all
-    values confirmed are left out. The first entry is the folder itself, if it has such values.
+    The words by folder of results; a folder whose values are all confirmed is left out. `directory`
+    comes first if it is included.
 
   Raises:
-    InputError: results of this code differ from their records, or the records are damaged. For
-      results that other code wrote, the words say so.
+    InputError: results of this version and commit differ from their records, or the records are
+      damaged. Differences in results of other versions are stated in the words instead.
   """
   path = expanded(directory)
   if not (path / workdir.CONFIG).is_file() or not _has_run(path):
@@ -112,7 +115,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   """Returns the words of `unverifiable` for one study; '' if its records confirm all values.
 
-  With `is_strict`, differences in results that other code wrote are errors too.
+  With `is_strict`, differences in results of other versions are errors too.
   """
   study, results, folder = finished.study, finished.results, finished.folder
   if isinstance(study, RecordedStudy):
@@ -142,7 +145,7 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
-  """Returns the table of estimates that the records of a study reduce to."""
+  """Returns the table of estimates computed from the records of a study."""
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
   if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
@@ -158,7 +161,7 @@ def _is_of_this_code(results: Results) -> bool:
 
 
 def _failed(error: Exception) -> str:
-  """Returns in words why this code computes no value from records."""
+  """Returns in words why no value can be computed from the records."""
   reason = repr(error)
   if isinstance(error, InputError):
     reason = str(error).partition('\n')[0].rstrip('.')
@@ -172,7 +175,7 @@ def _has_run(path: pathlib.Path) -> bool:
 
 
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Returns the reasons of `unverifiable` for a workdir with one seed."""
+  """Returns the words of `unverifiable` for a workdir with one seed, by folder."""
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
@@ -201,10 +204,10 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
 
 
 def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
-  """Returns how results differ from a table of records, in words.
+  """Returns in words how results differ from the table computed from records.
 
   Raises:
-    InputError: the results differ, and this code wrote them.
+    InputError: they differ, and this version and commit wrote the results.
   """
   differences = _differences(results.table, from_records)
   if _is_of_this_code(results):
@@ -213,7 +216,7 @@ def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFram
 
 
 def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
-  """Returns how the estimates in results, `stated`, differ from those of records."""
+  """Returns how the estimates `stated` in results differ from those computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
   rows = _keyed(stated, facets).merge(
@@ -231,12 +234,12 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
 
 
 def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
-  """Returns whether numbers are equal up to the rounding of another machine."""
+  """Returns whether numbers are equal up to the rounding of another machine (`TOLERANCE`)."""
   return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
-  """Returns estimates with facets as plain text or numbers, which tables of other rows share."""
+  """Returns estimates with facets as plain text or numbers, so that two tables can be merged."""
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)
   for name in facets:

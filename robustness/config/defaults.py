@@ -22,22 +22,25 @@ from robustness.training.settings import TrainingSettings
 
 
 def nested(values: Mapping[str, Any]) -> ConfigDict:
-  """Returns a ConfigDict that keeps the order of its keys at every depth: the first classifier is
-  the baseline, and `ml_collections` sorts by default."""
+  """Returns a ConfigDict that keeps the order of its keys at every depth.
+
+  `ml_collections` sorts keys by default, but the first classifier is the baseline.
+  """
   sections = {k: nested(v) if isinstance(v, Mapping) else v for k, v in values.items()}
   return ConfigDict(sections, sort_keys=False, convert_dict=False)
 
 
 class UnknownVariantError(ValueError):
-  """A config has no such variant; `known` are its variants."""
+  """The error for a variant that a config does not have; `known` are its variants."""
 
   def __init__(self, variant: str, variants: Iterable[str]):
+    """Makes the message, which names the most similar variant."""
     self.known = tuple(variants)
     super().__init__(f'no variant {variant!r}; {nearest(variant, self.known)}')
 
 
 def check_variant(variant: str, variants: Iterable[str]) -> None:
-  """Raises UnknownVariantError unless the variant is one of the variants of a config."""
+  """Raises UnknownVariantError unless `variant` is one of `variants`."""
   if variant not in variants:
     raise UnknownVariantError(variant, variants)
 
@@ -49,20 +52,20 @@ def variants(
 ) -> Callable[..., ConfigDict]:
   """Returns the function `get_config` of a config file with variants.
 
-  It takes what follows the colon of `--config=FILE:VARIANT`: the name of one of the functions, the
-  first by default, and returns the config that this function returns.
+  Its argument is the text after the colon of `--config=FILE:VARIANT`: the name of one of the
+  functions, by default the first. It returns the config that this function returns.
 
   Args:
-    functions: functions that return the configs of the variants.
-    labelled: the function of a variant that labels of classifiers can follow after commas, as in
+    *functions: functions that return the configs of the variants.
+    labelled: the function of a variant that may be followed by labels of classifiers, as in
       'cifar10,natural,mine'; it is called with the labels.
-    added: functions that change a config, by the word that can follow a '+', as in
+    added: functions that change a config, by the word that may follow a '+', as in
       'cifar10+methods'.
   """
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
-    """Returns the config of a variant; see `variants`."""
+    """Returns the config of a variant."""
     name, *labels = variant.split(',')
     if labelled and name == labelled.__name__ and labels and all(labels):
       return labelled(tuple(labels))
@@ -78,7 +81,7 @@ def variants(
 
 
 def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
-  """Returns the sections of all classifiers of a config, or of its single one."""
+  """Returns the sections of all classifiers of a config, or that of its single one."""
   classifiers = config.get('classifiers')
   return [*classifiers.values()] if classifiers else [config.classifier]
 
@@ -86,8 +89,11 @@ def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
 def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   """Returns a config with every key at its default, for a file in `configs/` to change.
 
-  The config of a study of images alone has neither classifiers nor a training. Without `labels`
-  there is a single `config.classifier`.
+  The config of a study of images alone has no classifiers and no training.
+
+  Args:
+    study_name: name of the study.
+    labels: labels of several classifiers; () for a single `config.classifier`.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   shared = _sections(labels, study_class.needs_classifier)
@@ -95,10 +101,10 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
-  """Returns the config with another study, its keys at their defaults.
+  """Returns the config with another study, whose keys are at their defaults.
 
-  Classifiers and a training, which a study of images alone does not have, come at their defaults or
-  are left out.
+  Sections that the new study needs, such as a classifier, are added with defaults; sections that it
+  does not need are removed.
   """
   if 'predictions' in config:  # it scores files, and has no other sections
     config.study = nested(study.default_section(name))
@@ -112,11 +118,11 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
 def default_battery(
   tasks: Mapping[str, str], labels: tuple[str, ...] = (), summary: str = ''
 ) -> ConfigDict:
-  """Returns a config of several studies of the same classifiers, every key at its default.
+  """Returns a config of several studies of the same classifiers, with every key at its default.
 
   Args:
     tasks: the study of each task, by the task's name; all of them run, in this order.
-    labels: labels of several classifiers; none for a single `config.classifier`.
+    labels: labels of several classifiers; () for a single `config.classifier`.
     summary: one of `robustness.results.SUMMARIES`.
   """
   sections = {
@@ -129,7 +135,7 @@ def default_battery(
 
 
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
-  """Returns what configs of one study and of a battery share."""
+  """Returns the sections that configs of one study and of a battery share."""
   data = {'data': data_section()}
   if not needs_classifier:
     return {**data, **dataclasses.asdict(Execution())}
@@ -140,9 +146,9 @@ def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]
 
 
 def classifier() -> dict[str, Any]:
-  """Returns a classifier's section, with the settings of all parts at their defaults.
+  """Returns a classifier's section, with the settings of all named parts at their defaults.
 
-  Its sections `training` and `data` and its seed have no values, so that the run's hold.
+  Its sections `training` and `data` and its seed are None, which stands for the values of the run.
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
@@ -154,9 +160,9 @@ def classifier() -> dict[str, Any]:
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
-  """Adds the sections of parts that are in the user's files to a config.
+  """Adds sections for attacks, augmentations and other named parts in the user's files to a config.
 
-  In a study, sections of other parts than the chosen ones are left out.
+  In a study, sections of parts that it does not choose are removed.
 
   Args:
     config: the config, which is changed.
@@ -183,7 +189,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
-  """Adds the sections of sources in the user's files to every section `data` of a config."""
+  """Adds sections for image sources in the user's files to every section `data` of a config."""
   paths: list[tuple[str, ...]] = [()]
   for key in ('battery', 'classifiers'):
     paths += [(key, name) for name in config.get(key, ())]
@@ -202,14 +208,14 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
 
 
 def _defaults(part: type[Part]) -> Facts:
-  """Returns the defaults of the settings of a part; a setting without one has a placeholder."""
+  """Returns the default settings of a named part; a setting without a default has a placeholder."""
   fields = dataclasses.fields(part)
   missing = dataclasses.MISSING
   return {f.name: placeholder(object) if f.default is missing else f.default for f in fields}
 
 
 def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config, with the keys that `values` change in it."""
+  """Yields each section `study` of a config with the part of `values` that changes it."""
   tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
   for holder, changes in [(config, values), *tasks]:
     section = _at(holder, 'study')
@@ -218,7 +224,7 @@ def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[Co
 
 
 def _at(values: Any, *path: str) -> Any:
-  """Returns the value at a path of keys in nested values, None if there is none."""
+  """Returns the value at a path of keys in nested values; None if there is none."""
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
   return values
@@ -230,13 +236,18 @@ def data_section() -> dict[str, Any]:
 
 
 def inherited_data() -> dict[str, Any]:
-  """Returns a section `data` that holds what differs from `config.data`; see `inherited`."""
+  """Returns a section `data` in which every key is None, which stands for the value in
+  `config.data`.
+  """
   sources = {name: inherited(source) for name, source in SOURCES.classes().items()}
   return {**inherited(DataSettings), 'source': placeholder(str), **sources}
 
 
 def inherited(settings: type) -> dict[str, Any]:
-  """Returns a section of keys with types but no values: None stands for the run's value."""
+  """Returns a section whose keys have types but the value None, which stands for the run's value.
+
+  `settings` is the dataclass of the keys.
+  """
   types = typing.get_type_hints(settings)
   kinds = {field.name: types[field.name] for field in dataclasses.fields(settings)}
   return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in kinds.items()}

@@ -1,14 +1,14 @@
-"""The whole config as one frozen dataclass: an experiment is data, classifiers and studies.
+"""The whole config as one frozen dataclass: classifiers, studies and how they are run.
 
 The section `config.battery` has several studies of the same classifiers in one run, its tasks:
 
   config.battery.tasks = ('errors', 'heat_maps')      which tasks run, in order
   config.battery.errors.study.name = ...              a task's study, as `config.study`
-  config.battery.heat_maps.data.num_images = 200      what differs from `config.data`
-  config.battery.scenes.data.source = ...             rows of another source, with all their keys
-  config.battery.summary = ...                        what is reported above the tasks
+  config.battery.heat_maps.data.num_images = 200      a value that differs from `config.data`
+  config.battery.scenes.data.source = ...             images of another source, with all their keys
+  config.battery.summary = ...                        the report on all tasks together
 
-Classifiers are trained once; each task leaves its records, results, figures and report.
+Classifiers are trained once; each task has its own records, results, figures and report.
 """
 
 import dataclasses
@@ -61,6 +61,7 @@ class Execution:
   views_per_step: int = setting(0, SIZES, lambda x: 0 <= x <= MOST_ROWS)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a value out of range, or a single or repeated value in `seeds`."""
     check_fields(self, 'config')
     distinct = len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds)
     words = 'at least two distinct seeds, or () to train once with config.seed'
@@ -72,7 +73,7 @@ SETTINGS = tuple(field.name for field in dataclasses.fields(Execution))
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-  """A study, and the rows that it is measured on."""
+  """A study, and the settings of the rows that it is measured on."""
 
   study: Study
   data: DataSettings
@@ -83,11 +84,11 @@ class Experiment:
   """A checked config.
 
   Attributes:
-    measurements: the study and rows of each task, in the order in which they run; a config with
-      `study` has one, `SINGLE`.
-    summary: what is reported above the tasks of a battery, one of `robustness.results.SUMMARIES`.
-    data: the rows of tasks that name no others, and the defaults of training rows.
-    classifiers: whole recipes by label, in the order of the config; the first is the baseline of
+    measurements: the study and rows of each task, in the order in which they run. A config with
+      `study` has one task, `SINGLE`.
+    summary: the report on all tasks of a battery, one of `robustness.results.SUMMARIES`.
+    data: the rows of tasks that do not set others, and the defaults of training rows.
+    classifiers: complete recipes by label, in the order of the config; the first is the baseline of
       comparisons. Empty for a study of images alone.
     execution: seeds, devices, precision and sizes of steps.
     has_labels: whether the config has `classifiers`, by label, and not a single `classifier`.
@@ -111,7 +112,7 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the section of the config for some rows, such as 'config.data'."""
+    """Returns the name of the config's section for these rows, such as 'config.data'."""
     tasks = [name for name, task in self.measurements.items() if task.data == data]
     labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
     if data == self.data or not (tasks or labels):
@@ -121,15 +122,19 @@ class Experiment:
     return f'{self.section_of_classifier(labels[0])}.data'
 
   def section_of_classifier(self, label: str) -> str:
-    """Returns the section of the config for a classifier."""
+    """Returns the name of the config's section for a classifier, such as
+    'config.classifiers.natural'.
+    """
     return f'config.classifiers.{label}' if self.has_labels else 'config.classifier'
 
   def preparation(self) -> Preparation | None:
-    """Returns how published weights want their images; None if the config says it, or none are
-    used, or images are resized for each classifier on the device.
+    """Returns the size and crop of images that published weights expect.
+
+    It is None if the config sets them, if no published weights are used, or if images are resized
+    for each classifier on the device.
 
     Raises:
-      InputError: classifiers that want different images, and a config that does not say which.
+      InputError: classifiers expect different images and the config does not decide.
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
@@ -161,7 +166,7 @@ class Experiment:
     return None
 
   def with_seed(self, seed: int) -> Self:
-    """Returns the experiment with this seed for the training of all classifiers."""
+    """Returns the experiment in which all classifiers are trained with this seed."""
     seeded = {k: dataclasses.replace(c, seed=seed) for k, c in self.classifiers.items()}
     return dataclasses.replace(self, classifiers=seeded)
 
@@ -170,7 +175,9 @@ SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
 def from_config(config: Section) -> Experiment:
-  """Checks a config, key by key."""
+  """Returns the experiment of a config; raises InputError for any key or value that is not
+  valid.
+  """
   values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
@@ -205,14 +212,20 @@ def from_config(config: Section) -> Experiment:
 
 
 def _measurement(section: Section, data: Section, path: str) -> Measurement:
-  """Returns a checked study with its rows; `path` names their section in messages."""
+  """Returns a checked study with its rows.
+
+  Args:
+    section: the section `study`.
+    data: the section `data`.
+    path: name of the section `study`, for messages.
+  """
   study, rows = studies.from_config(section), DataSettings.from_section(data, path)
   source = rows.source.for_study(study.describe())
   return Measurement(study, dataclasses.replace(rows, source=source))
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Checks the tasks of `config.battery`; those that do not run are checked too."""
+  """Returns the tasks of `config.battery` that run; the others are checked too."""
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
@@ -237,8 +250,13 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
 def _task(path: str, section: Any, data: Section) -> Measurement:
   """Returns a task of a battery.
 
-  `config.data` holds for it unless its own section says otherwise. A task with another `source`
-  takes none of its keys, which are about other rows.
+  Its section `data` may replace values of `config.data`. With another `source` it inherits no
+  value, because these are about other images.
+
+  Args:
+    path: name of the task's section, for messages.
+    section: the task's section.
+    data: the section `config.data`.
   """
   if not isinstance(section, Mapping):
     raise InputError(f'{path} must be a section with a study; got {section!r}.')
@@ -253,9 +271,9 @@ def _task(path: str, section: Any, data: Section) -> Measurement:
 def refuse_what_is_lost(
   study: Study, execution: Execution, image_shape: tuple[int, int, int] | None = None
 ) -> None:
-  """Raises InputError where a study measures what the config's precision rounds away.
+  """Raises InputError if a study measures changes that the config's precision would round away.
 
-  `image_shape` is the shape of the images, if they are open; see `HasSmallChanges`.
+  `image_shape` is None if the images are not open yet; see `HasSmallChanges`.
   """
   lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:
@@ -268,7 +286,7 @@ def refuse_what_is_lost(
 def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
-  """Returns the recipes of the classifiers of a config by label; {} if no study needs one."""
+  """Returns the recipes of a config's classifiers by label; {} if no study needs one."""
   strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not strictest.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
@@ -289,7 +307,7 @@ def _classifiers(
   settings.parse(TrainingSettings, training, 'config.training')
 
   def parsed(section: Section, path: str) -> ClassifierKind:
-    """Returns the recipe of a section of a classifier, whose path is `path`."""
+    """Returns the recipe in a classifier's section; `path` is the name of the section."""
     return parse_classifier(section, path, training, sections.get('data', {}), execution.seed)
 
   path = 'config.classifiers'
@@ -308,8 +326,11 @@ def _classifiers(
 
 
 def _check_adaptations(experiment: Experiment) -> None:
-  """Refuses a classifier that adapts if each answer has to depend on its image alone, or if
-  streams of images would be cut."""
+  """Raises InputError if a classifier adapts to the images it is shown, where this is not possible.
+
+  It is not possible if the study needs answers that depend on a single image, or if settings of the
+  study or the run would cut the stream of images that the classifier adapts to.
+  """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:
     return
@@ -330,7 +351,9 @@ def _check_adaptations(experiment: Experiment) -> None:
 
 
 def _check_seeds(sections: Section, experiment: Experiment) -> None:
-  """Refuses several seeds if a classifier is not trained, or its section sets a seed."""
+  """Raises InputError for several seeds if a classifier is not trained or its section sets a
+  seed.
+  """
   if not experiment.execution.seeds:
     return
   seeds = f'config.seeds is {experiment.execution.seeds}'

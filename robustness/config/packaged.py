@@ -1,4 +1,4 @@
-"""The configs that come with the package, by name: the files of `configs/`."""
+"""The configs that come with the package, by name: the files in `configs/`."""
 
 import ast
 import pathlib
@@ -9,16 +9,20 @@ from robustness.core.paths import expanded
 
 
 def files() -> dict[str, pathlib.Path]:
-  """Returns {name: file} of all: in the installed package, or next to it in a checkout."""
+  """Returns {name: file} of all packaged configs.
+
+  They are in the installed package, or next to it in a checkout.
+  """
   inside = pathlib.Path(__file__).resolve().parents[1] / 'configs'
   folder = inside if inside.is_dir() else inside.parent.with_name('configs')
   return {path.stem: path for path in sorted(folder.glob('[a-z]*.py'))}
 
 
 def find(name: str, other_words: Iterable[str] = ()) -> pathlib.Path:
-  """Returns the config file of a path, which comes first, or of the name of a packaged config.
+  """Returns the file of a config, given its path or the name of a packaged config.
 
-  `other_words` are words that are accepted where the name is given, for the message.
+  A path takes precedence. `other_words` are other words that are valid in this place, for the
+  message.
   """
   path = expanded(name)
   configs = files()

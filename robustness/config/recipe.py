@@ -1,4 +1,6 @@
-"""A classifier's section of the config: architecture, weights or the whole recipe of a training."""
+"""Reads a classifier's section of the config: a network, its weights or the recipe of its
+training.
+"""
 
 from input_pipeline.settings import DataSettings
 from robustness.attacks import ATTACKS
@@ -24,37 +26,48 @@ KINDS: dict[str, tuple[str, Registry]] = {
   'probe': ('name', PROBES),
   'adaptation': ('name', ADAPTATIONS),
 }
-"""Sections of named parts, the key that chooses, and where the parts are."""
+"""Sections of named parts, with the key that chooses a part and the registry that has the parts."""
 
 TRAINED_WITH = ('augment', 'attack', 'objective')
-"""Kinds of parts that a classifier has while it is trained."""
+"""Kinds of parts that a classifier has only while it is trained."""
 
 INHERITING = ('training', 'data')
-"""Keys of a classifier that are sections with what differs from the run."""
+"""Keys of a classifier that are sections with the values that differ from the run's."""
 
 SECTIONS = (*INHERITING, *KINDS)
-"""Keys of a classifier that are sections."""
+"""All keys of a classifier that are sections."""
 
 
 def default_label(name: str) -> str:
-  """Returns the label of a classifier that is given no other: of `MODULE:NAME` and `FILE.py:NAME`
-  what follows the colon, of `hf:ACCOUNT/NAME` and a folder the last part."""
+  """Returns the label of a classifier to which the config gives none.
+
+  For `MODULE:NAME` and `FILE.py:NAME` it is the text after the colon; for `hf:ACCOUNT/NAME` and a
+  folder, the last part of the path; otherwise the name itself.
+  """
   label = name.rpartition(':')[2]
   return label.rstrip('/').rpartition('/')[2] if name.startswith('hf:') else label
 
 
 CHOOSE_ROWS = {'num_images': 0, 'image_list': '', 'known_classes': True}
-"""Keys of `config.data` that choose what is evaluated, and what a training has in their place."""
+"""Keys of `config.data` that select the evaluated images, with the values that a training has
+instead.
+"""
 
 
 def parse_classifier(
   section: Facts, path: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierKind:
-  """Checks a classifier's section, such as 'config.classifiers.natural' (`path`), and returns it
-  as the dataclass of its kind.
+  """Returns a classifier's section as the dataclass of its kind; raises InputError if it is not
+  valid.
 
-  Keys that it leaves out come from the run: `config.training`, `config.data` (without `num_images`,
-  `image_list` and `known_classes`, which choose what is evaluated) and the seed.
+  Keys that the section leaves out have the values of the run.
+
+  Args:
+    section: the section.
+    path: its name, such as 'config.classifiers.natural', for messages.
+    training: `config.training`.
+    data: `config.data`, of which the keys in `CHOOSE_ROWS` are not inherited.
+    seed: the seed of the run.
   """
   settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}

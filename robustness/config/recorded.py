@@ -1,4 +1,4 @@
-"""The config that a run records: the sections of chosen parts, with all their settings."""
+"""The config that a run records: only the sections that it uses, with all their settings."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ SUMMARY, TASKS = 'summary', 'tasks'
 
 
 def recorded(config: Section) -> dict[str, Any]:
-  """Returns a config without the sections that it does not choose; it is the same experiment.
+  """Returns a config without the sections that it does not use; it describes the same experiment.
 
-  Left out are named parts and sources of images that no key names, tasks that do not run, trainings
+  It leaves out: named parts and image sources that no key chooses, tasks that do not run, trainings
   of classifiers that are not trained, and settings of `config.data`, `config.training` and of
-  classifiers that have no effect (see `in_use`). A recorded config is returned as it is, and values
-  that are no section stay, for what checks a config to refuse.
+  classifiers that have no effect (see `in_use`). A recorded config is returned unchanged. A value
+  in the place of a section stays, so that the check of the config can report it.
   """
   values: dict[str, Any] = without_inherited(config)
   if 'predictions' in values:
@@ -50,13 +50,13 @@ def recorded(config: Section) -> dict[str, Any]:
 
 
 def _section(values: Section, name: str) -> dict[str, Any]:
-  """Returns a section of some values; {} where there is none."""
+  """Returns the section with this name; {} if there is none."""
   section: Any = values.get(name)
   return section if isinstance(section, dict) else {}
 
 
 def _words(value: object) -> list[str]:
-  """Returns the names that a key of a config chooses."""
+  """Returns the names that the value of a key chooses: one name, or several in a tuple."""
   words = value if isinstance(value, tuple | list) else [value]
   return [part_name(word) for word in words if word and isinstance(word, str)]
 
@@ -67,12 +67,14 @@ def _is_trained(classifier: Section) -> bool:
 
 
 def _needs_rows(classifier: Section) -> bool:
-  """Whether a network, or what takes the place of its logits, is fitted to training rows."""
+  """Returns whether something is fitted to training images: a network, or a probe on its
+  features.
+  """
   return _is_trained(classifier) or bool(_section(classifier, 'probe').get('name'))
 
 
 def _classifier(section: Section) -> dict[str, Any]:
-  """Returns a classifier's section with the parts that it chooses."""
+  """Returns a classifier's section with only the named parts that it chooses."""
   values = in_use(ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS})
   for kind, (key, _) in KINDS.items():
     part = _section(section, kind)
@@ -85,10 +87,10 @@ def _classifier(section: Section) -> dict[str, Any]:
 
 
 def _keep_sources(holder: dict[str, Any], names: Sequence[object]) -> None:
-  """Keeps the settings of the named sources alone in the section `data` of a holder.
+  """Removes the settings of all sources but the named ones from the section `data` of `holder`.
 
-  The first source is the one that the section reads. Its settings that were keys of `data` in
-  earlier versions move to its section.
+  The first name is the source that the section reads. Its settings that earlier versions had as
+  keys of `data` move to its section.
   """
   data = _section(holder, 'data')
   if isinstance(names[0], str) and not is_reference(names[0]):  # no file of a user is run

@@ -1,4 +1,6 @@
-"""Data and trainings that files of `configs/` share; each function sets all of its values."""
+"""Data and trainings that several files of `configs/` share; each function sets all of its
+values.
+"""
 
 import copy
 
@@ -16,7 +18,7 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
 
 
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Trains every classifier as a small CNN on randomly cropped digits."""
+  """Sets every classifier to a small CNN that is trained on randomly cropped digits."""
   for classifier in sections_of_classifiers(config):
     classifier.name = 'small_cnn'
     classifier.train = True
@@ -32,11 +34,12 @@ def add_gaussian_noise(classifier: ConfigDict, sigma: float = 0.4) -> None:
 
 
 def train_on_imagenet(config: ConfigDict) -> None:
-  """Trains a ResNet-50 for every classifier on ImageNet, with the recipe of Goyal et al. (2017).
+  """Sets every classifier to a ResNet-50 trained on ImageNet, with the recipe of Goyal et al.
+  (2017).
 
-  It takes 90 epochs of 1024 random crops and flips in bfloat16: a rate of .1 for 256 images,
-  reached after 5 epochs and falling as a cosine, weight decay 1e-4. The validation images are
-  resized to 256 and cropped to 224 pixels, and are measured in float32.
+  It takes 90 epochs in batches of 1024 random crops and flips in bfloat16. The learning rate is .1
+  per 256 images, reached after 5 epochs, and then falls as a cosine; weight decay is 1e-4.
+  Validation images are resized to 256 and cropped to 224 pixels, and are measured in float32.
   """
   config.data.update(source='tfds', split='validation', resize=256, crop=224)
   config.data.tfds.dataset = 'imagenet2012'
@@ -51,18 +54,20 @@ def train_on_imagenet(config: ConfigDict) -> None:
 
 
 def finetune_resnet50(config: ConfigDict) -> None:
-  """Starts every ResNet-50 of `train_on_imagenet` from torchvision's weights, for 5 epochs."""
+  """Sets every ResNet-50 of `train_on_imagenet` to start from torchvision's weights, for 5
+  epochs.
+  """
   for classifier in config.classifiers.values():
     classifier.initial_weights = 'torchvision:resnet50.IMAGENET1K_V1'
   config.training.update(epochs=5.0, learning_rate=0.04, warmup_epochs=0.5)
 
 
 def finetune_on_frames(config: ConfigDict) -> None:
-  """Fine-tunes every classifier with the recipe of Shankar et al. (2021, table 10).
+  """Sets every classifier to be fine-tuned with the recipe of Shankar et al. (2021, table 10).
 
-  It takes 10 epochs of batches of 32, with a rate that falls on plateaus. Optimizer, momentum and
-  patience, which the paper does not state, are stochastic gradient descent, .9 and one epoch,
-  without weight decay.
+  It takes 10 epochs in batches of 32, with a learning rate that falls on plateaus. The paper does
+  not state optimizer, momentum and patience; they are stochastic gradient descent without weight
+  decay, .9 and one epoch.
   """
   for classifier in sections_of_classifiers(config):
     classifier.train = True
@@ -71,7 +76,7 @@ def finetune_on_frames(config: ConfigDict) -> None:
 
 
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
-  """Trains every classifier with the recipe of airbench94 on CIFAR-10 (Jordan 2024).
+  """Sets every classifier to the recipe of airbench94 on CIFAR-10 (Jordan 2024).
 
   Learning rates are those for the mean loss. The function sets `config.training` and the network,
   flip, crop and objective of each classifier.
@@ -92,17 +97,21 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
 
 
 def take_two_steps(classifier: ConfigDict) -> None:
-  """Sets adversarial training to two steps of PGD.
+  """Sets a classifier's adversarial training to two steps of PGD.
 
-  With one step networks learn to read the label off the perturbation, and PGD finds all their
-  errors (docs/records/reproduction.md).
+  With one step, networks learn to read the label from the perturbation, and PGD finds an
+  adversarial example for every image (docs/records/reproduction.md).
   """
   classifier.attack.pgd.update(steps=2, step_size=5 / 255)
 
 
 def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Trains `erm`, the second of two classifiers, on permitted cells: each environment is shown to
-  one group of classes alone. The first classifier is the baseline."""
+  """Sets `erm`, the second of two classifiers, to be trained on a part of the cells.
+
+  A cell is a pair of class group and environment, such as blur: each environment is shown only on
+  the classes of one group. The first classifier is the baseline and is trained without
+  environments.
+  """
   config.study.environments = environments
   config.study.baseline = next(iter(config.classifiers))
   config.data.random_class_groups = len(environments)
@@ -112,10 +121,10 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
 
 
 def add_methods(config: ConfigDict) -> None:
-  """Adds five further ways of training on the cells that `erm` is trained on.
+  """Adds five classifiers that are trained on the cells of `erm` by other methods.
 
-  They are every environment equally often in a batch, Group DRO, IRM and CORAL over environments,
-  and mixup within each environment; all else is as in `erm`.
+  The methods are every environment equally often in a batch, Group DRO, IRM and CORAL over
+  environments, and mixup within each environment. All other settings are those of `erm`.
   """
   classifiers = config.classifiers
   for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):

@@ -1,1 +1,1 @@
-"""The studies, one a file: `config.study.name` is the module's name."""
+"""The studies, one per file; the file's name is the value of `config.study.name`."""

@@ -1,4 +1,4 @@
-"""The smallest study: top-1 and top-k accuracy on the images as they are (the identity view)."""
+"""Top-1 and top-k accuracy on images as they are: the smallest study."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
-  """Returns the top-k accuracy."""
+  """Returns the quantity top-k accuracy."""
   name, words = f'top{k}_accuracy', f'top-{k} accuracy'
   return declare_accuracy(name, words, headline=k == 1, statistic=Right(k))
 
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy(Study):
-  """Settings.
+  """A study of accuracy on unchanged images; attributes are its settings.
 
   Attributes:
     top_k: k of the second accuracy, such as `top5_accuracy`, if there are more classes than that.
@@ -34,10 +34,12 @@ class Accuracy(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`; `accuracy` is by class."""
+    """The top-1 and top-k accuracy, and `accuracy` by class; see `Study`."""
     return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields `top1_accuracy` and `top<k>_accuracy`, with tests of differences from the first."""
+    """Yields `top1_accuracy` and `top<k>_accuracy`, with paired tests against the first
+    classifier.
+    """
     for k in recorded.top_k(self.top_k):
       yield self.means(accuracy_at(k), recorded, test=True)

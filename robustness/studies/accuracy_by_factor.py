@@ -1,10 +1,10 @@
-"""Accuracy by facts about each image: pose, background, size, light, place, time, class.
+"""Accuracy by properties of each image: pose, background, size, light, place, time, class.
 
-The factors are columns of the rows, of words or of numbers, which the sources `file_list`,
-`parquet`, `webdataset` and `array_record` take from the data set, the class, and measures of any
-image. A number with many values is cut at quantiles. Every image counts once in each factor. Images
-of one object, scene or site depend on one another: `clusters` names the column that says which
-belong together, and intervals are then over clusters.
+A factor is such a property: a column of the rows with words or numbers (from the sources
+`file_list`, `parquet`, `webdataset` and `array_record`), the class, or a measure of the pixels.
+Numbers with many values are divided at quantiles. Every image counts once in each factor. Images of
+one object, scene or site are not independent: the setting `clusters` names the column that says
+which belong together, and intervals are then over clusters.
 
 Reference for the ratio of errors: Idrissi et al. (2023), ImageNet-X: understanding model mistakes
 with factor of variation annotations, section 3.
@@ -36,7 +36,9 @@ from robustness.evaluation.views import Views, ViewTable, identity
 CLASS = 'class'
 Measure = Callable[..., np.ndarray]
 MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
-"""Factors of the image itself: mean and standard deviation over pixels and channels, in [0, 1]."""
+"""Factors that are computed from pixels: mean and standard deviation over pixels and channels, in
+[0, 1].
+"""
 ALL = 'all images'
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
@@ -51,7 +53,7 @@ ERROR_RATIO = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class AccuracyByFactor(Study):
-  """Settings.
+  """A study of accuracy by properties of images; attributes are its settings.
 
   Attributes:
     factors: columns of the rows, 'class', 'brightness' or 'contrast'.
@@ -74,11 +76,12 @@ class AccuracyByFactor(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid or a factor that is listed twice."""
     super().__post_init__()
     self.require_no_repeats('factors')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses columns that the rows lack, and factors of fewer than two groups."""
+    """Raises InputError for columns that the rows lack, and factors with fewer than two groups."""
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
@@ -119,14 +122,16 @@ class AccuracyByFactor(Study):
         self._groups(levels, names)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the images as they are, with the columns that are measured in them."""
+    """Returns the images as they are, with the factors that are computed from pixels."""
     measured = [name for name in MEASURED if name in self.factors]
     return dataclasses.replace(
       identity(), add_columns=(lambda rows: _measured(rows, measured)) if measured else None
     )
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy over all, by factor and by pairs of factors, with differences."""
+    """Returns accuracy over all images, by factor and by pairs of factors, with paired
+    differences.
+    """
     records = evaluations[0].records
     classes = records.identity.get('classes', ())
     columns = {
@@ -142,7 +147,9 @@ class AccuracyByFactor(Study):
     return Findings(estimates=list(self._estimates(right, wrong, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; images of one cluster depend on one another."""
+    """Returns the names of views, with images of one cluster as one unit of resampling; see
+    `Study`.
+    """
     table = super().by_row(records, image_shape)
     if not self.clusters:
       return table
@@ -155,9 +162,9 @@ class AccuracyByFactor(Study):
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
     """Returns the level of a factor for every image, [N].
 
-    Words are levels as they are, None for ''. Numbers are too, unless there are more than `bins` of
-    them: then they are cut at quantiles, and a level is the median of its bin, rounded. Labels are
-    the names of classes.
+    Words are levels as they are; '' becomes None, no level. Numbers are levels too, unless there
+    are more than `bins` different ones: then they are divided at quantiles, and the level is the
+    rounded median of the bin. Levels of the factor 'class' are names of classes.
 
     Args:
       name: name of the factor.
@@ -193,11 +200,11 @@ class AccuracyByFactor(Study):
   def _groups(
     self, columns: Mapping[str, np.ndarray], names: Sequence[str]
   ) -> dict[object, np.ndarray]:
-    """Returns the indices of the images of each group that has enough images, by its levels.
+    """Returns the indices of the images in each group, by levels, for groups with enough images.
 
     Args:
       columns: the levels of all images by factor; see `_levels`.
-      names: the factors, one or two, of which each combination of levels is a group.
+      names: one or two factors; each combination of their levels is a group.
 
     Raises:
       InputError: there are fewer than two such groups.
@@ -215,7 +222,7 @@ class AccuracyByFactor(Study):
   def _estimates(
     self, right: Outcomes, wrong: Outcomes, columns: dict[str, np.ndarray]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies and ratios of errors over all, by factor and by pairs of factors."""
+    """Yields accuracies and ratios of errors over all images, by factor and by pairs of factors."""
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
       yield self.means(BY_FACTOR, self._grouped(right, columns, (name,)), by=(name,), test=True)
@@ -226,7 +233,7 @@ class AccuracyByFactor(Study):
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
-    """Returns outcomes [N, 1] with a view for each of G groups of images, [N, G].
+    """Returns outcomes [N, 1] of one view as outcomes [N, G], with a view for each of G groups.
 
     In a view only the images of its group count. For the groups see `_groups`.
     """
@@ -242,7 +249,7 @@ class AccuracyByFactor(Study):
     )
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
-    """Returns the error of each group relative to that on all images, and its differences.
+    """Returns the error in each group relative to that on all images, and its paired differences.
 
     Args:
       outcomes: whether each classifier is wrong on each image, [N, 1].
@@ -270,7 +277,7 @@ class AccuracyByFactor(Study):
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:
-  """Returns the rows with columns that are measured in their images."""
+  """Returns the rows with columns for the factors among `names` that are computed from pixels."""
   for name in names:
 
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:

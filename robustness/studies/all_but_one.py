@@ -1,8 +1,8 @@
 """Error under the corruption that a training left out (Yin et al. 2019, table 3, last column).
 
-Of every corruption and severity there is a network that was trained on all other corruptions at
-that severity. The networks are one classifier here, `all_but_one`: under a corruption at a severity
-it answers as the network that left this corruption out does.
+For each corruption and severity there is a network that was trained on all other corruptions at
+that severity. Together they are treated as one classifier, `all_but_one`: its answers under a
+corruption are those of the network that was not trained on it.
 """
 
 import dataclasses
@@ -25,16 +25,17 @@ from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Recipes
 
 COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
+"""Labels of the composed classifier and of the published values."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AllButOne(StoredOrMade):
-  """The settings of `StoredOrMade`; each network is trained with the part `corruption`, with one
-  corruption left out, at one severity.
+  """A study of networks that were each trained on all corruptions but one, at one severity.
 
-  A corruption has a mean where there are networks of all severities of the settings. The error on
-  clean images is the mean over the networks. The published column is added where it has one, with a
-  note where the settings have other severities than its five.
+  Its settings are those of `StoredOrMade`; the trainings use the augmentation `corruption`. The
+  mean error under a corruption needs networks for all severities of the settings. The error on
+  clean images is the mean over the networks. Published values are added, with a note if the
+  settings do not have the five severities of the paper.
   """
 
   title: ClassVar[str] = 'Error under the corruption that training left out'
@@ -43,19 +44,20 @@ class AllButOne(StoredOrMade):
   quantities = (ERROR, CLEAN_ERROR)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `StoredOrMade`; refuses networks that are no such design."""
+    """Raises InputError if the networks are not trained as this study needs; see `networks`."""
     super().check(rows, recipes)
     self.networks(recipes)
 
   def networks(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
-    """Returns the labels of the networks by the corruption and the severity that each left out.
+    """Returns the labels of the networks by (corruption, severity) that each left out.
 
     Args:
-      classifiers: facts about the training of each network by its label.
+      classifiers: by label, facts about the training of each network.
 
     Raises:
-      InputError: a network left out no single corruption at one severity, or one that is not shown
-        or that another network left out, or was trained on other corruptions than the first.
+      InputError: a network did not leave out exactly one corruption at one severity, left out one
+        that is not shown or that another network left out, or was trained on other corruptions than
+        the first network.
     """
     networks: dict[tuple[str, int], str] = {}
     first: tuple[object, ...] = ()
@@ -86,8 +88,9 @@ class AllButOne(StoredOrMade):
     return networks
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors by corruption and severity, by corruption and on clean images; and published
-    ones."""
+    """Yields measured and published errors by corruption and severity, by corruption and on clean
+    images.
+    """
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
     networks, views = self.networks(facts), recorded.views
     outcomes = recorded.outcomes(ERROR)
