@@ -1,7 +1,7 @@
-"""Error under attacks with the network's gradient, and the spectra of what they add.
+"""Error under attacks that use the network's gradient, and the spectra of the changes they make.
 
-Each row is shown clean and as every attack leaves it (Yin et al. 2019, section 4.4, figure 7 a
-and b); an attack is a view that is given the logits.
+Each image is shown clean and as changed by every attack at every radius ε (Yin et al. 2019, section
+4.4, figure 7 a and b).
 """
 
 import dataclasses
@@ -75,17 +75,21 @@ FLAGGED = Quantity('flagged', 'share of images that raise a flag of AutoAttack')
 STAGE = Facet('stage', 'attack, after those before it', '', False, 'after {}', 'attacks')
 
 CLEAN = 0
-"""Index of the clean view; attacks follow it, radius by radius."""
+"""Index of the clean view; the attacks follow, radius by radius."""
 EARLIER_KEYS = ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
 EARLIER = {'losses': 'loss', **{key: key for key in EARLIER_KEYS}}
-"""Keys of `config.study` in earlier versions, for all attacks with such a field, and their names in
-the section of an attack."""
+"""Keys of `config.study` that earlier versions had for all attacks, with their names in the section
+of an attack.
+"""
 FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
+"""Columns of the table of AutoAttack's flags."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AttackError(Study):
-  """Settings; `half_width` shows views in rounds, see `Study`.
+  """A study of error under attacks; attributes are its settings.
+
+  With `half_width` views are shown in rounds, see `Study`.
 
   Attributes:
     attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack' or
@@ -118,6 +122,7 @@ class AttackError(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     balls.check(self.section, self.norm, self.epsilon)
     for epsilon in self.epsilons:
@@ -133,7 +138,11 @@ class AttackError(Study):
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """See `Study`: changes that bfloat16 rounds away would look like robustness."""
+    """Returns why bfloat16 is refused if it would round the changes away, which would look like
+    robustness.
+
+    It is '' if the changes are large enough; see `Study`.
+    """
     if self.norm != 'linf' and image_shape is None:
       return ''
     change_at_radius_1 = balls.mean_change(self.norm, 1.0, image_shape or ())
@@ -147,7 +156,7 @@ class AttackError(Study):
 
   @property
   def ball(self) -> str:
-    """The norm as papers write it."""
+    """The norm as papers write it: 'ℓ∞' or 'ℓ2'."""
     return 'ℓ∞' if self.norm == 'linf' else 'ℓ2'
 
   @property
@@ -157,19 +166,20 @@ class AttackError(Study):
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """See `Study`."""
+    """Returns the classes of the attacks by label and by the key `attack`; see `Study`."""
     return {'attack': dict(map(_label_and_class, study['attacks']))}
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the attacks, without labels; see `Study`."""
+    """The names of the attacks without labels, which may be `FILE.py:NAME`; see `Study`."""
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """See `Study`; `losses` made a run of each attack for each loss.
+    """Returns the settings in which keys of earlier versions have moved; see `Study`.
 
-    Settings of all attacks move to the section of each attack that has such a field.
+    Settings of all attacks move to the section of each attack that has such a field. `losses`
+    becomes a run of each attack for each loss.
     """
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
     if not moved:
@@ -191,11 +201,11 @@ class AttackError(Study):
 
   @property
   def runs(self) -> dict[str, Attack]:
-    """The attacks by label, with `epsilon`."""
+    """The attacks by label, each with the radius `epsilon`."""
     return dict(map(self._attack, self.attacks))
 
   def _attack(self, entry: str) -> tuple[str, Attack]:
-    """Returns the label and the attack of an entry of `attacks`, LABEL=NAME or NAME."""
+    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME."""
     settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
     label, attack = _label_and_class(entry)
     settings.check_name(f'{self.section}.attacks', label)
@@ -208,11 +218,11 @@ class AttackError(Study):
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
-    """The attacks, by label, that run other attacks as stages, such as AutoAttack."""
+    """The attacks, by label, that run other attacks one after another, such as AutoAttack."""
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names the views 'clean' and, for example, 'PGD 8/255'."""
+    """Returns the names of the views: 'clean' and, for example, 'PGD 8/255'; see `Study`."""
     radii = [value_text(EPSILON, epsilon) for epsilon in self.radii]
     names = [value_text(ATTACK, name) for name in self.runs]
     attacked = (f'{name} {radius}' for radius in radii for name in names)
@@ -221,8 +231,9 @@ class AttackError(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
-    An id is a digest of label, loss, norm and ε: random starts do not depend on what else a run
-    holds. The spectrum is of the images in the clean view, and of the change in the others.
+    The id of a view is a digest of label, loss, norm and ε, so that random starts do not depend on
+    the other attacks of the run. Spectra are of the image in the clean view, and of the change in
+    others.
     """
     runs = self.runs
     ids, indices, radii = [0], [-1], [0.0]
@@ -244,7 +255,9 @@ class AttackError(Study):
         unobserved = {}  # all branches of the switch return the same arrays
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns attacked images; `scale` is the radius relative to the attack's own."""
+        """Returns attacked images and observations; the radius is `scale` times the attack's
+        `epsilon`.
+        """
         images = rows['image']
         if attack.stages:
           # Rows that pad the batch get a wrong label, so that no attack spends time on them.
@@ -259,18 +272,18 @@ class AttackError(Study):
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns |F| of the change of an image; of the image itself in the clean view."""
+      """Returns |F| of the change of an image; in the clean view, of the image itself."""
       return spectrum.half_magnitude(image - jnp.where(view['epsilon'] == 0, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns measures of the spectrum and the largest change of an image; see `Views`."""
+      """Returns measures of the spectrum, and the largest change of a pixel; see `Views`."""
       largest = jnp.abs(image - row['image']).max()
       return {**measures(magnitude(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns the spectrum of an image that counts, else 0, which are summed over images.
+      """Returns |F| of an image, for the sum over images; 0 for an image that does not count.
 
-      In the clean view all images count, in others those that are changed and wrong.
+      All images count in the clean view; in others those that are changed and wrong.
       """
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed = (image != row['image']).any()
@@ -290,7 +303,9 @@ class AttackError(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attacks with their settings, norm, radii and random starts in words; see `Study`."""
+    """The attacks with settings, norm, radii and random starts, for the table `which numbers these
+    are`.
+    """
     attacks, restarted = [], []
     for label, attack in self.runs.items():
       name = value_text(ATTACK, label)
@@ -307,7 +322,9 @@ class AttackError(Study):
     return {'attacks': f'{", ".join(attacks)} in the {self.ball} ball of {radii}{restarts}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; the attacks, if all of them are weaker than AutoAttack."""
+    """Returns what keeps the numbers from published ones: attacks that are all weaker than
+    AutoAttack.
+    """
     differences = super().differences(records, image_shape)
     shortcomings = [attack.shortcoming for attack in self.runs.values()]
     if all(shortcomings):
@@ -315,13 +332,17 @@ class AttackError(Study):
     return differences
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows with several labels each: an attack ascends the loss of one."""
+    """Raises InputError for rows with several labels each: an attack increases the loss of one
+    label.
+    """
     require_single_labels(rows, 'an attack')
     super().check(rows, recipes)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """See `Study`; with one attack, the error under the worst attack names it."""
+    """The quantities; with one attack, the error under the worst attack has its name. See
+    `Study`.
+    """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
     if later:
@@ -333,17 +354,19 @@ class AttackError(Study):
     return (*errors, *after_stages, *changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns attack and radius of each view, in its order; the clean view has neither."""
+    """Returns attack and radius of each view, in the order of the views; the clean view has
+    neither.
+    """
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors clean, under each attack and under the worst of them at each radius, and size
-    and frequency of the changes, over the images that they leave wrong.
+    """Yields errors on clean images, under each attack and under the worst of them at each radius.
 
-    Images that were wrong before are among these if the attack changes them, as attacks with steps
-    do and AutoAttack, FAB and Square do not. In a sequential design the worst of several attacks,
-    and all measures of changes, are of the images that all views have.
+    The size and the frequencies of the changes are added, over the images that an attack changes
+    and leaves wrong. Images that were wrong before are among these for attacks with steps;
+    AutoAttack, FAB and Square do not change them. In a sequential design the error under the worst
+    attack, and all measures of changes, are of the images that were shown in all views.
     """
     views, by = recorded.views, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
@@ -379,10 +402,10 @@ class AttackError(Study):
       yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
   def _flags(self, recorded: Recorded) -> dict[str, Table]:
-    """Returns a table of how many images raise each flag of AutoAttack.
+    """Returns a table of how many images raise each flag of AutoAttack, by its title.
 
-    A flag is a sign that the attack may have failed, such as a zero gradient. One that more images
-    raise than are tolerated is logged as a warning.
+    A flag is a sign that the attack may have failed, such as a zero gradient. If more images raise
+    a flag than are tolerated, a warning is logged.
     """
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
@@ -402,11 +425,11 @@ class AttackError(Study):
     return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the table of results with amplitudes by |f|, and pictures.
+    """Returns the estimates with amplitudes by frequency |f|, and mean spectra as arrays.
 
-    The pictures are mean |F(δ)| by radius and attack over the images that the attack leaves wrong
-    (NaN where it leaves none), `<label>/spectrum` [E, A, H, W], and mean |F| of the clean images,
-    `<label>/clean_spectrum` [H, W].
+    The arrays are mean |F(δ)| of the changes δ by radius and attack, over the images that the
+    attack leaves wrong (NaN if there are none), `<label>/spectrum` [E, A, H, W]; and mean |F| of
+    the clean images, `<label>/clean_spectrum` [H, W].
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
@@ -431,7 +454,7 @@ class AttackError(Study):
     return findings
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default pictures, amplitudes by |f| and spectra, both at `epsilon`."""
+    """Returns the default figures, and amplitudes by |f| and spectra at the radius `epsilon`."""
     figures = charts.draw(results)
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
     if rows['value'].isna().all():  # no image is wrong
@@ -458,16 +481,15 @@ class AttackError(Study):
 
 
 def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
-  """Returns label and class of an entry of `attacks`, LABEL=NAME or NAME."""
+  """Returns the label and the class for an entry of `attacks`, LABEL=NAME or NAME."""
   label, _, name = entry.rpartition('=')
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of the records, [N, V, ...], by label.
+  """Returns a field of the records, [N, V, ...], by label, with NaN where no change is measured.
 
-  Values of images that an attack did not change or left right are NaN; those of the clean view
-  stay.
+  These are the images that an attack did not change or left right; the clean view has all values.
   """
   values = {}
   for evaluation in recorded.evaluations:
@@ -480,10 +502,12 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
 
 
 def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether images are wrong after the first `number` stages of AutoAttack, bool [n, v]."""
+  """Returns whether images are wrong after the first `number` attacks of AutoAttack, bool [n,
+  v].
+  """
   return shard['measure/stage'] <= number
 
 
 def _raises(flag: Flag, shard: Shard) -> np.ndarray:
-  """Returns whether images raise a flag, bool [n, v]."""
+  """Returns whether images raise a flag of AutoAttack, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value

@@ -1,7 +1,7 @@
 """Foregrounds of ImageNet-9 that are recognised on every background.
 
-A foreground survives if it is recognised on all pictures of a folder, which in the released
-challenge are the 4050 of `only_bg_t`.
+A foreground survives if it is classified right on all backgrounds of a folder; the released
+challenge has the 4050 of `only_bg_t`.
 
 Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
 2021, section 4, and the code of their challenge.
@@ -36,13 +36,16 @@ SURVIVING = declare_accuracy(
 )
 OVERALL = dataclasses.replace(ACCURACY, reference='')
 PUBLISHED = {'ResNet-50': 0.223, 'ResNet-50 of IN-9L': 0.120}
-"""The authors' table, of 4050 backgrounds (backgrounds_challenge 46d224b)."""
+"""Shares of surviving foregrounds in the authors' table, on 4050 backgrounds (backgrounds_challenge
+46d224b).
+"""
 FOREGROUNDS = 4050
+"""Number of foregrounds in the released challenge."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundChallenge(Study):
-  """Settings.
+  """A study of foregrounds on all backgrounds; attributes are its settings.
 
   Attributes:
     backgrounds: a folder of pictures of the size of the rows, such as `only_bg_t`.
@@ -59,14 +62,14 @@ class BackgroundChallenge(Study):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """See `Study`; the digest of the backgrounds, where their folder exists."""
+    """The digest of the backgrounds, if their folder exists; see `Study`."""
     if not self.backgrounds or not expanded(self.backgrounds).is_dir():
       return {}
     return {'backgrounds_sha256': digest_of({'pictures': _pictures(*self._files)})}
 
   @property
   def _files(self) -> tuple[Path, ...]:
-    """The files of the backgrounds."""
+    """The files of the backgrounds, evenly spaced in the order of their paths."""
     folder = expanded(self.backgrounds)
     files = files_in(folder) if self.backgrounds and folder.is_dir() else []
     files = [file for file in files if file.suffix.lower() in SUFFIXES]
@@ -81,7 +84,7 @@ class BackgroundChallenge(Study):
     return tuple(files[i] for i in np.arange(count) * len(files) // count)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows without masks, and backgrounds of another size."""
+    """Raises InputError for rows without masks, and backgrounds of another size."""
     super().check(rows, recipes)
     mask = next(rows.batches(1, [0])).get('foreground')
     if mask is None or mask.shape[1:] != rows.image_shape[:2]:
@@ -92,7 +95,9 @@ class BackgroundChallenge(Study):
     self.views(rows.image_shape)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the views: each row's foreground on one of the backgrounds."""
+    """Returns a view for each background, in which every row has its foreground on this
+    background.
+    """
     files = self._files
     pictures = _pictures(*files)
     if pictures.shape[1:] != image_shape:
@@ -110,7 +115,9 @@ class BackgroundChallenge(Study):
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields surviving foregrounds, with published values, and accuracy on all backgrounds."""
+    """Yields the share of surviving foregrounds, also published ones, and accuracy on all
+    backgrounds.
+    """
     outcomes = recorded.outcomes(SURVIVING)
     on_all = outcomes.combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
@@ -124,7 +131,7 @@ class BackgroundChallenge(Study):
 
 @functools.lru_cache(1)
 def _pictures(*files: Path) -> np.ndarray:
-  """Returns the pictures in files of one size, uint8 [V, H, W, 3]."""
+  """Returns the images in files of one size, uint8 [V, H, W, 3]."""
   first = read_rgb(files[0]).size
   pictures = []
   for file in files:

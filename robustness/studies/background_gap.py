@@ -1,9 +1,10 @@
-"""Accuracy with the backgrounds of ImageNet-9, and what backgrounds of the right class add.
+"""Accuracy on ImageNet-9 with exchanged backgrounds, and the gain by backgrounds of the right
+class.
 
   bg_gap  accuracy on 'mixed_same' − accuracy on 'mixed_rand'
 
-In both the foreground is another picture's than the background; in 'mixed_same' the background is
-of the same class. Versions of one foreground are one unit.
+In both, the background is from another image than the foreground: in 'mixed_same' from the same
+class, in 'mixed_rand' from a random one. Versions of one foreground are resampled together.
 
 Reference: Xiao et al., Noise or signal: the role of image backgrounds in object recognition, ICLR
 2021.
@@ -26,8 +27,9 @@ from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Recipes, Study
 
 VARIANT, MIXED = 'variant', ('mixed_same', 'mixed_rand')
+"""The column with the variant, and the two variants that the gap is between."""
 PICTURES = 4050
-"""Pictures of each variant as released, of which the published values are."""
+"""Number of images of each variant in the released set, which published values are of."""
 ACCURACY = declare_accuracy('accuracy', 'top-1 accuracy', headline=True)
 GAP = Quantity(
   'bg_gap',
@@ -42,7 +44,10 @@ GAP = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundGap(Study):
-  """The settings of `Study`. Rows have the name of their variant in the column `variant`."""
+  """A study of exchanged backgrounds, with the settings of `Study`.
+
+  Rows have the name of their variant in the column `variant`.
+  """
 
   title: ClassVar[str] = 'Backgrounds'
   lists_failures: ClassVar[bool] = False
@@ -51,7 +56,7 @@ class BackgroundGap(Study):
   described_facets = (Facet(VARIANT, 'variant', place='on {}'),)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows without the variants that are compared."""
+    """Raises InputError for rows without the two variants of the gap."""
     super().check(rows, recipes)
     names = set(rows.without_images().get(VARIANT, np.array(())).tolist())
     if not names.issuperset(MIXED):
@@ -61,7 +66,7 @@ class BackgroundGap(Study):
       )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracy by variant and the gap, and published values."""
+    """Yields accuracy by variant, the gap, and published values of both."""
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
     counts = variants[:, None] == np.array(names)

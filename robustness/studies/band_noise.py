@@ -1,6 +1,7 @@
-"""Error under noise of fixed norm with frequencies in a low- or high-centred square.
+"""Error under noise of one norm with frequencies inside or outside a centred square.
 
-Yin et al. (2019), section 4.1 and figure 5: white noise is filtered, brought to one norm and added.
+White noise is filtered, scaled to the norm and added to the image (Yin et al. 2019, section 4.1 and
+figure 5).
 """
 
 import dataclasses
@@ -19,12 +20,13 @@ from robustness.fourier.band_study import BandStudy
 from robustness.fourier.filters import filtered_by_half
 
 PUBLISHED_NORMS = {32: (8.0,)}
+"""Norms in the paper by the side of the images in pixels."""
 MIN_NORM = 1e-12  # keeps the noise finite if its norm is 0
 
 
 @dataclasses.dataclass(frozen=True)
 class BandNoise(BandStudy):
-  """Settings in addition to `BandStudy`.
+  """A study of filtered noise; attributes are its settings in addition to those of `BandStudy`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).
@@ -39,7 +41,7 @@ class BandNoise(BandStudy):
   clip: bool = False
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns x + v n/‖n‖ with n the filtered noise, channel by channel; x in the clean view."""
+    """Returns x + v n/‖n‖, channel by channel, with filtered noise n; x in the clean view."""
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
     length = jnp.sqrt((noise**2).sum((0, 1), keepdims=True))
@@ -50,10 +52,10 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The norm of the noise in words; see `Study`."""
+    """The norm of the noise in words, for the table `which numbers these are`."""
     return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `BandStudy`; a norm or clipping other than the paper's."""
+    """Returns what keeps the numbers from published ones, such as another norm than the paper's."""
     differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
     return [*super().differences(records, image_shape), *differing]

@@ -1,9 +1,9 @@
-"""Whether classifiers know when they are wrong: clean, corrupted, or in the views of any run.
+"""Whether classifiers know when they are wrong: on clean and corrupted images, or in any run.
 
-Calibration error, Brier score and selective risk (`robustness.estimates.calibration`) by view:
-under common corruptions (Ovadia et al. 2019, figure 2), as in the study `corruption_error`, and
-of the same records in a battery; or, with `config.predictions`, in the views
-of a finished workdir of any study but of scenes, from its records alone.
+Estimates are calibration error, Brier score and selective risk (`robustness.estimates.calibration`)
+by view. Views are those of the study `corruption_error` (Ovadia et al. 2019, figure 2), whose
+records a battery shares. With `config.predictions` they are the views of a finished workdir of any
+study except `si_score`, and only its records are read.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from robustness.results import Findings, Results
 from robustness.workdir import WorkdirPredictions
 
 COVERAGES = np.arange(1, 21) / 20
-"""Shares of images that are answered, of the curves of selective risk."""
+"""Shares of the images that are answered in curves of selective risk."""
 SEED = 0  # of the bootstrap
+"""Seed of the bootstrap."""
 
 
 def _error(name: str, words: str, headline: bool = False) -> Quantity:
-  """Returns a quantity of calibration errors, in [0, 1]."""
+  """Returns a quantity for a calibration error, in [0, 1]."""
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 
@@ -55,7 +56,7 @@ WITH_CHANCE = (
   _error('ece_equal_mass_biased', 'expected calibration error in bins of equal mass, not debiased'),
   _error('rms_calibration_error_biased', 'root mean squared calibration error, not debiased'),
 )
-"""Errors that are estimated by view alone."""
+"""Errors before debiasing, which are estimated only by view."""
 LEANING = Quantity(OVERCONFIDENCE, 'mean confidence minus accuracy', low=-1)
 MEAN_CONFIDENCE = Quantity('mean_confidence', 'mean confidence')
 SELECTIVE = Quantity(
@@ -76,7 +77,7 @@ BIN = Facet('bin', 'bin of confidence', '', True, '', 'bins')
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(ScoresPredictions, StoredOrMade):
-  """Settings in addition to `StoredOrMade`.
+  """A study of confidence; attributes are its settings in addition to those of `StoredOrMade`.
 
   Attributes:
     bins: number M of bins of confidence.
@@ -93,12 +94,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
   def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
-    """See `ScoresPredictions`; the predictions are records already."""
+    """Returns the estimates from the records of a finished workdir; see `ScoresPredictions`."""
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.reduced, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Reduces the corrupted views, made or stored; see `reduced`."""
+    """Returns the estimates for corrupted images, generated or stored; see `reduced`."""
     _, recorded = self.joined(evaluations, image_shape)
     _, table = self.by_image(evaluations[0].records, image_shape)
     return self.reduced(recorded.evaluations, table)
@@ -109,12 +110,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
     """Returns every quantity by view, and its mean over the views of each group with an interval.
 
     Args:
-      evaluations: classifiers on the same images.
-      table: what the V views and their groups are.
+      evaluations: records of classifiers on the same images.
+      table: the names of the V views and their groups.
       seed: seed of the bootstrap.
 
     Raises:
-      InputError: not every image counts in every view, or images depend on one another.
+      InputError: not every image counts in every view, or images are not independent.
     """
     if table.counted is not None or table.units is not None:
       raise InputError(
@@ -145,10 +146,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
     return findings
 
   def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields the quantities of a classifier in each group of views, errors with intervals, and in
-    each view, there also the errors that are not debiased.
+    """Yields the quantities of a classifier in each group of views and in each view.
 
-    `scores` are by name of the group or view.
+    Errors in groups have intervals. In single views there are also the errors before debiasing.
+
+    Args:
+      label: label of the classifier.
+      scores: the measures by name of the group or view.
+      table: the names of the views and their groups.
     """
     for name, measured in scores.items():
       with_chance = WITH_CHANCE if name in table.names else ()
@@ -163,8 +168,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
-    """Yields the selective risk of a classifier in views and groups, and the contents of the bins
-    of confidence in every view. `views` are its predictions in each view."""
+    """Yields the selective risk of a classifier by coverage, and the bins of confidence in every
+    view.
+
+    Args:
+      label: label of the classifier.
+      views: its predictions in each view.
+      table: the names of the views and their groups, of which risk is given for both.
+    """
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
@@ -179,5 +190,5 @@ class Calibration(ScoresPredictions, StoredOrMade):
       yield self.arrays(quantity, label, by_bin, np.concatenate(values), n=n)
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`; `reliability` is accuracy by confidence."""
+    """Returns the default figures, and `reliability`, accuracy by confidence."""
     return {'reliability': reliability.draw(results), **charts.draw(results)}

@@ -1,4 +1,4 @@
-"""How evenly accuracy is spread over classes, on the images as they are."""
+"""How evenly accuracy is spread over classes, on unchanged images."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -23,20 +23,20 @@ SPREAD = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class ClassBalance(Study):
-  """The settings of `Study`."""
+  """A study of the spread of accuracy over classes, with the settings of `Study`."""
 
   title: ClassVar[str] = 'Balance of classes'
   quantities = (OVERALL, SPREAD, dataclasses.replace(ACCURACY, reference=OVERALL.name))
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows with several labels each, and rows of one class."""
+    """Raises InputError for rows with several labels each, and for rows of a single class."""
     super().check(rows, recipes)
     labels = rows.without_images()['label']
     if labels.ndim > 1 or len(np.unique(labels)) < 2:
       raise InputError('the spread over classes needs images with one label each, of two classes.')
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the accuracy over all, with paired differences, and the spread over classes."""
+    """Yields the accuracy over all images, with paired differences, and its spread over classes."""
     recorded.require_distinct()
     yield self.means(OVERALL, recorded, test=True)
     rows = []

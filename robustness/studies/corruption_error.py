@@ -1,9 +1,9 @@
-"""Corruption error: error under common corruptions by severity, mean error, mCE, relative mCE.
+"""Error under common corruptions by severity, mean error, mCE and relative mCE.
 
-Each row is shown clean and under every corruption and severity of the settings (Hendrycks and
-Dietterich 2019; Yin et al. 2019, tables 2 to 4). `robustness.corruptions` makes the corruptions on
-the device; or each row is a stored corrupted image, shown as it is, with its corruption, severity
-and base image as columns.
+Each image is shown clean and under every corruption and severity of the settings (Hendrycks and
+Dietterich 2019; Yin et al. 2019, tables 2 to 4). `robustness.corruptions` computes the corruptions
+on the device. Alternatively each row is a stored corrupted image, with corruption, severity and the
+number of its clean image as columns.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from robustness.present import charts
 from robustness.results import Results
 
 FIRST = 'first'
+"""The value of `baseline` that divides mCE by the errors of the first classifier."""
 FAILURE_SEVERITY = Quantity(
   'failure_severity',
   'severity at which accuracy falls',
@@ -49,7 +50,9 @@ FAILURE_SEVERITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionError(StoredOrMade):
-  """Settings in addition to `StoredOrMade`; `half_width` shows views in rounds, see `Study`.
+  """A study of error under corruptions; attributes are its settings beyond those of `StoredOrMade`.
+
+  With `half_width` views are shown in rounds, see `Study`.
 
   Attributes:
     source: 'generated' or 'stored' images; without stored clean images there is no clean error and
@@ -79,6 +82,7 @@ class CorruptionError(StoredOrMade):
   failure_share: float = setting(0.0, 'in [0, 1); 0 looks for no failure', lambda x: 0 <= x < 1)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     check_between('config.study.between', self.between)
     if self.published:
@@ -86,11 +90,13 @@ class CorruptionError(StoredOrMade):
 
   @property
   def published(self) -> PublishedErrors | None:
-    """The published errors that mCE divides by; None where it divides by the first classifier's."""
+    """The published errors that mCE divides by; None if it divides by the first classifier's."""
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
-    """Raises InputError for fewer corruptions or severities than the errors were published for."""
+    """Raises InputError if a corruption or severity that the published errors are of is not
+    shown.
+    """
     sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
     has_corruptions = set(self.names) >= set(published.corrupted)
     has_severities = set(self.severities) == set(SEVERITIES)
@@ -117,7 +123,11 @@ class CorruptionError(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; errors in rounds and between severities have more records."""
+    """The values that decide the records; see `CorruptionViews`.
+
+    Rounds and severities between whole ones give more records than other studies of corruptions
+    have.
+    """
     if self.is_stored:
       return super().recording
     recording = super().recording | ({'between': self.between} if self.between else {})
@@ -133,7 +143,7 @@ class CorruptionError(StoredOrMade):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
 
-    The errors of a baseline are of images of one size, and are refused for others.
+    Raises InputError if the images have another size than those of the baseline's errors.
     """
     published = self.published
     if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
@@ -147,12 +157,12 @@ class CorruptionError(StoredOrMade):
     return super().views(image_shape)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the gallery: the first image under each corruption and severity."""
+    """Returns the first image under each corruption and severity, for a figure."""
     return self.gallery(rows, key)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, mCE and relative mCE, and the failure severity with its share in words."""
+    """The errors, mCE, relative mCE, and the failure severity with its share in words."""
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()
@@ -160,8 +170,10 @@ class CorruptionError(StoredOrMade):
     return (ERROR, CLEAN_ERROR, MCE, RELATIVE_MCE, *failure, *top_k)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields top-1 and top-k errors by corruption and severity with paired tests, their means by
-    corruption and by set of corruptions (`whole_sets`), mCE and relative mCE, failure severities.
+    """Yields errors with paired tests, mCE, relative mCE and failure severities.
+
+    Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
+    (`whole_sets`).
     """
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
@@ -189,8 +201,10 @@ class CorruptionError(StoredOrMade):
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates, with a note on mCE where it is not the published kind; without those
-    of sets that belong to images of another size."""
+    """Returns the estimates, with a note on mCE if it is not comparable with published values.
+
+    Sets of corruptions that belong to images of another size are left out.
+    """
     sets = whole_sets(self.names, min(image_shape[:2]))
     estimates = [
       part[part['corruption_set'].isin(sets)] if 'corruption_set' in part else part
@@ -206,13 +220,16 @@ class CorruptionError(StoredOrMade):
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
-    """Returns what mCE divides by, in words; `first` is the label of the first classifier."""
+    """Returns in words what mCE divides by; `first` is the label of the first classifier."""
     if self.published:
       return f'{self.published.title} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
 
   def _incomparable(self, image_shape: ImageShape) -> str:
-    """Says why mCE by published errors is not the published kind; '' if it is, or there is none."""
+    """Returns why mCE by published errors is not comparable with papers.
+
+    It is '' if it is comparable or does not divide by published errors.
+    """
     if not self.published:
       return ''
     released = RELEASED[self.published.side]
@@ -223,7 +240,10 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _to_set(self, image_shape: ImageShape) -> str:
-    """Says which baselines make mCE of a single classifier more than 1 by definition."""
+    """Returns the advice for a single classifier, whose mCE relative to itself is 1 by definition.
+
+    It names the published baselines that fit the images, or asks for a second classifier.
+    """
     side = min(table_for(*image_shape[:2]).side, 224)
     fitting = [
       repr(name)

@@ -1,7 +1,7 @@
-"""Spectra of corruptions: mean |F(C(x) - x)|, and how much of their energy is of high frequency.
+"""Spectra of corruptions: mean |F(C(x) − x)|, and the share of its energy at high frequencies.
 
-Each row is shown clean and under every corruption and severity, made or stored, and what changed is
-measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
+Each image x is shown clean and under every corruption C and severity, generated or stored, and the
+change is measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from robustness.present.notation import sentence
 from robustness.results import Results, Table
 
 NORMALISATIONS = ('orthonormal', 'sum')
+"""Scales of the discrete Fourier transform, see the setting `normalisation`."""
 SHARE_OF_HIGH = Quantity(
   'high_frequency_fraction',
   'share of high frequency in the energy that a corruption adds',
@@ -53,11 +54,12 @@ CLEAN_SHARE = Quantity(
 
 
 def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
-  """Returns the root mean square of pixels from `energy`, the sum of their squares."""
+  """Returns the root mean square over `pixels` values whose sum of squares is `energy`."""
   return np.sqrt(energy / pixels)
 
 
 _amount = functools.partial(Quantity, kind=AMOUNT, low=0)
+"""Returns a quantity that is an amount of at least 0, given its name and words."""
 _rms = functools.partial(_amount, statistic=root_mean_square)
 _radial = functools.partial(_amount, statistic=np.multiply)
 RMS = _rms('rms', 'root mean square change of pixels', headline=True)
@@ -68,13 +70,13 @@ BY_RADIUS = f'{RADIAL.name}_corruption_radius'
 HIGH_PASS = 'high pass'
 SLOTS = 'slots'
 MOST_ROWS = 512
-"""Rows of a block of records, unless the config asks for more."""
+"""Rows of a shard of records, unless the config asks for more."""
 HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
 
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionSpectrum(StoredOrMade):
-  """Settings in addition to `StoredOrMade`.
+  """A study of corruptions' spectra; attributes are its settings beyond those of `StoredOrMade`.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
@@ -96,21 +98,22 @@ class CorruptionSpectrum(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """All settings but the confidence: more is measured than other studies of corruptions
-    record."""
+    """All settings except the confidence, because they decide what is measured; see `Study`."""
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, with the images' spectrum, and corrupted ones, with the changes'."""
+    """Returns the clean view, with the spectra of images, and corrupted ones, with those of
+    changes.
+    """
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns |F| of the change of an image; of the image itself in the clean view."""
+      """Returns |F| of the change of an image; in the clean view, of the image itself."""
       clean, place = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
       return spectrum.half_magnitude(change(image, row[clean], place['severity']), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns the mean |F| over the channels of an image, which is summed over images."""
+      """Returns |F| of an image, averaged over channels, for the sum over images."""
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
@@ -123,15 +126,15 @@ class CorruptionSpectrum(StoredOrMade):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the gallery: the first image under each corruption and severity."""
+    """Returns the first image under each corruption and severity, for a figure."""
     return self.gallery(rows, key)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the table of results, mean spectra as pictures, and what the high pass keeps.
+    """Returns the estimates, mean spectra as arrays, and a table of what the high pass keeps.
 
-    The pictures are mean |F|, zero frequency in the centre: `spectrum` [corruptions, severities, H,
-    W] of the changes, with the arrays `corruption` and `severity`, and `clean_spectrum` [H, W] of
-    the images.
+    The arrays are mean |F|, with the zero frequency in the centre: `spectrum` [corruptions,
+    severities, H, W] of the changes, with the arrays `corruption` and `severity`, and
+    `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
     study, recorded = self.joined(evaluations, image_shape)
@@ -155,16 +158,16 @@ class CorruptionSpectrum(StoredOrMade):
   def _estimates(
     self, records: RecordsReader, image_shape: ImageShape, scale: float, radii: np.ndarray
   ) -> Iterator[pd.DataFrame]:
-    """Yields the table of results.
+    """Yields shares of high-frequency energy, root mean squares, and amplitudes by |f|.
 
-    An image that a corruption leaves as it is has no share of high frequency; n says how many have
-    one. Means over severities are over the images' own means.
+    An image that a corruption does not change has no share of high-frequency energy; `n` is the
+    number of images that have one. Means over severities average each image's values first.
 
     Args:
       records: the records, a row per image and a view per corruption and severity.
       image_shape: height, width and channels of the images.
       scale: factor of the amplitudes |F|; see `normalisation`.
-      radii: |f| of each ring of the spectrum.
+      radii: |f| of each ring of the spectrum, in cycles per image.
     """
     views = self.facets(image_shape)
     is_clean = views.corruption.isna().to_numpy()
@@ -237,11 +240,12 @@ class CorruptionSpectrum(StoredOrMade):
 
 
 def _with_slots(rows: Rows) -> Rows:
-  """Returns stored rows with their clean images, and a one-hot column that keeps the totals of the
-  parts of a block of rows apart, float32 [B, slots].
+  """Returns stored rows with their clean images, and a column that keeps sums over rows separate.
 
-  Blocks hold consecutive rows, and a part is in the slot of its number modulo the number of slots,
-  the most parts that a block of `MOST_ROWS` touches.
+  Sums are taken over shards of consecutive rows, but are needed for each stored corruption and
+  severity (a part of the rows). The column is one-hot, float32 [B, slots]: a row is in the slot of
+  its part's number modulo the number of slots, which is the largest number of parts in a shard of
+  `MOST_ROWS` rows.
   """
   num_parts: int = rows.description['parts']
   num_base = rows.num_examples // num_parts
@@ -258,8 +262,13 @@ def _with_slots(rows: Rows) -> Rows:
 
 
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
-  """Returns the total spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1];
-  refuses blocks of rows that hold more parts than there are slots."""
+  """Returns the sums of the spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1].
+
+  A part is the rows of one stored corruption and severity.
+
+  Raises:
+    InputError: a shard has rows of more parts than there are slots.
+  """
   number: dict[tuple[int, int], int] = {}
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():

@@ -1,10 +1,10 @@
-r"""Spectra of feature maps through a network: which frequencies each layer keeps.
+"""Spectra of feature maps through a network: which frequencies each layer keeps.
 
-Of the output of a layer, a map of H × W places and C channels, the log-amplitude is
-ln(|F(k)| + 1e-6), F the Fourier transform of a channel, its mean over channels and images. It is
-drawn along the half diagonal k = (j, j), j = 0 .. J − 1 with J = ⌈min(H, W)/2⌉, at the frequency
-π j / J, minus its value at zero frequency (Park and Kim, How do vision transformers work?, ICLR
-2022, figure 2). Where it falls from layer to layer the network is a low pass.
+The output of a layer is a map of H × W positions and C channels. Its log-amplitude at frequency k
+is ln(|F(k)| + 1e-6), with F the Fourier transform of a channel, averaged over channels and images.
+It is drawn along half the diagonal, k = (j, j) with j = 0 .. J − 1 and J = ⌈min(H, W)/2⌉, at the
+frequency π j / J, minus its value at zero frequency (Park and Kim, How do vision transformers
+work?, ICLR 2022, figure 2). If it falls from layer to layer, the network is a low pass.
 """
 
 import dataclasses
@@ -28,8 +28,9 @@ from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Study
 
 OUTPUT = 'output/'
+"""Beginning of the names of recorded outputs."""
 FLOOR = 1e-6
-"""Added to |F|, so that the logarithm of 0 is finite."""
+"""Added to |F| so that the logarithm of 0 is finite."""
 _relative = functools.partial(Quantity, kind=AMOUNT, statistic=np.subtract)
 RELATIVE = _relative(
   'relative_log_amplitude', 'log-amplitude minus that of zero frequency', drawn=True
@@ -42,7 +43,7 @@ FREQUENCY = Facet('frequency', 'frequency along the diagonal', 'π', True, '', '
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSpectrum(Study):
-  """Settings.
+  """A study of the spectra of layers; attributes are its settings.
 
   Attributes:
     of_layers: layers, or ('stages',), without layers that return a vector.
@@ -61,16 +62,17 @@ class FeatureSpectrum(Study):
   first_tokens: int = setting(-1, 'at least 0, or -1', lambda x: x >= -1)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid or a layer that is listed twice."""
     super().__post_init__()
     self.require_no_repeats('of_layers')
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+    """The layers whose spectra are recorded; see `Study`."""
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """The layers of which records hold spectra; see `Study`."""
-    """Returns the log-amplitude along the half diagonal, [B, J]; [B, 0] of vectors [B, D]."""
+    """Returns the log-amplitudes of a layer along half the diagonal, [B, J]; [B, 0] for vectors."""
     x = output.astype(jnp.float32)
     if x.ndim == 3:
       x = self._placed(layer, x)
@@ -82,7 +84,7 @@ class FeatureSpectrum(Study):
     return jnp.log(amplitude + FLOOR).mean(-1)
 
   def _placed(self, layer: str, tokens: jax.Array) -> jax.Array:
-    """Returns tokens [B, T, D] as a square map [B, H, H, D]."""
+    """Returns the tokens [B, T, D] of a transformer as a square map [B, H, H, D]."""
     count = tokens.shape[1]
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     first = count - side**2
@@ -96,8 +98,11 @@ class FeatureSpectrum(Study):
     return tokens[:, first:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean relative log-amplitude of each layer by frequency, in units of π, and at the
-    highest frequency."""
+    """Yields the mean relative log-amplitude of each layer by frequency, and at the highest
+    frequency.
+
+    Frequencies are in units of π.
+    """
     num_maps = 0
     for evaluation in recorded.evaluations:
       fields = evaluation.records.read(0, 0).arrays
@@ -122,5 +127,5 @@ class FeatureSpectrum(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `Study`."""
+    """The values that decide the records; see `Study`."""
     return {'name': self.name, 'of_layers': list(self.of_layers), 'tokens': self.first_tokens}

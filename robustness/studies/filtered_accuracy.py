@@ -1,7 +1,7 @@
 """Accuracy on low- and high-passed images by bandwidth (Yin et al. 2019, section 3, figure 1).
 
-Every classifier is shown filtered images; one that was trained with such an input filter
-is also drawn at its own bandwidth, as the paper's networks are.
+Every classifier is shown filtered images. A classifier that was trained with such a filter on its
+input is also drawn at the bandwidth of this filter, as the paper's networks are.
 """
 
 import dataclasses
@@ -30,31 +30,36 @@ TRAINED = declare_accuracy(
 
 @dataclasses.dataclass(frozen=True)
 class FilteredAccuracy(BandStudy):
-  """The settings of `BandStudy`. Nothing is clipped."""
+  """A study of filtered images, with the settings of `BandStudy`; pixels are not clipped to
+  [0, 1].
+  """
 
   title: ClassVar[str] = 'Accuracy on low- and high-passed images'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
   quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the filtered image; in the clean view the image."""
+    """Returns the filtered image; the unfiltered one in the clean view."""
     image = row['image']
     return jnp.where(view['bandwidth'] > 0, filtered_by_half(image, view['kept']), image)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The filters in words; see `Study`."""
+    """The filters in words, for the table `which numbers these are`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:
-    """See `BandStudy`; accuracies have a line at the accuracy of guessing."""
+    """Returns the default figures, with a line at the accuracy of guessing."""
     figures, chance = super().figures(results), 100 / len(results.data['class_names'])
     name = f'{ACCURACY.name}_band_bandwidth'
     charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')
     return figures
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies, and of networks behind a filter the accuracy at its bandwidth."""
+    """Yields accuracies by filter and bandwidth.
+
+    For networks with a filter on their input, the accuracy at the filter's bandwidth is added.
+    """
     yield from super().estimates(recorded)
     clean = recorded.views.band.isna().to_numpy()
     for evaluation in recorded.evaluations:

@@ -1,9 +1,9 @@
-"""Flip rate: how often the prediction changes along a sequence of ever stronger corruption.
+"""Flip rate: how often the prediction changes along a sequence of increasing corruption.
 
-Each row is shown as a sequence of frames for every corruption, with evenly rising severity; the
-random draws are the same in all frames, so that consecutive frames differ little (counts of shot
-noise are drawn by inversion, snow is enlarged by another factor in each). ImageNet-P has other
-sequences: rates compare with each other only.
+Each image is shown as a sequence of frames for every corruption, with evenly increasing severity.
+Random numbers are the same in all frames, so that consecutive frames differ little. Two details
+follow: counts of shot noise are drawn by inversion, and snow is enlarged by another factor in each
+frame. ImageNet-P has other sequences, so that rates are comparable only with each other.
 
 Reference:
   Hendrycks & Dietterich (2019), Benchmarking Neural Network Robustness to Common Corruptions and
@@ -46,12 +46,12 @@ FLIP_RATIO = Quantity(
   function=MeanRatio('corruption'),
 )
 LIKE_DRAWS = {'shot_noise': {'draws': 'inverse'}}
-"""Options with which like severities have like draws."""
+"""Options with which a corruption changes little between similar severities."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FlipRate(Study):
-  """Settings.
+  """A study of predictions under increasing corruption; attributes are its settings.
 
   Attributes:
     corruptions: names, or names of sets, as in `corruption_error`.
@@ -75,6 +75,7 @@ class FlipRate(Study):
   constants: int = 0
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
@@ -83,12 +84,12 @@ class FlipRate(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The corruptions, sets spelt out, each once, in the order of `KNOWN`."""
+    """The corruptions, with sets replaced by their members, each once, in the order of `KNOWN`."""
     return spelt_out(self.corruptions)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of the `references`."""
+    """The names of the corruptions; of `FILE.py:NAME` the NAME."""
     return tuple(map(part_name, self.references))
 
   @property
@@ -98,7 +99,9 @@ class FlipRate(Study):
     return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the frames of each corruption; all frames of one have the same draws."""
+    """Returns a view for each frame of each corruption; frames of one corruption share random
+    numbers.
+    """
     side = self.constants or None
     numbers, between = catalog.numbered(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
@@ -126,24 +129,28 @@ class FlipRate(Study):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names each frame '<corruption> <severity>'."""
+    """Returns the names of the frames, '<corruption> <severity>'; see `Study`."""
     return ViewTable.of([f'{name} {s:.4g}' for name in self.names for s in self.severities])
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The sequences in words; see `Study`."""
+    """The sequences in words, for the table `which numbers these are`."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; sequences that are made here are not those of ImageNet-P."""
+    """Returns what keeps the numbers from published ones: the sequences are not those of
+    ImageNet-P.
+    """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the share of consecutive frames with different predictions, over all, by corruption
-    and by place in the sequence, and the mean over corruptions of its ratio to the first
-    classifier's (the mFR of the paper)."""
+    """Yields the share of consecutive frames with different predictions, and the flip rate.
+
+    The share is over all frames, by corruption, and by position in the sequence. The flip rate is
+    the mean over corruptions of its ratio to the first classifier's, as mFR in the paper.
+    """
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
     pairs = {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):

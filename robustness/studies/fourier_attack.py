@@ -1,7 +1,7 @@
-"""Single-query Fourier attack: the worst frequencies of a heat map, added with a large norm.
+"""Single-query Fourier attack: the worst frequencies of a Fourier heatmap, added with a large norm.
 
-Adding a Fourier basis image needs no gradient and no query but the one that counts (Yin et al.
-2019, section 4.4, figure 7 c and d). Images that choose the frequencies are not measured.
+Adding a Fourier basis image needs no gradient and only the query that is counted (Yin et al. 2019,
+section 4.4, figure 7 c and d). Error is not measured on the images that choose the frequencies.
 """
 
 import dataclasses
@@ -34,13 +34,14 @@ WAVE_ERROR = declare_error('wave_error', 'top-1 error under the wave of one quer
 QUERIES = Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries')
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}
+"""Norms in the paper by the side of the images in pixels."""
 SHOWN = 4
-"""Perturbed pictures of the figure."""
+"""Number of perturbed images in the figure."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FourierAttack(BeginsWithMap):
-  """Settings.
+  """A study of the single-query Fourier attack; attributes are its settings.
 
   Attributes:
     heat_map: workdir of a finished heat map that names the frequencies, for the classifier of the
@@ -66,14 +67,19 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
-    """Returns the distinct frequencies of the map's window, or of the settings'."""
+    """Returns the distinct frequencies in the window of the heatmap, or of the settings without
+    one.
+    """
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
     with naming('window', self.key('window')):
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
-    """Returns the distinct frequencies that are shown, ascending: all, or what the map names."""
+    """Returns the indices of the frequencies that are shown, ascending.
+
+    These are all frequencies, or with a heatmap only its worst ones.
+    """
     frequencies = self._frequencies(image_shape)
     if self._map is None:
       return np.arange(len(frequencies))
@@ -83,7 +89,7 @@ class FourierAttack(BeginsWithMap):
     return np.unique(np.concatenate(worst))
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, then a view for each frequency, with the ids of heat maps."""
+    """Returns the clean view, then a view for each frequency, with the same ids as in heatmaps."""
     largest = len(self._frequencies(image_shape))
     valid = f'at most {largest}, the number of distinct frequencies'
     self.require(self.queries <= largest, 'queries', valid)
@@ -91,30 +97,35 @@ class FourierAttack(BeginsWithMap):
     return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the frequencies (fy, fx) of all views but the clean one."""
+    """Returns the frequencies fy and fx of all views except the clean one."""
     frequencies, places = self._frequencies(image_shape), self._candidates(image_shape)
     return frequencies.fy[places], frequencies.fx[places]
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attack in words; see `Study`."""
+    """The attack in words, for the table `which numbers these are`."""
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; settings other than the paper's."""
+    """Returns what keeps the numbers from published ones: settings other than the paper's."""
     side = image_shape[0]
     differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names the clean view and the frequency of each other; averages over these."""
+    """Returns the names of the views: clean, and the frequencies, which are averaged over; see
+    `Study`.
+    """
     names = basis.wave_names(*self._waves(image_shape))
     waves = list(range(CLEAN + 1, len(names)))
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows that the finished heat map was measured on, all of them, or too few to be split,
-    and a map without the records that say which rows these are."""
+    """Raises InputError if no images remain that did not choose the frequencies.
+
+    The rows are those of the heatmap, or without a heatmap are too few to be divided. A heatmap
+    without records, which say what its rows are, is refused too.
+    """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
@@ -128,7 +139,7 @@ class FourierAttack(BeginsWithMap):
       self._map.records()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which rows are measured, bool [N]: rows of images that chose no frequencies."""
+    """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
@@ -149,11 +160,11 @@ class FourierAttack(BeginsWithMap):
     return (error, CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns errors by number of queries, on images that chose nothing.
+    """Returns errors by number of queries, on the images that did not choose the frequencies.
 
-    After n queries an image is wrong if it is under any of the n worst frequencies. `wave_error` is
-    the error under each frequency alone; `queries` numbers these, the worst on the choosing images
-    first.
+    After n queries an image counts as wrong if it is wrong under any of the n worst frequencies.
+    `wave_error` is the error under each frequency alone, in the order of their errors on the images
+    that chose them.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
@@ -181,14 +192,16 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[clean_error, error, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `sample_images` [S, H, W, C]: the first clean, then with its worst frequencies."""
+    """Returns `sample_images` [S, H, W, C]: the first image clean, then under the worst
+    frequencies.
+    """
     row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
     worst = _worst_waves(assemble(findings.estimates))
     views = [CLEAN, *(CLEAN + 1 + int(np.argmax((waves == wave).all(1))) for wave in worst)]
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and one image under its worst waves."""
+    """Returns the default figures, and one image under the worst frequencies."""
     waves, pictures = _worst_waves(results.table), results.arrays['sample_images']
     caption = (
       f'One image with the worst waves of the first classifier, norm {self.norm:g} in each channel.'
@@ -204,5 +217,5 @@ def _worst_waves(table: pd.DataFrame) -> np.ndarray:
 
 
 def _worst(error: np.ndarray, count: int) -> np.ndarray:
-  """Returns the indices of the largest errors, largest first, ties in order."""
+  """Returns the indices of the `count` largest errors, largest first; ties keep their order."""
   return np.argsort(-error, kind='stable')[:count]

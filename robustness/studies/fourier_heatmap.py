@@ -1,7 +1,8 @@
-r"""Fourier heat maps: error, and change of each layer's output, under every basis perturbation.
+"""Fourier heatmaps: error, and change of each layer's output, under every Fourier basis image.
 
-Row x is shown as x + r v U_ij (Yin et al. 2019, section 2, figures 3, 4, 8 and 9), for every
-distinct frequency and once clean. `robustness.fourier.basis` has the conventions.
+Image x is shown as x + r v U_ij, with the basis image U_ij of norm 1, the norm v and a random sign
+r (Yin et al. 2019, section 2, figures 3, 4, 8 and 9): once for every distinct frequency, and once
+clean. `robustness.fourier.basis` has the conventions.
 """
 
 import dataclasses
@@ -38,10 +39,11 @@ PUBLISHED_WINDOWS: dict[int, dict[float, tuple[int, ...]]] = {
   32: {4.0: (0,)},
   224: {15.7: (63,), 40.0: (0, 63)},
 }
-"""Sides of the squares of frequencies in the heat maps of Yin et al. (2019), 0 for all, by the side
-of the images and the norm: CIFAR-10 (figure 3), and ImageNet (figures 4 and 9)."""
+"""Sides of the squares of frequencies in the heatmaps of Yin et al. (2019), 0 for all frequencies,
+by the side of the images and the norm: CIFAR-10 (figure 3) and ImageNet (figures 4 and 9).
+"""
 PUBLISHED_IMAGES = {32: 1000}
-"""Random test images of figure 3; other maps are of whole sets."""
+"""Number of random test images in figure 3; other heatmaps are of complete test sets."""
 
 LAYER_CHANGE = Quantity(
   'layer_change',
@@ -64,7 +66,9 @@ ALL = 'all'
 
 @dataclasses.dataclass(frozen=True)
 class FourierHeatmap(Study):
-  """Settings; `half_width` shows views in rounds, see `Study`.
+  """A study of Fourier heatmaps; attributes are its settings.
+
+  With `half_width` views are shown in rounds, see `Study`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
@@ -92,6 +96,7 @@ class FourierHeatmap(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     self.require_no_repeats('classes')
     is_valid = ALL not in self.classes or len(self.classes) == 1
@@ -100,7 +105,7 @@ class FourierHeatmap(Study):
     self.require(alone, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses classes that the rows do not have."""
+    """Raises InputError for classes in the settings that the rows do not have."""
     super().check(rows, recipes)
     numbers = _class_numbers(rows.class_names)
     self.choose('classes', (ALL, *numbers))
@@ -113,7 +118,7 @@ class FourierHeatmap(Study):
         )
 
   def frequencies(self, image_shape: ImageShape) -> Frequencies:
-    """Returns the distinct frequencies of the settings' window."""
+    """Returns the distinct frequencies in the window of the settings."""
     with naming('window', self.key('window')):
       return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
@@ -124,14 +129,16 @@ class FourierHeatmap(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The waves and their frequencies in words; see `Study`."""
+    """The basis images and their frequencies in words, for the table `which numbers these are`."""
     return {
       'perturbation': basis.in_words(self.norm, self.clip, self.phase),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; norms, windows and numbers of images other than published ones."""
+    """Returns what keeps the numbers from published ones: other norms, windows or numbers of
+    images.
+    """
     side, norms = image_shape[0], {s: tuple(norms) for s, norms in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
     by_norm = PUBLISHED_WINDOWS.get(side, {})
@@ -145,7 +152,11 @@ class FourierHeatmap(Study):
     return [*set_differences(data, count, PUBLISHED_IMAGES.get(side, 0)), *changed]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names views by frequency; averages over the cells of the whole map and of each band."""
+    """Returns the frequencies as names of views, which are averaged over all cells and in each
+    band.
+
+    See `Study`; a band is a ring of frequencies.
+    """
     f, of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
     named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
@@ -153,8 +164,11 @@ class FourierHeatmap(Study):
     return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
-    2], and `basis_images` [2 r + 1, 2 r + 1, H, W] around zero, for |fy|, |fx| ≤ r."""
+    """Returns arrays for the figures of images.
+
+    They are the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
+    2]; and `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
+    """
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
@@ -176,7 +190,9 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """Errors by frequency, of classes and of layers, with the norm in words; see `Study`."""
+    """Errors by frequency, errors of classes and changes of layers, with the norm in words; see
+    `Study`.
+    """
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (
@@ -187,13 +203,13 @@ class FourierHeatmap(Study):
     return (*self._errors(1), SIGNIFICANT, *of_classes, layer_change, *top_k)
 
   def _errors(self, k: int) -> tuple[Quantity, Quantity]:
-    """Returns the top-k errors on perturbed and on clean images."""
+    """Returns the quantities for the top-k errors on perturbed and on clean images."""
     error, clean = errors_at(k)
     words = f'{error.words} under waves of norm {self.norm:g}'
     return dataclasses.replace(error, words=words, drawn=True), clean
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the frequency, band and ring of width 1 of each view; nothing of the clean one."""
+    """Returns frequency, band and ring of width 1 of each view; the clean view has none of them."""
     f = self.frequencies(image_shape)
     views = pd.DataFrame(
       {
@@ -208,10 +224,11 @@ class FourierHeatmap(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors and changes of layers by frequency, and errors by band and by ring.
 
-    A frequency and its mirror are one row; `robustness.fourier.maps.centred_map` makes the map from
-    these. In means over frequencies every cell of the map counts once. In a sequential design each
-    frequency has another n; means and differences are of the images that all views have. The
-    table `bands` says how many cells of each band there are.
+    A frequency and its mirror image through 0 are one row of the table;
+    `robustness.fourier.maps.centred_map` makes the heatmap from the rows. In means over frequencies
+    every cell of the heatmap counts once. In a sequential design n differs between frequencies;
+    means and differences are of the images that were shown in all views. The table `bands` has the
+    number of cells in each band.
     """
     f, cells = self.frequencies(image_shape), self._cells(image_shape)
     weight = np.append(1, np.bincount(f.cell.ravel(), minlength=len(f)))
@@ -228,7 +245,13 @@ class FourierHeatmap(Study):
   def _of_errors(
     self, k: int, missed: Outcomes, cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields top-k errors: clean, by frequency, and for k = 1 over all, by band and by ring."""
+    """Yields top-k errors on clean images and by frequency, and for k = 1 also in means.
+
+    Args:
+      k: the true class among the k best is right.
+      missed: whether each image is wrong.
+      cells: for 'all' and each band, its cells in the window and in the whole heatmap.
+    """
     error, of_clean = self._errors(k)
     perturbed = np.arange(len(missed.views)) != CLEAN
     yield self.means(of_clean, missed, where=~perturbed, test=k == 1, decides=k == 1)
@@ -248,8 +271,11 @@ class FourierHeatmap(Study):
     yield self.means(error, missed, ('radius',), where=perturbed)
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yields the shares of frequencies with significantly less and more error than the first's, at
-    one false-discovery rate over the frequencies of all classifiers."""
+    """Yields the shares of frequencies with significantly less and more error than the first
+    classifier.
+
+    The false-discovery rate is over the frequencies of all classifiers together.
+    """
     differences = by_frequency[by_frequency.versus != '']
     marked = significant(differences, self._errors(1)[0], self.false_discovery_rate)
     for label, rows in differences.assign(marked=marked).groupby('classifier', sort=False):
@@ -261,7 +287,10 @@ class FourierHeatmap(Study):
       yield part
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
-    """Yields top-1 errors on the images of each class by frequency, and by band."""
+    """Yields top-1 errors on the images of each class by frequency, and by band.
+
+    `weight` is the number of cells of each view in the heatmap, [V].
+    """
     if not self.classes:
       return
     missed = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
@@ -280,7 +309,11 @@ class FourierHeatmap(Study):
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)
 
   def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean ‖z_h(x) − z_h(x̃)‖₂ of each layer h of each classifier by frequency."""
+    """Yields the mean ‖z_h(x) − z_h(x̃)‖₂ for the output z_h of each layer, by classifier and
+    frequency.
+
+    x̃ is the perturbed image.
+    """
     for evaluation in recorded.evaluations:
       for name in evaluation.records.read(0, 0).arrays:
         prefix, _, layer = name.partition('/')
@@ -290,14 +323,17 @@ class FourierHeatmap(Study):
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Returns, for 'all' and each band, its cells in the window and in the whole map."""
+    """Returns, for 'all' and each band, its number of cells in the window and in the whole
+    heatmap.
+    """
     window, full = (band_map(image_shape, side) for side in (self.window, 0))
     by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
     return {'all': (window.size, full.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the figures of the table, maps of layers as in `_relative`, an image and basis
-    images."""
+    """Returns the default figures, heatmaps of layers (see `_relative`), an image and basis
+    images.
+    """
     pictures = results.arrays
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
@@ -311,8 +347,11 @@ class FourierHeatmap(Study):
 
 
 def _relative(results: Results) -> Results:
-  """Returns results to draw: layers in the order of the network, and the change of each as a share
-  of the largest in its map, as in the authors' release. A layer's name says how much that is."""
+  """Returns results for figures, with layers in the order of the network.
+
+  The change of each layer is divided by the largest in its heatmap, as in the authors' release; the
+  name of the layer states the divisor.
+  """
   table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
   if not is_change.any():
     return results
@@ -333,11 +372,11 @@ def _relative(results: Results) -> Results:
 
 
 def _side(window: int) -> str:
-  """Returns the square of frequencies of a window in words."""
+  """Returns the square of frequencies in a window in words."""
   return f'{window} × {window}' if window else 'all frequencies'
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
-  """Returns the number of each class by its name, and by that in words."""
+  """Returns the number of each class by its name, and by its name with spaces."""
   numbered = enumerate(zip(names, in_words(names), strict=True))
   return {name: number for number, synonyms in numbered for name in synonyms}

@@ -1,8 +1,11 @@
-"""A cheap preview of a heat map: the Fourier transform of the loss gradient, one pass an image.
+"""A cheap preview of a Fourier heatmap: the Fourier transform of the loss gradient, one pass per
+image.
 
-To first order the loss changes under v r U_f by v Σ_c r_c ⟨∇_c, U_f⟩. The root mean square of this
-over signs r_c = ±1 and phases of U_f is v S(f), S(f) = (Σ_c |F(∇_c)(f)|²)^½ with the orthonormal
-transform. The mean of S over images is drawn next to a measured heat map, if there is one.
+To first order, adding v r U_f changes the loss by v Σ_c r_c ⟨∇_c, U_f⟩, with the norm v, the basis
+image U_f of frequency f, and the gradient ∇_c and a sign r_c = ±1 in channel c. The root mean
+square over signs and phases of U_f is v S(f), where the sensitivity is S(f) = (Σ_c |F(∇_c)(f)|²)^½
+with the orthonormal transform F. The mean of S over images is drawn next to a measured heatmap, if
+there is one.
 """
 
 import dataclasses
@@ -28,11 +31,13 @@ from robustness.fourier.basis import Frequencies, distinct_frequencies
 from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, band_map
 
 BAND_ENERGY = 'band_energy'
+"""Name of the recorded energy by band."""
 
 
 def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
-  """Returns the mean energy over the cells of each band ÷ the mean over all cells, [N, bands]; NaN
-  for an image without energy.
+  """Returns the mean energy over the cells of each band ÷ the mean over all cells, [N, bands].
+
+  It is NaN for an image without energy.
 
   Args:
     energy: energy of each image in each band, [N, bands].
@@ -72,7 +77,7 @@ RANK_CORRELATION = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class FourierPreview(BeginsWithMap):
-  """Settings.
+  """A study of the loss gradient by frequency; attributes are its settings.
 
   Attributes:
     heat_map: workdir of a finished heat map to compare with, of the classifier of the same label or
@@ -87,8 +92,10 @@ class FourierPreview(BeginsWithMap):
   heat_map: str = ''
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the identity view, which sums S(f) of the gradient at the image over rows, and
-    measures how much of Σ S(f)² of each row is in each band of frequencies."""
+    """Returns the identity view, in which S(f) at each image is summed over images.
+
+    The share of each image's Σ S(f)² in each band of frequencies is measured too.
+    """
     if self._map is not None:
       self._map.check_shape(image_shape)
     of_cell = band_map(image_shape)
@@ -102,16 +109,19 @@ class FourierPreview(BeginsWithMap):
     )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows with several labels each: the gradient is of the loss of one label."""
+    """Raises InputError for rows with several labels each: the gradient is of the loss of one
+    label.
+    """
     require_single_labels(rows, 'the preview')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the mean sensitivity by frequency and by band, and how it goes with a measured map.
+    """Returns the mean sensitivity by frequency and by band, and its correlation with a measured
+    heatmap.
 
     `sensitivity_per_cell` of a band is the mean over images of the mean of S(f)² over its cells ÷
-    that over all cells: 1 where a band is as sensitive as the whole map. A frequency and its mirror
-    are one row. Spearman's ρ with a measured map is over its distinct frequencies; it describes two
-    maps and has no interval: neighbouring frequencies are no independent draws.
+    that over all cells; it is 1 if a band is as sensitive as the whole heatmap. A frequency and its
+    mirror image are one row. Spearman's ρ is over the distinct frequencies. It describes two
+    heatmaps and has no interval, because neighbouring frequencies are not independent.
     """
     recorded = Recorded(evaluations)
     estimates = [self.means(CLEAN_ERROR, recorded, test=True)]
@@ -132,10 +142,17 @@ class FourierPreview(BeginsWithMap):
     return Findings(estimates=estimates)
 
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
-    """Returns a classifier's map [H, W] by frequency, the measured error, and their correlation."""
+    """Returns a classifier's sensitivities by frequency, the measured errors, and their
+    correlation.
+
+    Args:
+      label: label of the classifier.
+      sensitivity: mean of S over images, [H, W].
+      n: number of images.
+    """
 
     def at(window: int) -> tuple[Frequencies, np.ndarray]:
-      """Returns the distinct frequencies of a window, and the sensitivity at each."""
+      """Returns the distinct frequencies in a window, and the sensitivity at each."""
       height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
       return f, sensitivity[f.fy + height // 2, f.fx + width // 2]
@@ -157,6 +174,9 @@ class FourierPreview(BeginsWithMap):
 
 
 def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
-  """Returns S(f)² of the gradient at an image, [H, W // 2 + 1]; XLA computes it once a step."""
+  """Returns S(f)² of the gradient at an image, [H, W // 2 + 1].
+
+  Several measures use it; XLA computes it once per step.
+  """
   gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

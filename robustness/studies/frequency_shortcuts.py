@@ -1,7 +1,7 @@
-"""Frequency shortcuts: for each class, the set of frequencies alone that it is recognised by best.
+"""Frequency shortcuts: for each class, the set of frequencies that suffices best to recognise it.
 
-Every row is shown as it is, and through random sets of frequencies. Half of a class's rows choose
-its set, the other half says how many of them are still recognised.
+Every image is shown unchanged and restricted to each of many random sets of frequencies. Half of a
+class's images choose its set; on the other half, and on other classes, the set is measured.
 """
 
 import dataclasses
@@ -41,19 +41,23 @@ THROUGH = Quantity(
   reference=TAKEN.name,
   statistic=Right(),
 )
-"""A shortcut is a set through which a class is recognised and others are not taken for it."""
+"""Share of images recognised through the set of their class. A shortcut is a set through which a
+class is recognised and other classes are not mistaken for it.
+"""
 WHOLE = declare_accuracy('accuracy_when_whole', 'accuracy on whole images', drawn=True)
 MIN_PROBABILITY = 1e-12  # keeps the loss −log p finite
 
 
 @dataclasses.dataclass(frozen=True)
 class FrequencyShortcuts(Study):
-  """A set keeps each of grid × grid patches of the plane of frequencies with a probability, for
-  every grid in turn, and with a frequency its opposite. The set of a class has the least mean
-  −log p of its true class over half of the class's rows. The other halves are scored, of other
-  classes too: a set through which everything is taken for one class says nothing of it.
+  """A study of sets of frequencies that classes are recognised by.
 
-  The paper searches from coarse grids to fine ones, the next candidates inside of the best; here
+  A random set keeps each of grid × grid patches of the plane of frequencies with the probability
+  `kept`, for every grid in turn, and with each frequency f also −f. The set of a class has the
+  smallest mean −log p of the true class over half of the class's images. The other halves of all
+  classes are measured: a set through which everything is taken for one class says nothing about it.
+
+  The paper searches from coarse grids to fine ones, with new candidates inside the best one; here
   all sets are drawn at once, so that they are views.
 
   Attributes:
@@ -77,11 +81,12 @@ class FrequencyShortcuts(Study):
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid or a grid that is listed twice."""
     super().__post_init__()
     self.require_no_repeats('grids')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses rows with several labels, a single class, and a class with one row."""
+    """Raises InputError for rows with several labels, a single class, or a class with one image."""
     super().check(rows, recipes)
     columns = rows.without_images()
     labels = columns['label']
@@ -99,7 +104,7 @@ class FrequencyShortcuts(Study):
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
-    """Returns the sets, bool [sets, H, W // 2 + 1], frequencies in the order of `rfft2`."""
+    """Returns the sets, bool [sets, H, W // 2 + 1], with frequencies in the order of `rfft2`."""
     masks = np.ones((self.sets, height, width), bool)
     for number, mask in enumerate(masks):
       generator = np.random.default_rng(number)  # a set does not depend on the number of sets
@@ -110,7 +115,7 @@ class FrequencyShortcuts(Study):
     ordered = np.fft.ifftshift(masks, (1, 2))
 
     def mirrored(table: np.ndarray) -> np.ndarray:
-      """Returns values [..., H, W] of the frequencies −f in place of those of f."""
+      """Returns an array [..., H, W] in which the value at each frequency f is that at −f."""
       return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
 
     # Of f and −f, the one that comes first decides for both.
@@ -119,7 +124,7 @@ class FrequencyShortcuts(Study):
     return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the view of whole images (id 0), then the sets."""
+    """Returns the view of unchanged images (id 0), then a view for each set."""
     height, width, _ = image_shape
     side = min(height, width)
     self.require(
@@ -131,13 +136,13 @@ class FrequencyShortcuts(Study):
     return Views(_show, number, {'set': number, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names the views 'clean' and 'set 1' to the last."""
+    """Returns the names of the views: 'clean', 'set 1', 'set 2', …; see `Study`."""
     sets = range(1, self.sets + 1)
     groups = {'clean': [0], 'all sets': list(sets)}
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the shares by class, and the sets of the classes as `sets/<classifier>`."""
+    """Returns the shares by class, and the sets of the classes as arrays `sets/<classifier>`."""
     recorded = Recorded(evaluations, self.facets(image_shape))
     classes = _classes(evaluations[0])
     if len(classes) < 2:  # of the classifier, which may have one where the data have several
@@ -161,7 +166,7 @@ class FrequencyShortcuts(Study):
   def _by_class(
     self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields the shares of each class, over the halves of the rows that did not choose sets.
+    """Yields the shares of each class, over the images that did not choose sets.
 
     `best_sets` has the index of the best set by classifier and number of the class.
     """
@@ -187,7 +192,9 @@ class FrequencyShortcuts(Study):
       yield self.means(TAKEN, taken.of_rows(in_others), facets=facets, test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and the set of each class, zero frequency in the centre."""
+    """Returns the default figures, and the set of each class with the zero frequency in the
+    centre.
+    """
     rows = {}
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()
     height, width = results.data['image_shape'][:2]
@@ -215,7 +222,9 @@ def _one_class() -> InputError:
 
 
 def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns which rows choose sets, bool [N]: of every second image of a class all versions."""
+  """Returns which rows choose sets, bool [N]: every second image of a class, in all its
+  versions.
+  """
   image = image_numbers(records)
   choosing = np.zeros(len(labels), bool)
   for label in np.unique(labels):
@@ -225,6 +234,8 @@ def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-  """Returns an image through a set of frequencies; the whole image in view 0. See `Views`."""
+  """Returns an image restricted to a set of frequencies; in view 0 the unchanged image. See
+  `Views`.
+  """
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

@@ -1,8 +1,9 @@
-"""Scores that separate images of no known class, from finished runs in and out of distribution.
+"""Scores that tell images of known classes from other images, computed from finished runs.
 
-A run on images records logits and features, and says how sure the classifier is. A config with
-`predictions` reads such workdirs, of test images and of images of no known class, and says how well
-each score of `robustness.estimates.out_of_distribution` separates them, from the records alone.
+A run of this study records logits and features on one set of images, and reports the confidence. A
+config with `predictions` then reads several such workdirs, of test images and of images of no known
+class (out of distribution, OOD). It measures how well each score of
+`robustness.estimates.out_of_distribution` separates the two, from the records alone.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ CONFIDENCE = Quantity(
 OOD_SET = Facet('ood_set', 'images of no known class', '', False, 'against {}', 'sets of images')
 ID_SET = Facet('id_set', 'images of known classes', '', False, 'from {}', 'sets of images')
 FEATURES, ID = 'features', 'example_id'
+"""Names of the recorded features and of the column with the number of the image."""
 TEST, SHIFTED = 'test images', 'test and shifted images'
-"""Values of the facet `id_set`."""
+"""Values of the facet `id_set`, the images of known classes."""
 SCORES_BY_SETTING = {
   'neighbours': ('knn',),
   'directions': ('vim',),
@@ -57,10 +59,13 @@ SCORES_BY_SETTING = {
   'exponent': ('gen',),
   'largest': ('gen',),
 }
+"""The scores that each setting is for."""
 MAX_SHARED = 0.02
-"""Share of scored images that may be in the bank: data sets have some images twice, and a few
-digests are equal by chance."""
+"""Largest share of the scored images that may be among the training images that scores are fitted
+to. A few are allowed, because data sets have some images twice and digests may be equal by chance.
+"""
 NOTE_ON_VERSIONS = 'versions of one image in two data sets count as two: their order may differ'
+"""Note on estimates for which versions of one image count as independent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +94,13 @@ class Workdirs(WorkdirPredictions):
 
   @property
   def unknown(self) -> tuple[str, ...]:
-    """All workdirs of images of no known class."""
+    """All workdirs of images of no known class: out_of_distribution, near and far."""
     return (*self.out_of_distribution, *self.near, *self.far)
 
 
 @dataclasses.dataclass(frozen=True)
 class OodScores(ScoresPredictions):
-  """Settings.
+  """A study of scores for images of no known class; attributes are its settings.
 
   Attributes:
     scores: names of scores, see `robustness.estimates.out_of_distribution`.
@@ -125,6 +130,9 @@ class OodScores(ScoresPredictions):
   largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid, or a setting of a score that is not
+    computed.
+    """
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
@@ -136,7 +144,7 @@ class OodScores(ScoresPredictions):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `Study`; what is recorded does not depend on the scores."""
+    """The values that decide the records, which do not depend on the scores; see `Study`."""
     return {'name': self.name, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -147,7 +155,9 @@ class OodScores(ScoresPredictions):
     yield self.means(CONFIDENCE, recorded)
 
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
-    """See `ScoresPredictions`; the predictions are records already."""
+    """Returns AUROC, AUPR and FPR95 of each score from finished workdirs; see
+    `ScoresPredictions`.
+    """
     if not workdirs.unknown:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
@@ -200,8 +210,8 @@ class OodScores(ScoresPredictions):
       first: the run on test images.
       shifted: runs on shifted images of the known classes.
       unknown: runs on images of no known class, in the order of `workdirs.unknown`.
-      banks: the runs on training images and on held-out images that scores are fitted to, or one
-        run for both, or none.
+      banks: the runs that scores are fitted to: on training images and on held-out images, one run
+        for both, or none.
     """
     names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))
     groups = {
@@ -235,7 +245,9 @@ class OodScores(ScoresPredictions):
             yield {**row(label, '', quantity, facets, estimate, self.confidence), **note}
 
   def _score(self, name: str, bank: Recording, held_out: Recording) -> Score:
-    """Returns a score by its name, fitted to training and held-out images if it is of `FITTED`."""
+    """Returns a score by its name, fitted to training or held-out images if it is one of
+    `FITTED`.
+    """
     match name:
       case 'gen':
         return lambda x: ood.generalised_entropy(x.logits, self.exponent, self.largest)
@@ -261,8 +273,10 @@ def _recording(task: FinishedStudy, label: str) -> Recording:
 
 
 def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
-  """Returns the scores of a classifier on the N images of a run by name, [N], and the number of
-  each image, under `ID`; versions of one image have the same number."""
+  """Returns the scores of a classifier on the N images of a run, [N] by name.
+
+  The number of each image is added under the name `ID`; versions of one image have the same number.
+  """
   records, recording = _evaluation(task, label).records, _recording(task, label)
   images = versions(records)
   ids = records.column(ID) if images is None else images
@@ -294,7 +308,7 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
 
 
 def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError for a workdir that is named twice, or of the wrong kind of images.
+  """Raises InputError for a workdir that is listed twice, or has the wrong kind of images.
 
   Runs of `workdirs.unknown` must be on images of no known class, all others on images of known
   classes. `tasks` are the studies of all workdirs by path.
@@ -316,9 +330,9 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError for a bank of training images that has images that are scored.
+  """Raises InputError if too many scored images are among the training images of the bank.
 
-  The nearest feature of such an image would be its own. `path` names the bank; `tasks` are the
+  The nearest feature of such an image would be its own. `path` names the bank, and `tasks` are the
   scored runs by path.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
@@ -333,7 +347,7 @@ def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedS
 
 
 def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
-  """Returns the evaluation of a classifier; raises InputError if the run does not have it."""
+  """Returns the records of a classifier in a run; raises InputError if the run does not have it."""
   for evaluation in task.evaluations:
     if evaluation.label == label:
       return evaluation
@@ -342,9 +356,9 @@ def _evaluation(task: FinishedStudy, label: str) -> Evaluation:
 
 
 def _data_set(task: FinishedStudy) -> tuple[object, str]:
-  """Returns the data set of a run, within which an example id is one image.
+  """Returns what identifies the data set of a run: its source, and its name, file or folder.
 
-  It is the source, and the name, or the file or folder of a set without a name.
+  Equal example ids are the same image only within a data set.
   """
   data = task.evaluations[0].records.identity['data']
   name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
@@ -352,6 +366,6 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-  """Returns the names of the folders, the full paths where two names are equal."""
+  """Returns the names of the folders, or the full paths if two names are equal."""
   names = [expanded(path).resolve().name for path in paths]
   return names if len(set(names)) == len(names) else list(paths)

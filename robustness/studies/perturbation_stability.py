@@ -84,7 +84,7 @@ MT5D = _distances(
 
 @dataclasses.dataclass(frozen=True)
 class PerturbationStability(Study):
-  """Settings.
+  """A study of predictions along sequences of perturbed images; attributes are its settings.
 
   Attributes:
     perturbations: names, or a set: 'imagenet_p' or 'cifar10_p', the ten of published means.

@@ -1,8 +1,9 @@
-"""Rescaled confidence and sets with a stated coverage, from images held out, under corruption.
+"""Rescaled confidence and prediction sets, fitted to held-out images, under corruption.
 
-A share of the images, as they are, fits the scalings of `robustness.estimates.scaling` and the
-thresholds of `robustness.estimates.prediction_sets`; all others measure them, clean and corrupted
-(Ovadia et al. 2019, figure 2, has temperature scaling under shift).
+A random share of the unchanged images is held out. They fit the scalings of
+`robustness.estimates.scaling` and the thresholds of `robustness.estimates.prediction_sets`; all
+other images measure these, clean and corrupted (Ovadia et al. 2019, figure 2, has temperature
+scaling under shift).
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from robustness.results import Results
 
 LOGITS = 'output/logits'
 SEED = 0  # of the split, of U and of the bootstrap
+"""Seed of the split, of the random numbers U of prediction sets, and of the bootstrap."""
 FEWEST = 20
-"""Fewest images that are held out, and fewest others."""
+"""Fewest images that are held out, and fewest that are measured."""
 ECE = Quantity(
   'ece',
   'debiased expected calibration error',
@@ -87,18 +89,22 @@ BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', b
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
 SCALING = Facet('scaling', 'scaling', place='with {} scaling', places={'none': 'without scaling'})
 GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
-"""Facets that estimates are by: the clean view and all corrupted ones apart; the clean view has
-severity 0 and no corruption."""
+"""Sets of facets that estimates are by. The clean view has severity 0 and no corruption, so that it
+is separate from the corrupted ones.
+"""
 SCALING_FIELDS, SET_FIELDS = ('nll', 'confidence', 'right'), ('covered', 'size')
-"""Measured of each scaling: −log p_y, the confidence, and whether the prediction is right. Measured
-of each score's prediction sets: whether a set holds the true class, and its size."""
+"""What is measured of each scaling: −log p of the true class, the confidence, and whether the
+prediction is right; and of each score: whether the set has the true class, and its size.
+"""
 ENDS = ('', '_low', '_high')
 """Ends of the names of `SET_FIELDS` at the threshold q, and at both ends of its interval."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recalibration(StoredOrMade):
-  """Settings in addition to `StoredOrMade`.
+  """A study of rescaled confidence and prediction sets; attributes are its settings.
+
+  They are in addition to those of `StoredOrMade`.
 
   Attributes:
     held_out: share of the images, drawn at random, that are fitted on: half of them for the
@@ -134,6 +140,7 @@ class Recalibration(StoredOrMade):
   resamples: int = setting(200, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     self.choose('scalings', KINDS)
     self.choose('scores', SCORES)
@@ -141,7 +148,9 @@ class Recalibration(StoredOrMade):
     self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `StoredOrMade`; refuses too few images to fit on and to measure, and several labels."""
+    """Raises InputError for too few images to fit on and to measure, and for several labels per
+    image.
+    """
     super().check(rows, recipes)
     columns = rows.without_images()
     if not self.is_stored:
@@ -151,18 +160,18 @@ class Recalibration(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, with the promised coverage 1 − α in words; see `Study`."""
+    """The quantities, with the stated coverage 1 − α in words; see `Study`."""
     promised = f'{100 * (1 - self.alpha):g} %'
     covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
     return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
 
   @property
   def recording(self) -> dict[str, Any]:
-    """See `CorruptionViews`; logits are recorded too."""
+    """The values that decide the records, which have logits too; see `CorruptionViews`."""
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields every quantity of the images that are not held out, by `GROUPS`."""
+    """Yields every quantity on the images that are not held out, by `GROUPS`."""
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
     clean = int(np.flatnonzero(is_clean)[0])
@@ -219,8 +228,8 @@ class Recalibration(StoredOrMade):
       fields_at_ends: `SET_FIELDS` of each classifier, at the threshold q and at both ends of its
         interval.
       views: facets of the views.
-      decided: [M, n], whether the true class of each of n images held out has a score of at most q,
-        for M classifiers.
+      decided: [M, n], for M classifiers, whether the true class of each of n held-out images has a
+        score of at most q.
     """
     correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
     for by in GROUPS:
@@ -234,7 +243,7 @@ class Recalibration(StoredOrMade):
         yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures; figures of coverage state 1 − α, as a line over severities."""
+    """Returns the default figures, with 1 − α in those of coverage, as a line over severities."""
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
       if name.startswith(COVERED.name) and not name.endswith('_difference'):
@@ -244,7 +253,9 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """The F fields that are measured of every image and view, with the name of scaling or score."""
+    """The F values that are measured of every image and view: pairs of a field and a scaling or
+    score.
+    """
     set_fields = [field + end for end in ENDS for field in SET_FIELDS]
     fields = [(field, name) for name in (NONE, *self.scalings) for field in SCALING_FIELDS]
     return fields + [(field, name) for name in self.scores for field in set_fields]
@@ -267,8 +278,11 @@ class Recalibration(StoredOrMade):
     }
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the indices of the images that scalings are fitted on, of those that decide
-    thresholds, and of those that are measured, each ascending."""
+    """Returns three sets of indices of images, each ascending.
+
+    They are the images that scalings are fitted to, those that decide thresholds, and those that
+    are measured.
+    """
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
       raise SettingError(
@@ -300,7 +314,7 @@ class Recalibration(StoredOrMade):
     Args:
       evaluation: the records of the classifier.
       clean: the index of the clean view.
-      fitting: indices of the images that scalings are fitted on.
+      fitting: indices of the images that scalings are fitted to.
       deciding: indices of the images that decide thresholds.
 
     Raises:
@@ -339,7 +353,7 @@ class Recalibration(StoredOrMade):
     """Returns ECE by `GROUPS`, and differences from the first classifier's.
 
     Args:
-      fields: `SCALING_FIELDS` of one scaling by classifier and field.
+      fields: `SCALING_FIELDS` of one scaling, by classifier and field.
       views: facets of the views.
       draws: bootstrap samples of the images.
       facets: {facet: value} of the estimates.
@@ -369,15 +383,15 @@ class Recalibration(StoredOrMade):
 
 @dataclasses.dataclass(frozen=True)
 class _Fitted:
-  """Scalings and thresholds of one classifier, from images held out.
+  """Scalings and thresholds of one classifier, fitted to held-out images.
 
   Attributes:
     study: the study with its settings.
     scalings: the scalings by name.
     can_predict: bool [K], whether the classifier can predict each class.
-    absent: number of these classes without an image that is fitted on.
+    absent: number of these classes without an image that scalings are fitted to.
     uniform: the random number U of each image, [N]; see `prediction_sets.scores`.
-    labels: classes of the images, int [N].
+    labels: int [N], classes of the images.
     thresholds: the threshold of each score.
     decided: by score, whether the true class of each image that decides thresholds has a score of
       at most q, bool [n].
@@ -393,20 +407,26 @@ class _Fitted:
   decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns a note on a scaling with parameters of classes that it saw no image of, or ''."""
+    """Returns a note if a scaling has parameters for classes that it was fitted to no image of,
+    else ''.
+    """
     has_unfitted = self.absent and name in (VECTOR, MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
-    """Returns logits [..., K] rescaled, -∞ for classes that cannot be predicted."""
+    """Returns rescaled logits [..., K], −∞ for classes that the classifier cannot predict."""
     scaled = np.full(logits.shape, -np.inf)
     scaled[..., self.can_predict] = self.scalings[name](logits[..., self.can_predict].astype(float))
     return scaled
 
   def set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the scores of all classes, [..., K], by kind, after temperature scaling if fitted.
+    """Returns the scores of prediction sets for all classes, [..., K], by kind.
 
-    `logits` are [..., K] and `uniform`, the random numbers U, [...].
+    Probabilities are those after temperature scaling, if it is fitted.
+
+    Args:
+      logits: [..., K].
+      uniform: the random numbers U, [...].
     """
     name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
@@ -417,7 +437,9 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns the `_fields` of the study for a shard of records, float32 [n, v, F]."""
+    """Returns the `_fields` of the study for the n images and v views of a shard, float32 [n, v,
+    F].
+    """
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])
@@ -437,15 +459,17 @@ class _Fitted:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns Pearson's correlation, 0 of constants."""
+  """Returns Pearson's correlation; 0 if either array is constant."""
   first, second = first - first.mean(), second - second.mean()
   scale = np.sqrt((first**2).sum() * (second**2).sum())
   return float((first * second).sum() / scale) if scale else 0.0
 
 
 def _single(labels: np.ndarray) -> np.ndarray:
-  """Returns the class of each image, [N], from labels [N] or [N, L] padded with -1; refuses images
-  with several labels, which have no likelihood."""
+  """Returns the class of each image, [N], from labels [N] or [N, L] padded with −1.
+
+  Raises InputError if an image has several labels, because its likelihood is not defined.
+  """
   columns = labels.reshape(len(labels), -1)
   if (columns[:, 1:] >= 0).any():
     raise InputError(

@@ -1,9 +1,10 @@
-"""mCE to a stated half width: each image under one corruption at one severity, drawn at random.
+"""mCE to a stated half-width from one view per image, drawn at random.
 
-mCE by published errors is a weighted sum of the errors in 75 views. To know the sum, no image has
-to be seen in all of them: here each image has one view, corrupted as the full set has it, and the
-images of a view are in proportion to its weight. The images that are needed for a half width are
-known before the run, and whoever names data, images and seed repeats it.
+mCE relative to published errors is a weighted sum of the errors in 75 views (15 corruptions at 5
+severities). It can be estimated without showing every image in all of them: here each image is
+shown in one view, corrupted exactly as in the full set, and the number of images in a view is
+proportional to its weight. The number of images for a half-width is known before the run. The views
+depend only on data, images and seed, so that others can repeat the measurement.
 """
 
 from __future__ import annotations
@@ -34,13 +35,17 @@ from robustness.evaluation.views import DRAWS, Views, ViewTable
 from robustness.results import Table
 
 DRAWN = 'drawn_view'
+"""Name of the column with the view of each image."""
 SEED = 0  # of the order of images
+"""Seed of the order of images."""
 ERRORS = dataclasses.replace(ERROR, reference='')
 
 
 @dataclasses.dataclass(frozen=True)
 class SampledMCE(CorruptionViews):
-  """Settings in addition to `CorruptionViews`.
+  """A study of mCE from one view per image; attributes are its settings.
+
+  They are in addition to those of `CorruptionViews`.
 
   Attributes:
     baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
@@ -57,6 +62,7 @@ class SampledMCE(CorruptionViews):
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
 
   def __post_init__(self) -> None:
+    """Raises InputError unless the corruptions and severities are those that mCE sums over."""
     super().__post_init__()
     valid = "('official',), for which errors are published"
     self.require({*self.names} == {*self.published.corrupted}, 'corruptions', valid)
@@ -64,7 +70,7 @@ class SampledMCE(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """See `CorruptionViews`; one view an image is recorded, not all."""
+    """The values that decide the records, which have one view per image; see `CorruptionViews`."""
     return {**super().recording, 'name': self.name}
 
   @property
@@ -74,13 +80,15 @@ class SampledMCE(CorruptionViews):
 
   @property
   def weights(self) -> np.ndarray:
-    """The weights of the errors of all views in mCE, [V]; the clean view has 0."""
+    """The weights of the errors of all views in mCE, [V]; 0 for the clean view."""
     names = [name for name in self.names for _ in self.severities]
     of_views = [1 / (len(names) * self.published.corrupted[name]) for name in names]
     return np.array([0.0, *of_views])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """See `Study`; refuses fewer images than the half width needs, and versions of one image."""
+    """Raises InputError for fewer images than the half-width needs, and for several versions of an
+    image.
+    """
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
@@ -94,11 +102,13 @@ class SampledMCE(CorruptionViews):
 
   @property
   def num_needed(self) -> int:
-    """Images with which the interval of mCE is at most ± h wide, whatever the errors."""
+    """Number of images for which the half-width of mCE's interval is at most h, whatever the errors
+    are.
+    """
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns one view, in which each row is corrupted as its column `drawn_view` says."""
+    """Returns one view, in which each image is corrupted as its column `drawn_view` says."""
     published = self.published
     if min(image_shape[:2]) != published.side:
       raise SettingError(
@@ -112,6 +122,7 @@ class SampledMCE(CorruptionViews):
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
+      """Returns the image of a row, corrupted as its column says; see `Views`."""
       del view
       entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, entry)
@@ -127,15 +138,17 @@ class SampledMCE(CorruptionViews):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """See `Study`: one view, in which corruptions are as frequent as they weigh in mCE."""
+    """Returns the name of the only view; see `Study`."""
     return ViewTable.of(['one corruption an image, as often as it weighs in mCE'])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """See `Study`: none."""
+    """Returns a table without facets for the only view; see `Study`."""
     return pd.DataFrame(index=range(1))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns mCE, errors by corruption and by severity, differences, and the passes spent."""
+    """Returns mCE, errors by corruption and by severity, differences, and a table of the passes
+    used.
+    """
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
     views = len(self.weights) - 1
@@ -178,19 +191,26 @@ class SampledMCE(CorruptionViews):
     yield part(rows)
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """See `CorruptionViews`; each image has one corruption."""
+    """Returns the differences from the released set by words, {words: whether they apply}.
+
+    One is added to those of `CorruptionViews`: each image has one corruption.
+    """
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
 
 
 def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
-  """Returns an estimate with its interval cut to the valid values."""
+  """Returns an estimate whose interval is cut to the range `valid`."""
   low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 
 
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
-  """Returns rows with the place of the view that each is shown in, from 1, and its id."""
+  """Returns rows with the column `drawn_view`, the index from 1 of each row's view, and the view's
+  id.
+
+  `ids` are the ids of all views.
+  """
   examples = rows.without_images()['example_id']
   views = np.empty(len(examples), np.int32)
   counts = stratified.allocated(study.weights, len(examples))

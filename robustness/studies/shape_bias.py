@@ -1,10 +1,10 @@
-r"""Whether classifiers answer by shape or by texture, on pictures where the two conflict.
+"""Shape bias: whether classifiers answer by shape or by texture, on images in which these conflict.
 
-Of pictures with the shape of one class and the texture of another, S answers are the class of the
-shape and T that of the texture:
+Each image has the shape of one class and the texture of another. With S answers that are the class
+of the shape and T that are the class of the texture,
 
   shape_bias  S / (S + T)
-  decided     (S + T) / pictures
+  decided     (S + T) / images
 
 Reference: Geirhos et al., ImageNet-trained CNNs are biased towards texture, ICLR 2019; Geirhos et
 al., Partial success in closing the gap between human and machine vision, NeurIPS 2021, with code.
@@ -28,7 +28,7 @@ from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipe
 
 TEXTURE, CLASS, HUMANS = 'texture', 'class', 'humans'
 PICTURES = 1200
-"""Pictures with a conflict in the released set, of which the published values are."""
+"""Number of images with a conflict in the released set, which published values are of."""
 
 
 def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -45,8 +45,11 @@ DECIDED = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class ShapeBias(Study):
-  """The settings of `Study`. Rows have the class of the texture in words in the column `texture`,
-  and that of the shape as the label."""
+  """A study of shape bias, with the settings of `Study`.
+
+  Rows have the class of the shape as label, and the name of the texture's class in the column
+  `texture`.
+  """
 
   title: ClassVar[str] = 'Shape or texture'
   papers: ClassVar[tuple[str, ...]] = ('geirhos2019texture', 'geirhos2021partial')
@@ -54,7 +57,7 @@ class ShapeBias(Study):
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows without textures, and without a conflict."""
+    """Raises InputError for rows without textures, or without an image in which they conflict."""
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']
@@ -67,10 +70,11 @@ class ShapeBias(Study):
       raise InputError('no picture has the texture of another class than its shape has.')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns shape bias and decided answers, over all and by the class of the shape."""
+    """Returns shape bias and decided answers, over all images and by the class of the shape."""
     return Findings(estimates=[*self._measured(evaluations), *self._published()])
 
   def _measured(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
+    """Yields the measured estimates, from the images in which shape and texture conflict."""
     by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records

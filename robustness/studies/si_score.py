@@ -1,10 +1,10 @@
-"""SI-Score: accuracy by the size, the place and the angle of an object pasted on a background.
+"""SI-Score: accuracy by size, location and rotation of an object pasted on a background.
 
-Each row is a pair of object and background, each view a level: an area, an angle and a place. The
-scenes are composed on the device, none is stored. A scene counts if enough of the object's
-rectangle is inside the image. Levels at which many scenes do not count show another mix of objects,
-so accuracies are estimated both over the scenes that count, as published, and over a balanced mix
-of the same pairs at every level.
+Each row is a pair of object and background, and each view a level: an area, an angle and a location
+of the object. Scenes are composed on the device and not stored. A scene counts if enough of the
+object's bounding rectangle is inside the image. At levels at which many scenes do not count, the
+objects that remain differ from those at other levels. Accuracies are therefore estimated twice: on
+all scenes that count, as published, and on a balanced mix of the same pairs at every level.
 
 Reference: Djolonga et al., On robustness and transferability of convolutional neural networks
 (2021); Yung et al., SI-Score (2021).
@@ -45,12 +45,14 @@ from robustness.scenes.composition import MEASURES
 from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'
+"""Values of the setting `factor` that are not in the paper."""
 GALLERY_LEVELS, GALLERY_SIDE = 6, 160
-"""Most levels in the gallery of scenes, and the side of its pictures in pixels."""
+"""Most levels in the figure of scenes, and the side of its images in pixels."""
 CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
 MIN_SHARE_OF_PAIRS = 0.9
-"""Share of the pairs that must count at a place for it to be on the balanced and the normalised
-map; in the corners of an image few objects are inside."""
+"""Smallest share of pairs that count at a location for the location to be on the balanced and
+normalised maps. In the corners of an image few objects are inside.
+"""
 _drawn = functools.partial(declare_accuracy, drawn=True)
 _normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
 SCENE_ACCURACY = declare_accuracy('accuracy', 'accuracy on scenes', headline=True)
@@ -72,11 +74,11 @@ Y = Facet('y', 'vertical place', 'share of the height from the top', ordered=Tru
 
 @dataclasses.dataclass(frozen=True)
 class SiScore(Study):
-  """Settings.
+  """A study of composed scenes; attributes are its settings.
 
   Attributes:
-    factor: 'size', 'location' or 'rotation' as published; 'grid' for places in the centres of
-      cells × cells squares; 'cross' for the cross product of the values below.
+    factor: 'size', 'location' or 'rotation' as published; 'grid' for places in the centres of cells
+      × cells squares; 'cross' for the cross product of the values below.
     areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
       fractions of the side from the left and from the top. 'grid' takes one of `areas`.
     cells: for 'grid': places along a side.
@@ -110,6 +112,7 @@ class SiScore(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
@@ -125,7 +128,7 @@ class SiScore(Study):
 
   @property
   def design(self) -> Design:
-    """The levels, and the share of an object that must be inside for a scene to count."""
+    """The levels, and the share of an object that must be inside the image for a scene to count."""
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
     elif self.factor == CROSS:
@@ -140,11 +143,13 @@ class SiScore(Study):
 
   @property
   def canvas(self) -> int:
-    """Side of the canvas where the source sets none, pixels; 0 for stored scenes."""
+    """Side of composed scenes in pixels, if the source of the objects sets none; 0 for stored
+    scenes.
+    """
     return 0 if self.stored else self.design.side
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each level, in the design's order; no view is random."""
+    """Returns a view for each level, in the order of the design; no view is random."""
     if self.stored:
       return dataclasses.replace(identity(), image_shape=image_shape)
     design = self.design
@@ -166,24 +171,26 @@ class SiScore(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The origin of the scenes and which of them count, in words; see `Study`."""
+    """The origin of the scenes and which of them count, for the table `which numbers these are`."""
     origin = 'as stored' if self.stored else 'composed here'
     share = self.design.min_inside
     counted = f'scenes with {share:g} of the object inside count' if share else 'all count'
     return {'scenes': f'{origin}, by {self.factor}; {counted}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """See `Study`; scenes that are composed here have other images than the paper's."""
+    """Returns what keeps the numbers from published ones: scenes composed here have other
+    images.
+    """
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Names the levels."""
+    """Returns the names of the levels; see `Study`."""
     if self.stored:
       return super().view_table(image_shape)
     return ViewTable.of(_level_names(self.design))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """See `Study`; scenes that do not count are left out."""
+    """Returns the names of the views and which scenes count; see `Study`."""
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
     counted = self._counts(records.column('fraction_inside'))
@@ -192,7 +199,9 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """See `Study`; a row is a pair of object and background."""
+    """Returns the records with a row per pair of object and background, and their views; see
+    `Study`.
+    """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
     groups = as_stored if self.stored else self.view_table(image_shape).groups
@@ -201,8 +210,8 @@ class SiScore(Study):
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
     """Returns the records with a row per pair and a view per level.
 
-    Stored scenes, which have a row each, are arranged so. `side` is the side of the canvas on which
-    scenes are composed, in pixels.
+    Stored scenes, which have a row each, are rearranged. `side` is the side of composed scenes in
+    pixels.
     """
     by_pair: RecordsReader = records
     if self.stored:
@@ -218,15 +227,17 @@ class SiScore(Study):
     return Pairs(by_pair, design, table, fraction > 0)
 
   def _counts(self, fraction: np.ndarray) -> np.ndarray:
-    """Returns whether scenes count, bool, from the shares of their objects inside.
+    """Returns which scenes count, bool, from the shares of their objects inside the image.
 
-    Both sides are in single precision, in which shares are computed and stored.
+    Shares and limit are compared in single precision, in which shares are computed and stored.
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Refuses rows of which no scene counts, and stored scenes without the columns that describe
-    them or with a single value of the factor."""
+    """Raises InputError if no scene counts, or if stored scenes do not describe their levels.
+
+    Stored scenes need the columns of the levels and several values of the study's factor.
+    """
     if self.stored:
       self._check_stored(rows)
     for batch in rows.batches(min(8, rows.num_examples)):
@@ -241,8 +252,10 @@ class SiScore(Study):
     raise self._no_scene()
 
   def _check_stored(self, rows: Rows) -> None:
-    """Raises InputError unless rows have the columns of stored scenes, and several values of the
-    study's factor among 500 of them."""
+    """Raises InputError unless rows have the columns of stored scenes and several levels.
+
+    The levels are several values of the study's factor among 500 of the rows.
+    """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()
     if missing := [name for name in COLUMNS if name not in columns]:
@@ -276,7 +289,7 @@ class SiScore(Study):
 
     @jax.jit
     def pictures_at(level: Arrays) -> jax.Array:
-      """Returns pictures of the rows at a level, [rows, side, side, 3] in [0, 1]."""
+      """Returns the scenes of the rows at a level, [rows, side, side, 3] in [0, 1]."""
       images = map_rows(lambda row, level: views.show(key, row, level), columns, level)
       shape = (len(images), GALLERY_SIDE, GALLERY_SIDE, 3)
       return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
@@ -287,9 +300,11 @@ class SiScore(Study):
     return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy over all, by class, level and factor, the others pooled, with differences.
+    """Returns accuracy over all scenes, by class, by level and by each factor, with paired
+    differences.
 
-    Objects are the units. Each factor has another balanced mix, see `designs.balanced`.
+    By one factor, levels that differ only in other factors are pooled. Objects are the units of
+    resampling. Each factor has its own balanced mix, see `designs.balanced`.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
@@ -323,10 +338,11 @@ class SiScore(Study):
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, class_names: Mapping[int, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies of the scenes that count, over all of them, by level, factor and class.
+    """Yields accuracies on the scenes that count: over all of them, by level, by factor and by
+    class.
 
     Args:
-      published: whether each classifier is right, of P pairs at L levels, and which scenes count.
+      published: whether each classifier is right, for P pairs at L levels, and which scenes count.
       classes: int [P], the class of each pair.
       class_names: names of the classes by number.
     """
@@ -352,11 +368,11 @@ class SiScore(Study):
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
   def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
-    """Returns the outcomes with only those scenes counted that make a balanced mix.
+    """Returns the outcomes in which only the scenes of a balanced mix count.
 
     The mix has the same pairs at every value of the factor; levels that differ in other factors are
-    pooled. Without a factor the levels themselves are compared, or the angles where they vary, so
-    that a pair too large to be turned at one size still counts at the others.
+    pooled. Without a factor the levels themselves are compared, or the angles if they vary, so that
+    a pair that is too large to be rotated at one size still counts at other sizes.
     """
     levels, counted = published.views, _counted(published)
     factors = designs.varying(levels)
@@ -372,14 +388,15 @@ class SiScore(Study):
   def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the share of each object inside the image at every level, float32 [P, L].
 
-    `column` returns a column of the rows by its name; `side` is the side of the canvas in pixels.
+    `column` returns a column of the rows by its name; `side` is the side of composed scenes in
+    pixels.
     """
     size = np.asarray(column('foreground_size'))
     pixels = column('foreground_pixels') if self.measure == 'mask' else size.prod(1)
     return scene_views.fractions_inside(self.design, size, np.asarray(pixels), side)
 
   def figures(self, results: Results) -> Figures:
-    """See `Study`; with some scenes."""
+    """Returns the default figures, and one of scenes."""
     figures = super().figures(results)
     if 'gallery' in results.arrays:
       levels = results.arrays['gallery_level'].tolist()
@@ -392,11 +409,12 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Records with a row for each of P pairs of object and background, and a view for each level.
+  """Records with a row for each of P pairs of object and background, and a view for each of L
+  levels.
 
   Attributes:
     records: the records.
-    design: the L levels.
+    design: the levels.
     table: the views, and which scenes count, bool [P, L].
     is_visible: bool [P, L], whether any part of the object is inside the image.
   """
@@ -408,7 +426,7 @@ class Pairs(NamedTuple):
 
 
 def _counted(outcomes: Outcomes) -> np.ndarray:
-  """Returns which scenes count, bool [P, L]: the same for all classifiers."""
+  """Returns which scenes count, bool [P, L]; they are the same for all classifiers."""
   assert outcomes.counted is not None
   return outcomes.counted[outcomes.labels[0]]
 
@@ -417,8 +435,8 @@ def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   """Returns the levels at which enough scenes count, bool [L].
 
   Levels with equal values of `keys`, such as x and y, are taken together; of their scenes a share
-  of `MIN_SHARE_OF_PAIRS` must count. A corner that few objects reach into may have the largest
-  accuracy by chance.
+  of at least `MIN_SHARE_OF_PAIRS` must count. Otherwise a corner that few objects reach could have
+  the largest accuracy by chance.
   """
   group = designs.places(outcomes.views, keys)
   counted_share = _counted(outcomes).mean(0)
@@ -426,13 +444,16 @@ def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns the mean over levels of a classifier's accuracy as published minus balanced."""
+  """Returns a classifier's accuracy on all scenes that count minus that on the balanced mix.
+
+  It is the mean over levels, with a bootstrap over objects.
+  """
   levels = list(published.groups(designs.LEVEL))
   published_units = units(published, label, levels)
   balanced_units = units(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    """Returns the gap [B] at weights [B, K] of the objects."""
+    """Returns this difference [B] at weights [B, K] of the objects."""
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
   return row(label, '', GAP, {}, bootstrap(gap, published_units, confidence)[0], confidence)
@@ -447,7 +468,7 @@ def _level_names(design: Design) -> list[str]:
 
 
 def _check_reach(design: Design) -> None:
-  """Refuses a design that cannot show any part of an object at any level."""
+  """Raises InputError if a design shows no part of an object at any level."""
   angle = np.radians(design.angle)
   reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))
   is_visible = np.ones(len(design), bool)

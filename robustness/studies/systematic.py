@@ -76,13 +76,15 @@ over.
 
 @dataclasses.dataclass(frozen=True)
 class Systematic(Study):
-  """Settings.
+  """A study of robustness to environments that only some classes were trained in.
+
+  Attributes are its settings.
 
   Attributes:
     source: 'generated' applies `environments` to the rows; 'stored' takes rows that are in an
       environment already, and their environments in place of these.
-    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'; T_k was seen
-      by class group k.
+    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'; T_k was seen by
+      class group k.
     severities: severities of corruptions, which are averaged.
     angles: angles of a rotation, which are averaged: 90, 180, 270, or some of them.
     baseline: label of the classifier that ρ compensates for; '' for none (b = 0).

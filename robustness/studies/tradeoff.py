@@ -1,7 +1,8 @@
 """The trade-off between frequencies: change of accuracy against share of high-frequency energy.
 
-Every classifier is shown the same corrupted images, made or stored, and their energies are measured
-as they are shown (Yin et al. 2019, section 4.2, figure 6). Changes are from the first classifier.
+Every classifier is shown the same corrupted images, generated or stored, and the energy of each
+change is measured (Yin et al. 2019, section 4.2, figure 6). Changes of accuracy are relative to the
+first classifier.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ HIGH_FREQUENCY_FRACTION = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoff(StoredOrMade):
-  """The settings of `StoredOrMade`."""
+  """A study of accuracy against frequency, with the settings of `StoredOrMade`."""
 
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
@@ -44,13 +45,15 @@ class Tradeoff(StoredOrMade):
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   def __post_init__(self) -> None:
+    """Raises InputError for fewer than three corruptions, through which a line is drawn."""
     super().__post_init__()
     valid = 'at least three corruptions, through which a line is drawn'
     self.require(len(self.names) >= 3, 'corruptions', valid)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies with their changes from the first classifier, shares of high frequency in
-    the energy of each corruption, and the lines through these."""
+    """Yields accuracies with changes from the first classifier, shares of high-frequency energy,
+    and lines.
+    """
     recorded.require_distinct()
     yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())
     yield self.means(ACCURACY, recorded, ('corruption',))
@@ -67,7 +70,9 @@ class Tradeoff(StoredOrMade):
       yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the changes of accuracy against the shares, with the lines, and the default ones."""
+    """Returns changes of accuracy against shares of energy, with the lines, and the default
+    figures.
+    """
     labels = [label for label in results.labels if label != IMAGES]
     first = labels[0]
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)

@@ -212,7 +212,7 @@ AUTO = 'auto'
 
 @dataclasses.dataclass(frozen=True)
 class VideoPmK(ScoresPredictions):
-  """Settings.
+  """A study of accuracy on neighboring video frames; attributes are its settings.
 
   Attributes:
     k: largest distance from the anchor in frames; curves go from 0 to k. Above the largest distance
