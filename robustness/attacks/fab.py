@@ -68,6 +68,7 @@ class FAB(Attack):
       x = jnp.where(number > 0, balls.edge(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+      """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
       value, normal = plane(x)
       value = value - (normal * x).sum((1, 2, 3))  # the plane is normal · x + value = 0

@@ -47,11 +47,13 @@ def in_turn(
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Returns (adversarial images, whether they are correct) after run `number`."""
     order = jnp.argsort(~state[1], stable=True)
     order = jnp.concatenate([order, jnp.full(tile, rows, order.dtype)])
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+      """Returns the same after the run on the tile of rows with an index."""
       adversarial, right = state
       padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
       row = jnp.minimum(padded, rows - 1)

@@ -48,6 +48,7 @@ class PGD(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the last iterate of the ascent, [B, H, W, C]; for the arguments see `Attack`."""
     images = jax.lax.stop_gradient(images)
     epsilon, size = scale * self.epsilon, scale * (self.step_size or self.epsilon / 4)
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())

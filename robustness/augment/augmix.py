@@ -70,6 +70,7 @@ class AugMix(Augmentation):
     return resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its mixtures as `image`, [1 + mixtures, H, W, C] by default."""
     image, count = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     chains = self.chains(key_chains, count, image.shape[:2])

@@ -254,6 +254,7 @@ class AutoAugment(Augmentation):
     return operations.resembled(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image [H, W, C] after a random sub-policy."""
     image = example['image']
     height, width = image.shape[:2]
     compiled, tables = _compiled(self, height, width)
@@ -339,6 +340,7 @@ class RandAugment(Augmentation):
     return operations.resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image [H, W, C] after N random operations."""
     image, names, count = example['image'], self.names, self.operations
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]

@@ -111,6 +111,7 @@ class RandomResizedCrop(Augmentation):
   smallest_area: float = setting(0.08, 'in (0, 1]', lambda x: 0 < x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with a random box of its image, resized to the size of the image."""
     image = example['image']
     height, width = image.shape[:2]
     y0, x0, rows, columns = self.box(key, height, width)

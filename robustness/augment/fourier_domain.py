@@ -50,6 +50,7 @@ class FourierBasis(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with images with waves as `image`, [1 + waves, H, W, C] by default."""
     image = example['image']
     shape, count = (image.shape[0], image.shape[1]), (self.waves, image.shape[2])
     key_frequency, key_direction, key_strength = jax.random.split(key, 3)
@@ -112,6 +113,7 @@ class AmplitudesOfPairs(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with the clean and the recombined image, [2, H, W, C] by default."""
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
     mixed = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)
@@ -154,6 +156,7 @@ class AmplitudesOfOne(Augmentation):
     return self._augmix.resembles
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with the first version or the combination as its image [H, W, C]."""
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
     *keys, key_second, key_coin = jax.random.split(key, 4)
     first, second = (self._augmix.chains(chain_key, (), image.shape[:2]) for chain_key in keys)

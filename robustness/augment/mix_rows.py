@@ -47,6 +47,7 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with image and target mixed with those of its partner."""
     share, partner = self.share(*jax.random.split(key)), example['partner']
     return {
       **example,
@@ -69,6 +70,7 @@ class Cutmix(Mixing):
   name: ClassVar[str] = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with a box of its partner's image pasted and the targets mixed."""
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]

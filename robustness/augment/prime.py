@@ -57,6 +57,7 @@ class Prime(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its mixtures as `image`, [1 + mixtures, H, W, C] by default."""
     image, count = example['image'], (self.mixtures, WIDTH)
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
     depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)

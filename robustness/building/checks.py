@@ -62,10 +62,10 @@ def check_measurable(
 ) -> None:
   """Checks that every study can show its rows to every classifier.
 
-  One step of each study is traced. Classifiers that are not trained yet have shapes for weights.
+  One step of each study is traced on shapes, so that classifiers need not be trained yet.
 
   Raises:
-    InputError: what the evaluation would refuse.
+    InputError: the views do not fit the rows or a classifier, as in the evaluation.
   """
   for task in experiment.measurements.values():
     measured, _ = split_supported(task.study, classifiers, rows[task.data], experiment.is_single)
@@ -75,10 +75,13 @@ def check_measurable(
 def check_step(
   study: Study, execution: Execution, classifiers: Sequence[Classifier], rows: Rows
 ) -> None:
-  """Traces a step of a study with the strictest classifier, a callable if there is one.
+  """Checks that a study can be evaluated, by tracing one step of it on shapes.
+
+  If there are classifiers that only the host can call, which have no gradient, one of these is
+  taken, because it has most restrictions.
 
   Raises:
-    InputError: what the evaluation would refuse.
+    InputError: the views do not fit the rows or the classifier, as in the evaluation.
   """
   strictest = sorted(classifiers, key=lambda classifier: not classifier.host_function)[:1]
   for classifier in strictest if study.needs_classifier else ():
@@ -91,11 +94,12 @@ def split_supported(
 ) -> tuple[list[Classifier], dict[str, str]]:
   """Separates the classifiers that a task can measure from the others.
 
-  An attack needs gradients, which a callable does not have: a config with a single study refuses
-  such a classifier, and a battery leaves it out of the task.
+  An attack needs gradients, which a classifier that only the host can call does not have. A config
+  with a single study refuses such a classifier later, and a battery of studies leaves it out of the
+  task.
 
   Returns:
-    The classifiers to measure, and the reason for each other one by its name.
+    The classifiers to measure, and {name of a classifier that is left out: reason}.
   """
   if is_single or not study.views(rows.image_shape).uses_classifier:
     return list(classifiers), {}

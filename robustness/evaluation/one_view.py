@@ -107,6 +107,7 @@ def _compiled(
     view_id: jax.Array,
     parameters: dict[str, jax.Array],
   ) -> jax.Array:
+    """Returns one row in one view, [H, W, C]."""
     key = key_of(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
     logits = [] if forward is None else [lambda images: forward(variables, images, ())[0]]

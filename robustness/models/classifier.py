@@ -372,6 +372,7 @@ def from_linen(
   """
 
   def network(weights: PyTree, inputs: jax.Array, layers: Collection[str]) -> Outputs:
+    """Returns the logits and the outputs of layers for normalised images."""
     if not layers:
       return cast(jax.Array, module.apply(weights, inputs)), {}
     logits, state = module.apply(

@@ -1,10 +1,10 @@
 """Checkpoints of a training, written by Orbax: the complete state, including the step.
 
-A directory holds `classifier.json`, the facts that decide the outcome of the training, and
-`checkpoints/<step>/`. Orbax renames a checkpoint when it is complete, so that a kill during a save
-preserves the previous one. `position` holds a digest of arrays, step and facts, and a checkpoint
-with another digest is refused. Checkpoints are read as numpy arrays, independently of the machine
-and of the numbers of devices and processes.
+A directory holds `checkpoints/<step>/`, and `classifier.json` with the facts of the training: all
+values that decide the trained weights, such as settings, seed and data. Orbax renames a checkpoint
+when it is complete, so that a kill during a save preserves the previous one. A checkpoint also has
+a digest of its arrays, its step and the facts, and is refused if they do not match. Checkpoints are
+read as NumPy arrays, independently of the machine and of the numbers of devices and processes.
 """
 
 import json
@@ -40,7 +40,9 @@ FACTS_FORM: json_files.Form = {
 FOLDER_NAME = 'checkpoints'
 DIGEST = 'sha256'
 MAX_LISTED = 5
+"""Most differences that a message lists."""
 PROGRESS = ('step', 'total_steps', 'kept_step')
+"""The facts of a checkpoint that say how far the training came; see `load_variables`."""
 Path = str | os.PathLike[str]
 
 
@@ -48,10 +50,10 @@ class Checkpoints:
   """The checkpoints of one training; leaving it as a context waits for unfinished saves."""
 
   def __init__(self, directory: Path, facts: Facts):
-    """Opens or creates a directory; all processes of a run call all methods.
+    """Opens or creates a directory; all processes of a run must call all methods.
 
-    `facts` are plain values that decide the outcome of the training; they are written to
-    `classifier.json`.
+    `facts` are the values that decide the trained weights, see `Training.facts`. They are written
+    to `classifier.json` as JSON.
 
     Raises:
       InputError: the directory holds checkpoints of a training with other facts.
@@ -185,14 +187,14 @@ def newest_step(directory: Path) -> int | None:
 
 
 class _Manager(ocp.CheckpointManager):
-  """A manager that does not ask JAX whether to stop.
+  """Orbax's checkpoint manager, except that it does not ask JAX whether to stop.
 
   Processes agree on a step to stop at by the last step that each asked about, and a thread that
   finishes an earlier save must not ask about its step again.
   """
 
   def reached_preemption(self, step: int) -> bool:
-    """Returns False."""
+    """Returns False, so that Orbax never stops a training by itself."""
     del step
     return False
 

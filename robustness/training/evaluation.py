@@ -68,6 +68,7 @@ class CachedBlocks:
     self._cache: list[BlockOnDevices] = []
 
   def __iter__(self) -> Iterator[BlockOnDevices]:
+    """Yields all blocks, from the devices if they stayed there, else read again."""
     if self._cache:
       yield from self._cache
       return

@@ -69,7 +69,7 @@ def train(
     evaluate: function from variables to {name: number} with `accuracy`, which must not change or
       store the variables. With `keep='best'` it decides which weights are kept.
     measure: function of step and variables that is called after each evaluation.
-    facts: further plain values for `classifier.json`, such as the class names.
+    facts: further JSON values for `classifier.json`, such as the class names.
     label: label of the progress line.
 
   Returns:
