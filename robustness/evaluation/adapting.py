@@ -63,8 +63,9 @@ class AdaptingEvaluator(Evaluator):
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (block, chunk, shard), see `Evaluator`.
 
-    A classifier that adapts continually, without resets between streams, is shown all streams up to
-    the last wanted one, and only the wanted shards are yielded.
+    `table` is {block: chunks} of the shards to yield; None yields all. If the classifier is never
+    reset between streams, its state depends on all earlier streams, so that these are computed
+    again up to the last shard of the table.
     """
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)

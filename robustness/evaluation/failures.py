@@ -24,10 +24,11 @@ from robustness.models.imagenet_names import in_words
 from robustness.results import DAMAGED_IMAGES, Table
 
 MOST_IMAGES = 6
-"""Most images of each classifier that are listed and shown."""
+"""Largest number of damaged images of each classifier that are listed and pictured."""
 MOST_CLASSES = 50
-"""Most classes in the table."""
+"""Largest number of classes in the table of the most affected classes."""
 AFFECTED_CLASSES = 'most affected classes'
+"""The title of that table."""
 IMAGE_COLUMNS = (
   'classifier',
   'image',
@@ -220,12 +221,14 @@ def class_name(label: int, names: Sequence[str]) -> str:
 
 @dataclasses.dataclass
 class Tally:
-  """Sums over views of N images, gathered shard by shard.
+  """Sums over the V views of N images, computed shard by shard.
+
+  An image counts in a view unless the study excludes it there (`ViewTable.counted_in`).
 
   Attributes:
     labels: int [N, L], padded with -1; an image counts in each of its classes.
-    clean: bool [N], whether an image is right in the clean view; None if there is no such view.
-    wrong: int [N], number of views in which an image is wrong.
+    clean: bool [N], whether an image is classified correctly in the clean view; None without one.
+    wrong: int [N], number of views in which an image is misclassified.
     shown: int [N], number of views in which an image counts.
     probability: [N], sum of the probability of the true class over the views in which it counts.
     view: int [N], view of the most confident mistake, -1 without a mistake.

@@ -44,6 +44,7 @@ def observe(
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
+    """Returns {name: [B, ...]} of a function of one row; {} for None."""
     if function is None:
       return {}
     return jax.vmap(lambda row, image: function(row, image, *view))(dict(rows), images)

@@ -35,10 +35,10 @@ class Evaluation:
 
 
 def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
-  """Returns the evaluations of records by label.
+  """Returns the evaluations of classifiers, given {label: records}.
 
-  Of a sequential design, `Evaluation.records` are limited to the rows that all views of all
-  classifiers were shown.
+  For sequential evaluations `Evaluation.records` are limited to the rows that have been evaluated
+  in all views of all classifiers, so that classifiers are compared on the same rows.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
   common = min((records.common for records in sequential), default=0)
@@ -51,15 +51,20 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
 
 
 BASE = 'base_id'
-"""Column with the number of the image that a row is a stored version of."""
+"""The column of rows with the number of the original image, if rows are stored versions of images,
+such as their corruptions."""
 MAX_TIED_SHARE = 0.01
-"""Largest share of top-k answers that the order of equal scores may decide."""
+"""Largest share of predictions whose top-k correctness may depend on the order of classes with
+equal scores; above it there is no top-k accuracy."""
 ONE_VIEW = pd.DataFrame(index=range(1))
-"""The facets of a study with a single view, which shows images as stored."""
+"""The table of facets of a single view without facets, which shows images unchanged."""
 
 
 def refuse_versions(columns: Collection[str]) -> None:
-  """Raises InputError if the columns have `BASE`: rows are then versions of the same images."""
+  """Raises InputError if the columns have `BASE`: rows are then versions of the same images.
+
+  Intervals for independent images are not valid for versions of an image.
+  """
   if BASE in columns:
     raise InputError(
       f'some rows are versions of one image (their column {BASE}), and intervals of this study '
@@ -91,10 +96,10 @@ class Recorded:
       refuse_versions((BASE,))
 
   def top_k(self, k: int) -> list[int]:
-    """Returns the values of k for which a top-k accuracy has meaning: 1 and, if it does, `k`.
+    """Returns the values of k for which a top-k accuracy is reported: [1, k], or else [1].
 
-    `k` must be smaller than the number of classes of every classifier that states its classes, and
-    ties must decide few answers (`decided_by_ties`); otherwise a warning is logged.
+    It is [1] if some classifier has no more than k classes, since all predictions would be correct,
+    or if ties decide too many predictions (`decided_by_ties`), which is logged as a warning.
     """
     counts = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
     stated_counts = [count for count in counts if count]
@@ -106,10 +111,10 @@ class Recorded:
     return sorted({1, k})
 
   def decided_by_ties(self, k: int) -> str:
-    """Returns the reason to omit the top-k accuracy, '' if there is none.
+    """Returns the reason why no top-k accuracy is reported, or '' if it is reported.
 
-    The reason is a classifier for which the order of classes with equal scores decides more than
-    `MAX_TIED_SHARE` of the answers.
+    The reason names the classifiers for which more than a share of `MAX_TIED_SHARE` of the
+    predictions count as right or wrong merely by the order of classes with equal scores.
     """
     if k == 1:  # the prediction, by argmax, decides ties
       return ''
@@ -161,10 +166,7 @@ class Recorded:
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns the number of the image that each row is a version of, [N].
-
-  It is None if no image has several versions.
-  """
+  """Returns the number of the original image of each row, [N]; None if all images are different."""
   if BASE not in records.read(0, 0).arrays:
     return None
   bases = records.column(BASE)
@@ -178,7 +180,7 @@ def num_images(records: RecordsReader) -> int:
 
 
 def image_numbers(records: RecordsReader) -> np.ndarray:
-  """Returns the image that each row is a version of, numbered from 0, int [N]."""
+  """Returns the index of the original image of each row, int [N] in 0..(number of images) − 1."""
   bases = versions(records)
   if bases is None:
     return np.arange(records.layout.num_rows)
@@ -186,10 +188,10 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
 
 
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
-  """Returns whether the order of classes with equal scores decides the top-k answer, bool [n, v].
+  """Returns whether top-k correctness depends on the order of equal scores, bool [n, v].
 
-  It does if the true class is among the k best before, but not after, all classes with its score.
-  It is False in records of earlier versions, which lack the ranks.
+  It does if the true class is among the k best when placed before all classes with its score, and
+  is not when placed after them. It is False in records of earlier versions, which lack the ranks.
   """
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
@@ -199,9 +201,9 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 def _values_of_rounds(
   rounds: SequentialRecords, statistic: Statistic, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a statistic of all rows of the rounds, and whether it was recorded, [num_rows, V] each.
+  """Returns a statistic of all rows of all rounds, and whether it exists, [num_rows, V] each.
 
-  The statistic is 0 where a row was not shown in a view.
+  It does not exist, and is 0, where a view was not evaluated on a row.
   """
   by_round = [records.values(statistic) for records in rounds.rounds]
   values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))

@@ -40,7 +40,7 @@ Logits = Callable[[jax.Array], jax.Array]
 View = tuple[jax.Array, Arrays]
 """Id and parameters of a view, or ids and parameters of the views of a chunk, on the devices."""
 NOT_RECORDED = ('image', 'mask')
-"""Columns of rows that records do not store."""
+"""Columns of a batch that records do not store: images, and which rows are no padding."""
 ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
 """Columns that are equal if and only if two records are of the same rows."""
 DISTRIBUTION = 'distribution'
@@ -60,7 +60,7 @@ time on an NVIDIA H200 (docs/records/benchmarks.md)."""
 
 @dataclasses.dataclass(frozen=True)
 class BlockOnDevices:
-  """A block of rows that was checked and copied to the devices.
+  """A block of consecutive rows that was checked and copied to the devices.
 
   Attributes:
     columns: the columns of the block (see `Rows.batches`) without the images, on the host.
@@ -78,11 +78,11 @@ class BlockOnDevices:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-  """Shows rows in views to a classifier and records its predictions.
+  """Computes the records of a classifier: its predictions for all rows in all views.
 
   Attributes:
-    classifier: the network; None for a study that measures images alone.
-    views: how each row is shown.
+    classifier: the classifier; None for a study that only measures images.
+    views: the views in which each row is shown.
     key: root key of the study's random numbers.
     parallel: how the step runs on the devices. A classifier that calls back to the host uses the
       first device only.
@@ -237,7 +237,7 @@ class Evaluator:
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) for a table {block: chunks} of wanted shards, by default all."""
+    """Yields (block, chunk, shard) for the shards in `table`, {block: chunks}; None yields all."""
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:
@@ -271,7 +271,7 @@ class Evaluator:
     Args:
       blocks: rows on the devices.
       layout: how the table is cut.
-      table: {block: chunks} of wanted shards; None yields all chunks of the blocks.
+      table: {block: chunks} of the shards to compute; None computes all chunks of the blocks.
       variables: weights that replace the classifier's; None takes the classifier's.
     """
     if self.classifier and variables is None:
@@ -304,7 +304,7 @@ class Evaluator:
 
     Returns:
       The fields of each step batch, and the state for the next shard. The state stays None unless
-      the classifier adapts to what it is shown (`AdaptingEvaluator`).
+      the classifier adapts to the images at test time (`AdaptingEvaluator`).
     """
     return [self.run(variables, batch, views) for batch in step_batches], state
 
@@ -357,7 +357,9 @@ class Evaluator:
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
   def step(self, variables: PyTree, batch: Arrays, chunk: View) -> dict[str, jax.Array]:
-    """Predicts a batch of rows in a chunk of views; pure, each row independent of the others.
+    """Returns the recorded values of a batch of rows in a chunk of views.
+
+    It is a pure function, and the values of a row do not depend on other rows.
 
     Args:
       variables: the classifier's weights; None without a classifier.
@@ -372,6 +374,7 @@ class Evaluator:
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: View) -> tuple[jax.Array, dict[str, jax.Array]]:
+      """Returns the images of all rows in a view, and {field: [rows, ...]}."""
       images, measured = self.show(variables, batch, view)
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
@@ -444,7 +447,7 @@ class Evaluator:
 
   @functools.cached_property
   def _reduce_logits(self) -> Compiled:
-    """The compiled function from logits [B, V, classes] and labels to fields [B, V, ...]."""
+    """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
     def reduce(logits: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
@@ -453,7 +456,7 @@ class Evaluator:
     return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _call_host_function(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
-    """Returns the callable's logits [B, classes] for images [B, H, W, C] in the view with an id.
+    """Returns the logits [B, classes] of the function on the host for images of one view.
 
     Raises:
       InputError: the callable raises; the message names the examples of the batch and the view.

@@ -1,7 +1,8 @@
-"""Pictures of mistakes that are stored with the records of a study of costly views.
+"""Stores pictures of mistakes with the records of studies with costly views, such as attacks.
 
-The most damaged rows of each block are stored, each in the view of its most confident mistake, so
-that the pictures of a run are chosen from records and no attack runs a second time.
+For each block of rows, the images that are misclassified in the most views are stored, each in the
+view of its most confident mistake. Reports then take their pictures from the records, and no attack
+runs a second time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from robustness.evaluation.records import CONFIDENCE, PICTURE, Layout, RecordsRe
 from robustness.evaluation.views import Arrays, ViewTable
 
 Best = tuple[jax.Array, jax.Array]
-"""Confidence of the most confident mistake of each row so far, float32 [B], -1 for none; and the
-picture in that view, uint8 [B, H, W, C]."""
+"""The most confident mistake of each row in the views so far: its confidence, float32 [B], or −1 if
+there is none, and the image in that view, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
@@ -53,16 +54,19 @@ class BlockOfShards(RecordsReader):
     self._shards = shards
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard with rows counted from 0."""
+    """Returns the shard of a chunk of views; `block` is 0, the only one."""
     shard = self._shards[chunk]
     return Shard(self.layout.rows(0), shard.views, shard.arrays)
 
 
 class MistakesOfBlock:
-  """Collects the mistakes in a block of rows chunk by chunk, and chooses the pictures to store."""
+  """Collects the mistakes in a block of rows, one chunk of views after another.
+
+  After the last chunk it selects the pictures to store.
+  """
 
   def __init__(self, table: ViewTable):
-    """Begins without a block; `table` describes all views of the study."""
+    """Starts without any shard; `table` describes all views of the study."""
     self._table = table
     self._shards: list[Shard] = []
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
