@@ -307,6 +307,7 @@ class OpenedRows(dict[DataSettings, Rows]):
   """
 
   def __init__(self, experiment: Experiment):
+    """Opens no rows yet; they are opened at first use."""
     super().__init__()
     self._experiment = experiment
     self._preparation = experiment.preparation()

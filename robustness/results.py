@@ -168,6 +168,7 @@ class Results:
   )
 
   def __repr__(self) -> str:
+    """Returns the study, the number of estimates and the classifiers in one line."""
     return f'Results({self.study!r}, {len(self.table)} estimates of {", ".join(self.labels)})'
 
   @property

@@ -217,6 +217,7 @@ def _ratios_to_first(
     if ratio.is_excess:
 
       def excess(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
+        """Returns the ratio [B] at weights [B, K] of the units."""
         return ratio(measured.means(weights), base.means(weights))
 
       (estimate,) = bootstrap(excess, measured, confidence)
@@ -251,6 +252,7 @@ def _functions_of_means(
     measured = units_by_label[label]
 
     def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
+      """Returns the difference of the function at weights [B, K] of the units."""
       return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
 
     estimates[label, first] = bootstrap(difference, measured, confidence)

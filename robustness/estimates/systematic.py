@@ -324,6 +324,7 @@ class EnvironmentShares:
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
+    """Raises InputError if `balance` is not valid."""
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:

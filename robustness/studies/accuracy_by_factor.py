@@ -281,6 +281,7 @@ def _measured(rows: Rows, names: Sequence[str]) -> Rows:
   for name in names:
 
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:
+      """Returns the measure of each image of a batch, float32 [B]."""
       return np.asarray(measure(as_float32(batch['image']), (1, 2, 3)), np.float32)
 
     rows = with_column(rows, name, column, {name: 'of the image'})

@@ -93,13 +93,13 @@ class AttackError(Study):
 
   Attributes:
     attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack' or
-      `FILE.py:NAME`; LABEL=NAME takes an attack again with other settings.
+      `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
     attack: the settings of each attack in a section of its name or label, such as
       `config.study.attack.pgd.steps`.
     norm: 'linf' or 'l2'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
-    epsilons: further radii; step sizes are in proportion.
-    restarts: number of runs from random starts; the worst counts for each image.
+    epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
+    restarts: number of runs from random starts; an image counts as wrong if any run succeeds.
     bandwidth: bandwidth of the high pass, see `robustness.fourier.filters.lowest_kept`.
   """
 

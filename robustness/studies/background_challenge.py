@@ -48,8 +48,8 @@ class BackgroundChallenge(Study):
   """A study of foregrounds on all backgrounds; attributes are its settings.
 
   Attributes:
-    backgrounds: a folder of pictures of the size of the rows, such as `only_bg_t`.
-    num_backgrounds: how many, evenly spaced in the order of their paths; 0 takes all.
+    backgrounds: a folder of background images of the size of the rows, such as `only_bg_t`.
+    num_backgrounds: number of backgrounds, evenly spaced in the order of their paths; 0 takes all.
   """
 
   title: ClassVar[str] = 'Foregrounds on all backgrounds'

@@ -57,16 +57,16 @@ class CorruptionError(StoredOrMade):
   Attributes:
     source: 'generated' or 'stored' images; without stored clean images there is no clean error and
       no relative mCE.
-    baseline: what mCE divides by: the errors of the 'first' classifier of the config, or published
-      ones at all severities: of the official 15 'alexnet' (ImageNet-C) or 'cifar10_standard'
-      (CIFAR-10-C), of ImageNet-3DCC's 12 'alexnet_3dcc'. Other corruptions may be shown too; sets
-      with one of them have no mCE then.
+    baseline: the errors that mCE divides by: those of the 'first' classifier of the config, or
+      published ones: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official 15
+      corruptions, 'alexnet_3dcc' for the 12 of ImageNet-3DCC. Published errors need all severities.
+      Sets that include other corruptions have no mCE by them.
     top_k: k of the second error, if there are more classes than that.
-    between: severities between 1..5, such as 1.5, with interpolated constants
-      (`corruptions.catalog.ConstantsTable.between`). They have separate errors; means and mCE are
-      over `severities`.
-    failure_share: share of the clean accuracy below which a severity is a failure; 0 looks for
-      none.
+    between: severities between 1 and 5, such as 1.5, whose constants are interpolated
+      (`corruptions.catalog.ConstantsTable.between`). Their errors are reported separately; means
+      and mCE are over `severities`.
+    failure_share: share of the clean accuracy below which a severity is a failure; 0 computes no
+      failure severity.
   """
 
   title: ClassVar[str] = 'Error under common corruptions'

@@ -46,9 +46,10 @@ class FeatureSpectrum(Study):
   """A study of the spectra of layers; attributes are its settings.
 
   Attributes:
-    of_layers: layers, or ('stages',), without layers that return a vector.
-    first_tokens: number of first tokens of a transformer that stand for no place, such as the class
-      token, and are dropped; −1 drops the fewest that leave a square number.
+    of_layers: names of layers whose output is a map or a sequence of tokens, or ('stages',) for the
+      network's stem and stages.
+    first_tokens: number of first tokens of a transformer that stand for no position, such as the
+      class token, and are dropped; −1 drops the fewest that leave a square number.
   """
 
   title: ClassVar[str] = 'Spectra of feature maps'

@@ -155,7 +155,7 @@ class FourierHeatmap(Study):
     """Returns the frequencies as names of views, which are averaged over all cells and in each
     band.
 
-    See `Study`; a band is a ring of frequencies.
+    A band is 'low', 'mid' or 'high', see `robustness.fourier.maps.bands`.
     """
     f, of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}

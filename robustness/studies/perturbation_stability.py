@@ -87,9 +87,10 @@ class PerturbationStability(Study):
   """A study of predictions along sequences of perturbed images; attributes are its settings.
 
   Attributes:
-    perturbations: names, or a set: 'imagenet_p' or 'cifar10_p', the ten of published means.
-    baseline: the classifier with the FP and T5D that mFR and mT5D divide by: the 'first' one of the
-      config, or 'alexnet', as published on ImageNet-P.
+    perturbations: names of perturbations, or a set of them: 'imagenet_p' or 'cifar10_p', the ten
+      that published means are over.
+    baseline: the classifier whose FP and T5D mFR and mT5D divide by: the 'first' one of the config,
+      or 'alexnet', as published on ImageNet-P.
     confidence: confidence of intervals, in (0, 1).
   """
 
@@ -104,6 +105,9 @@ class PerturbationStability(Study):
   baseline: str = word(FIRST, (FIRST, ALEXNET))
 
   def __post_init__(self) -> None:
+    """Raises InputError for an unknown perturbation, or for others than AlexNet's values were
+    published for.
+    """
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
     published = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)

@@ -77,16 +77,16 @@ class SiScore(Study):
   """A study of composed scenes; attributes are its settings.
 
   Attributes:
-    factor: 'size', 'location' or 'rotation' as published; 'grid' for places in the centres of cells
-      × cells squares; 'cross' for the cross product of the values below.
-    areas, angles, xs, ys: for 'cross': fractions of the canvas, degrees counter-clockwise, and
-      fractions of the side from the left and from the top. 'grid' takes one of `areas`.
-    cells: for 'grid': places along a side.
+    factor: 'size', 'location' or 'rotation' as published; 'grid' for the centres of cells × cells
+      squares as locations; 'cross' for all combinations of the values below.
+    areas, angles, xs, ys: for 'cross': areas as fractions of the image, degrees counter-clockwise,
+      and fractions of the side from the left and from the top. 'grid' uses one of `areas`.
+    cells: for 'grid': number of locations along a side.
     measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
-    min_inside: a scene counts if at least this share of the object's rectangle is inside; -1 takes
-      the published value: .5 if a place is not the centre, which the published number of scenes
-      fits, else .95. Stored scenes in the centre all count. Accuracy by place is given for all
-      scenes too.
+    min_inside: a scene counts if at least this share of the object's rectangle is inside the image.
+      -1 takes the published value: .95, or .5 if a location is not the centre, which the published
+      number of scenes fits. Stored scenes in the centre all count. Accuracy by location is also
+      given for all scenes.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 

@@ -78,24 +78,22 @@ over.
 class Systematic(Study):
   """A study of robustness to environments that only some classes were trained in.
 
-  Attributes are its settings.
-
   Attributes:
-    source: 'generated' applies `environments` to the rows; 'stored' takes rows that are in an
-      environment already, and their environments in place of these.
-    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'; T_k was seen by
-      class group k.
-    severities: severities of corruptions, which are averaged.
-    angles: angles of a rotation, which are averaged: 90, 180, 270, or some of them.
-    baseline: label of the classifier that ρ compensates for; '' for none (b = 0).
-    baseline_by_cell: whether that is its accuracy on the seen and unseen classes separately.
+    source: 'generated' makes the `environments` from the images; 'stored' uses images that are
+      stored in environments, whose names then replace the setting `environments`.
+    environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'. Training shows
+      T_k only on the classes of group k.
+    severities: severities of corruptions, over which accuracy is averaged.
+    angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
+    baseline: label of the classifier whose accuracy b is subtracted in ρ; '' for b = 0.
+    baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
     formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
-    degenerate: what means of ρ make of terms that are 1 by definition: 'left_out', or 'one' for the
-      paper's mean.
+    degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
+      them as 1 as the paper does.
     balance: 'class' gives all classes equal weights, 'image' all images.
-    samples: draws that an interval of ρ takes.
+    samples: number of random draws for an interval of ρ, at least 100.
     near_duplicates: number of bits, of 64, by which the perceptual hashes of a test and a training
-      image may differ to count as near-duplicates; -1 does not look for them.
+      image may differ to count as near-duplicates; -1 does not look for any.
   """
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
@@ -115,6 +113,7 @@ class Systematic(Study):
   near_duplicates: int = near_duplicates.OFF
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)

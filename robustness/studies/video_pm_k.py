@@ -215,22 +215,24 @@ class VideoPmK(ScoresPredictions):
   """A study of accuracy on neighboring video frames; attributes are its settings.
 
   Attributes:
-    k: largest distance from the anchor in frames; curves go from 0 to k. Above the largest distance
-      of a neighbor in the sets, that distance takes its place.
+    k: largest distance from the anchor in frames, at least 1. If no neighbor in the sets is so far
+      away, the largest distance of a neighbor replaces k.
     include_anchor: whether the anchor must be right too, as in the released scorer.
-    label_rule: which labels count for a neighbor: of its 'frame', or of its 'anchor'.
-    merge: '' keeps the run's projection onto a coarser label space; 'max', 'sum' or 'mean' of the
-      members' probabilities projects the recorded scores again.
-    testbed: published models that figures show with the classifiers, 'imagenet_vid_robust' or
-      'ytbb_robust'; 'auto' takes the one with the same number of anchors, if any, and '' none. They
-      have pm-10: with another k, or no neighbor at 10 frames, none is drawn.
-    failures: how many sets of each classifier with a right anchor and wrong neighbors are shown.
-    distances: whether ℓ∞ and root-mean-square distances of pairs are computed, which reads all
-      frames once more.
-    frames: root folder of the frames' paths: distances are then of frames as they are stored. ''
-      takes them as they are shown, resized and cropped.
-    reviewed: folder of the reviewed sets where the data are the candidates, '' for none: distances
-      are then of all pairs, of the reviewed ones, and of mistakes on these.
+    label_rule: which labels count as right for a neighbor: those of its 'frame', or of its
+      'anchor'.
+    merge: how scores of fine classes become scores of coarse ones: 'max', 'sum' or 'mean' of the
+      members' probabilities, computed from the recorded scores; '' keeps the projection of the run.
+    testbed: published models that figures show next to the classifiers: 'imagenet_vid_robust' or
+      'ytbb_robust'; 'auto' chooses the one with as many anchors as the data, if any, and '' none.
+      They have pm-10, so that none is drawn with another k or without neighbors at 10 frames.
+    failures: number of sets of each classifier, with a right anchor and wrong neighbors, in a
+      figure.
+    distances: whether ℓ∞ and root-mean-square distances of anchor and neighbor are computed, which
+      reads all frames once more.
+    frames: root folder of the frames' paths, to compute distances of frames as they are stored; ''
+      computes those of the resized and cropped frames that the classifier gets.
+    reviewed: folder of the sets that passed a review, if the data are the sets before it; '' for
+      none. Distances are then of all pairs, of the reviewed ones, and of mistakes on these.
   """
 
   title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
@@ -256,6 +258,7 @@ class VideoPmK(ScoresPredictions):
   reviewed: str = ''
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     self.require(
       self.testbed in ('', AUTO) or self.k == testbed.K,
