@@ -17,8 +17,10 @@ from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, N
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
-EXPANSION = 4  # of a bottleneck's last convolution
+EXPANSION = 4
+"""The factor by which the last convolution of a bottleneck widens its input."""
 STANDARDISATION_EPSILON = 1e-10
+"""The number that is added to the variance of a kernel, as in the authors' code."""
 
 
 def standardise(kernel: jax.Array) -> jax.Array:
@@ -79,7 +81,7 @@ class BitResNet(layers.Network):
 
   Attributes:
     depth: number of weighted layers, a key of `BLOCKS_PER_STAGE`.
-    width: widens all layers but the head.
+    width: factor of the number of channels in all layers except the head.
   """
 
   depth: int = 50

@@ -14,7 +14,8 @@ from robustness.core.settings import choice
 Rows = TypeVar('Rows', np.ndarray, jax.Array)
 OUTPUTS = ('logits', 'probabilities')
 SUM_TOLERANCE = 2e-3
-"""Tolerance of the sum of probabilities; bfloat16 changes it by a share of up to 2**-9."""
+"""Largest difference of a sum of probabilities from 1; rounding to bfloat16 changes each
+probability by a share of up to 2**-9."""
 NO_LOGITS = (
   "gives probabilities (no negative number, and every row's sum is 1) where logits are expected: "
   'give their logarithms.'
@@ -23,13 +24,13 @@ NO_LOGITS = (
 
 @dataclasses.dataclass(frozen=True)
 class CheckedFunction:
-  """A user's function with checks that turn its predictions into logits.
+  """A user's function on NumPy arrays, with checks; its result is converted to logits.
 
   Attributes:
-    function: maps images float32 [B, H, W, C] to an array [B, classes].
-    num_classes: number of columns of its predictions.
-    outputs: 'logits', or 'probabilities', which are turned into logarithms.
-    batch_size: images in every call, padded by zeros; 0 for calls of any number of images.
+    function: function from images float32 [B, H, W, C] to an array [B, classes].
+    num_classes: number of classes that it must return.
+    outputs: 'logits', or 'probabilities', whose logarithms are then taken.
+    batch_size: number of images in every call, padded by zeros; 0 for calls of any number.
   """
 
   function: Callable[[np.ndarray], object]

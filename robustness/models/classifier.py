@@ -92,23 +92,24 @@ class Classifier:
     batch_size: int = 0,
     provenance: Facts | None = None,
   ) -> Self:
-    """Wraps any function on NumPy arrays: a PyTorch module, an ONNX session, a served model.
+    """Returns a classifier that calls any function on NumPy arrays on the host.
 
-    The function has no gradient and no layers here, so attacks and layer changes are refused.
+    The function may be an ONNX session or a served model, for example. It has no gradient and no
+    layers, so that gradient attacks and records of layers raise InputError.
 
     Args:
-      function: maps images float32 [B, H, W, C] to an array [B, classes], with its normalisation
-        inside. Values are in [0, 1] unless a study does not clip its perturbations.
-      input_shape: (H, W, C) of the images it takes.
-      class_names: names of its outputs, in order.
-      name: its name in tables and pictures.
+      function: function from images float32 [B, H, W, C] to an array [B, classes], which normalises
+        images itself. Values are in [0, 1] unless a study does not clip its perturbations.
+      input_shape: height, width and channels of the images.
+      class_names: names of the outputs, in order.
+      name: the name of the classifier in tables and figures.
       outputs: 'logits' or 'probabilities'.
-      batch_size: images of a call, for functions of a fixed number; 0 lets the runner choose.
-      provenance: plain values that distinguish this classifier from others with its name, such as
-        a digest of its file. Stored records are reused if they are equal.
+      batch_size: number of images in a call, for functions with a fixed number; 0 for any number.
+      provenance: JSON values that distinguish this classifier from others with its name, such as a
+        digest of its file. Records of an earlier run are reused if these values are equal.
 
     Raises:
-      InputError: there is no function or no class, or `outputs` is another word.
+      InputError: `function` cannot be called, there are no classes, or `outputs` is invalid.
     """
     if not class_names:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
@@ -131,11 +132,11 @@ class Classifier:
     provenance: Facts | None = None,
     input_filter: InputFilter | None = None,
   ) -> Self:
-    """Wraps an `nnx.Module` `module(images) -> logits`; for the other arguments see `from_linen`.
+    """Returns a classifier that applies an `nnx.Module` `module(images) -> logits`.
 
-    It runs in evaluation mode (`Module.eval()`) with its current arrays; the module is not changed.
-    Gradients reach the images, so that it can be attacked. Layers are all module paths, such as
-    'blocks/0', and 'logits'.
+    It uses a copy of the module in evaluation mode (`Module.eval()`) with its current arrays. It
+    has gradients, so that attacks work. Layers are the paths of all submodules, such as 'blocks/0',
+    and 'logits'. For the other arguments see `from_linen`.
 
     Raises:
       InputError: it is no NNX module, or does not return [B, classes] for images alone.
@@ -169,23 +170,23 @@ class Classifier:
     provenance: Facts | None = None,
     input_filter: InputFilter | None = None,
   ) -> Self:
-    """Wraps a PyTorch `module(images [B, C, H, W]) -> logits`, with gradients, on the host.
+    """Returns a classifier that calls a PyTorch `module(images [B, C, H, W]) -> logits`.
 
-    The classifier takes images [B, H, W, C] in [0, 1], like all classifiers. The module gets
-    (images - mean) / std and computes in float32 on its device. Layers are the names of the modules
-    inside ('layer1.0') and 'logits'; outputs with four axes have channels last. For the other
-    arguments see `from_callable` and `from_linen`.
+    The classifier takes images [B, H, W, C] in [0, 1], like all classifiers, and has gradients. The
+    module gets (images − mean) / std and computes in float32 on its own device. Layers are the
+    names of its submodules, such as 'layer1.0', and 'logits'; outputs [B, C, H, W] are returned as
+    [B, H, W, C].
 
     Args:
       module: a module in evaluation mode (`module.eval()`), which is not changed.
-      input_shape: (H, W, C) of the images it takes.
-      class_names: names of its outputs, in order.
-      name: its name in tables and pictures.
-      mean: per channel or one for all, of images in [0, 1].
-      std: per channel or one for all.
-      batch_size: largest number of images of a call.
-      head: name of the module with the layer 'features' as its input, such as 'fc'; '' for none.
-      provenance: plain values in addition to the SHA-256 of the weights.
+      input_shape: height, width and channels of the images.
+      class_names: names of the outputs, in order.
+      name: the name of the classifier in tables and figures.
+      mean: number that is subtracted from images in [0, 1], one per channel or one for all.
+      std: number that the difference is divided by, one per channel or one for all.
+      batch_size: largest number of images in a call of the module.
+      head: name of the submodule whose input is the layer 'features', such as 'fc'; '' for none.
+      provenance: JSON values in addition to the SHA-256 of the weights.
       input_filter: filter of the images before normalisation.
 
     Raises:
@@ -211,14 +212,14 @@ class Classifier:
 
   @property
   def num_classes(self) -> int:
-    """Number of outputs."""
+    """The number of classes."""
     return len(self.class_names)
 
   def predict(self, images: np.ndarray) -> np.ndarray:
     """Returns logits float32 [B, classes] of images float32 [B, H, W, C] in [0, 1].
 
     Raises:
-      InputError: images of another kind or shape, or outside [0, 1].
+      InputError: images are no floats of shape [B, *input_shape], or have values outside [0, 1].
     """
     if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
       shape, got = ', '.join(map(str, self.input_shape)), f'{images.dtype} of shape {images.shape}'
@@ -237,7 +238,7 @@ class Classifier:
     return logits
 
   def apply(self, variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the outputs of `forward`, with shapes and types checked while it is traced.
+    """Returns the logits and the outputs of layers, checked for shape and type while traced.
 
     Raises:
       InputError: logits are not floats [B, classes], a requested layer is missing, or the
@@ -349,18 +350,18 @@ def from_linen(
   provenance: Facts | None = None,
   input_filter: InputFilter | None = None,
 ) -> Classifier:
-  """Wraps a Linen module `module(images, train=False) -> logits`.
+  """Returns a classifier that applies a Linen module `module(images, train=False) -> logits`.
 
   Args:
-    module: the network; takes normalised images.
-    variables: its collections, {'params': ..., 'batch_stats': ...}.
-    name: its name in tables.
-    input_shape: (H, W, C).
-    class_names: names of its outputs.
-    mean: per channel or one for all, of images in [0, 1]; the network takes (x - mean) / std.
-    std: per channel or one for all.
-    stages: module paths of the residual stages.
-    provenance: the origin of the weights.
+    module: the network, which takes normalised images.
+    variables: the collections of its variables, {'params': ..., 'batch_stats': ...}.
+    name: the name of the classifier in tables and figures.
+    input_shape: height, width and channels of the images.
+    class_names: names of the outputs, in order.
+    mean: number that is subtracted from images in [0, 1], one per channel or one for all.
+    std: number that the difference is divided by, one per channel or one for all.
+    stages: paths of the layers that 'stages' stands for, besides the logits.
+    provenance: JSON values on the origin of the weights.
     input_filter: filter of the images before normalisation.
 
   Returns:

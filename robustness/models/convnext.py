@@ -1,6 +1,7 @@
-"""ConvNeXt and ConvNeXt V2: depthwise 7×7 convolutions and perceptrons, normalised over channels.
+"""ConvNeXt and ConvNeXt V2: depthwise 7×7 convolutions and two-layer perceptrons over channels.
 
-V2 has global response normalisation of channels in the perceptrons in place of layer scale.
+V2 replaces layer scale, a learned factor per channel, by global response normalisation inside the
+perceptrons.
 
 References: Liu et al., A ConvNet for the 2020s, 2022, figures 4 and 9; Woo et al., ConvNeXt V2,
 2023, section 3 and algorithm 1.
@@ -36,7 +37,11 @@ class ResponseNorm(nn.Module):
 
 
 class Block(Layer):
-  """Depthwise convolution, norm and a perceptron over channels, added to the input."""
+  """A depthwise convolution, layer norm and a two-layer perceptron over channels, plus the input.
+
+  Attributes:
+    response: whether the block has global response normalisation (V2) instead of layer scale.
+  """
 
   response: bool = False
 
@@ -57,7 +62,7 @@ class Block(Layer):
 
 
 class Stage(Layer):
-  """Halves the image, unless it is the first, then has `block0`, `block1`, ..."""
+  """Blocks `block0`, `block1`, ..., after halving height and width if `halve` is True."""
 
   num_blocks: int
   width: int
@@ -133,7 +138,7 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
 
 def _names(column: int) -> Names:
-  """Returns the names of the project in a column of the tables above."""
+  """Returns the names of the arrays in a project, given its column in the tables above."""
   as_image = reshaped(lambda s: (1, 1, 1, *s) if column else s)
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):

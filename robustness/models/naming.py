@@ -19,6 +19,7 @@ Path = tuple[str, ...]
 Shape = tuple[int, ...]
 
 HEAD_BIAS = ('params', 'head', 'dense', 'bias')
+"""The path of the bias of the last layer, which is the same in all networks of this project."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,7 @@ def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
 
 
+# [...] is stored unchanged.
 AS_IS = reshaped(lambda shape: shape)
 # [in, out] or [height, width, in, out] is stored as [out, in] or [out, in, height, width].
 OUTPUT_FIRST = AxisOrder(

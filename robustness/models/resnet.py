@@ -26,13 +26,19 @@ BLOCKS_PER_STAGE = {
   152: (3, 8, 36, 3),
 }
 STEM_FEATURES = 64
-EXPANSION = 4  # of a bottleneck's last convolution
+EXPANSION = 4
+"""The factor by which the last convolution of a bottleneck widens its input."""
 
 
 class Block(layers.Layer):
-  """Two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, added to the shortcut.
+  """A residual block: two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, plus a shortcut.
 
-  A bottleneck has four times the `features` of its inner convolutions as outputs.
+  Attributes:
+    features: number of output channels, or of inner channels of a bottleneck, whose output has four
+      times as many.
+    bottleneck: whether the block is a bottleneck.
+    norm: 'batch' or 'group'.
+    stride: stride of the 3×3 convolution, of the first one if there are two.
   """
 
   features: int

@@ -19,7 +19,8 @@ from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architectur
 from robustness.models.naming import Scheme
 
 CNN_WIDTHS = (16, 32, 64)
-RESNET_WIDTH = 16  # of the first stage, before it is widened
+RESNET_WIDTH = 16
+"""The number of channels in the first stage, which a Wide ResNet multiplies by its width."""
 
 
 class SmallCNN(layers.Network):

@@ -15,7 +15,8 @@ from robustness.models.architecture import STEM_AND_STAGES, Architecture, torchv
 from robustness.models.layers import FEATURES, Layer, Network, at_least_float32, he_normal, max_pool
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
-SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)  # channels of fire2 to fire9; expanded: 8 times
+SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)
+"""The number of squeezed channels of the modules fire2 to fire9; each outputs 8 times as many."""
 
 
 class Plan(NamedTuple):

@@ -181,7 +181,7 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  """Returns the names of the project in a column of the tables above."""
+  """Returns the names of the arrays in a project, given its column in the tables above."""
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if column == 3 else 'layers'
   for stage in range(4):

@@ -1,4 +1,4 @@
-"""Several processes that share one run: how they join, compare, wait and end."""
+"""Several processes that share one run: they join, compare their configs, wait and end together."""
 
 import contextlib
 import dataclasses
@@ -275,6 +275,9 @@ def _print_failure(error: Exception) -> int:
 
 
 def restore_sigterm() -> None:
-  """Lets SIGTERM end this process when no training follows; JAX intercepts it for trainings."""
+  """Restores the default action of SIGTERM, which JAX intercepts for trainings.
+
+  It is called when no training follows, so that the signal ends the process.
+  """
   if jax.distributed.is_initialized() and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
