@@ -25,8 +25,9 @@ Iterate = dict[str, Array]
 
 @dataclasses.dataclass(frozen=True)
 class AutoPGD(Attack):
-  """Returns the iterate of largest margin in n steps from a random point at the ball's edge; with
-  `targets`, the image itself if no run succeeds.
+  """Returns the iterate of largest margin in n steps from a random point at the ball's edge.
+
+  With `targets` above 0 it returns the clean image if no run succeeds.
 
   With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
   η starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest
