@@ -43,10 +43,10 @@ from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter
 
 
 def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
-  """Runs an experiment in a workdir, the folder of its config, records, checkpoints, results and
-  report.
+  """Runs an experiment in a workdir and returns its results.
 
-  Work that is already saved in the workdir is not repeated.
+  A workdir is the folder of a run's config, records, checkpoints, results and report. Work that is
+  already saved there is not repeated.
 
   Args:
     config: nested plain values; see `configs/`.

@@ -402,7 +402,7 @@ class Results:
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
-  """Raises InputError for a name in `results.json` that cannot name a folder or file, or for equal
+  """Raises InputError for names in `results.json` that cannot name a folder or file, or equal
   labels.
 
   Tasks and classifiers give folders and figures their names.
@@ -624,8 +624,9 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Returns an uncompressed .npz with sorted names and a fixed date, so that equal arrays give
-  equal bytes.
+  """Returns an uncompressed .npz with sorted names and a fixed date.
+
+  Equal arrays give equal bytes.
   """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():

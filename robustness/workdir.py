@@ -169,7 +169,10 @@ def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
-  """A context in which an error of writing to a workdir becomes an InputError."""
+  """A context in which an error of writing to a workdir becomes an InputError.
+
+  `flag` is the command line option that names the workdir.
+  """
   try:
     yield
   except OSError as error:

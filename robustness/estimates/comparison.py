@@ -178,7 +178,7 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 
 
 def fewest_models(references: int) -> int:
-  """Returns the number of models that effective robustness needs with this number R of reference
+  """Returns the number of models that effective robustness needs with this number of reference
   sets.
   """
   return references + 3

@@ -36,8 +36,7 @@ def means(
   test: bool = False,
   decides: bool = True,
 ) -> pd.DataFrame:
-  """Returns the mean of a statistic by classifier and group of views, as rows of the table of
-  results.
+  """Returns means of a statistic by classifier and group of views, as rows of the table of results.
 
   Paired differences from the first classifier are added. The value is Σ w x / Σ w over the rows and
   views that count, with the statistic x and the view's weight w. Intervals are:

@@ -299,8 +299,8 @@ def _gains(
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentShares:
-  """The right answers of one classifier in every environment, and the classes that training showed
-  it.
+  """The right answers of one classifier in every environment, with the classes it was trained on
+  there.
 
   Attributes:
     share: [N, E], the fraction of an image's views (severities, angles) that are right in each of E

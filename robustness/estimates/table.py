@@ -42,11 +42,13 @@ _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Returns one table in canonical form from several with the columns `SUBJECT`, facets and
-  `ESTIMATE`.
+  """Joins several tables with the columns `SUBJECT`, facets and `ESTIMATE` into one.
 
   The facets of the tables may differ. They keep the order in which they first occur, and are
   missing in rows of tables that lack them. For the types of columns see `canonical`.
+
+  Args:
+    parts: the tables.
 
   Raises:
     InputError: a table lacks a column, two rows are the same estimate, a number is infinite, or a

@@ -42,8 +42,8 @@ from robustness.present.notation import (
 from robustness.results import SEED, Results
 
 MAX_POINTS, MAX_PANELS, MIN_MAP_SIDE = 40, 24, 3
-"""Limits of a figure: most names in a column of points, most plots side by side, and fewest values
-on each side of a map. Beyond the first two, text no longer fits on a page.
+"""Limits of a figure: most names in a column of points, most plots of curves or columns of a grid,
+and fewest values on each side of a map. Longer figures do not fit on a page.
 """
 Picture = tuple[Figure, str]
 """A figure and its caption."""
@@ -76,10 +76,9 @@ def draw(results: Results) -> dict[str, Picture]:
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
-  """Returns a scatter plot of one share against another, {'<up>_against_<across>': (figure,
-  caption)}.
+  """Returns a scatter plot of one share against another, a point per classifier.
 
-  A point is a classifier. The dictionary is empty if the table lacks either quantity.
+  The result is {'<up>_against_<across>': (figure, caption)}, or {} if the table lacks a quantity.
 
   Args:
     results: the results with both quantities.
@@ -167,12 +166,11 @@ def of_rows(
   rate: float = RATE,
   reference: tuple[Quantity, pd.DataFrame] | None = None,
 ) -> dict[str, Picture]:
-  """Returns the figures of a quantity's estimates by one set of facets, {suffix: (figure,
-  caption)}.
+  """Returns the figures of a quantity's estimates by one set of facets.
 
-  The suffix, such as '_difference' or '', completes the file name. The result is empty if the
-  module has no figure for this combination of facets, or if there are too many values for one
-  figure.
+  The result is {suffix: (figure, caption)}; the suffix, such as '_difference' or '', completes the
+  file name. It is empty if the module has no figure for this combination of facets, or if there are
+  too many values for one figure.
 
   Args:
     rows: the estimates, values and paired differences.

@@ -67,7 +67,10 @@ def sentences(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[Finding]:
-  """Returns the findings about the headline quantities, or about all if there is no headline."""
+  """Returns the findings, sentences about results, on the headline quantities.
+
+  If no quantity is a headline, they are about all quantities.
+  """
   selected, findings = choices(results), list[Finding]()
   levels = [choice for choice in selected if choice.extremes is None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):

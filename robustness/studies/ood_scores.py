@@ -73,16 +73,16 @@ class Workdirs(WorkdirPredictions):
   """The top level of a config that compares finished workdirs of this study.
 
   Attributes:
-    predictions: the workdir of the test images; `task` is one of all workdirs, where they hold
+    predictions: the workdir of the test images; `task` names one task of all workdirs, if they hold
       batteries.
     out_of_distribution: workdirs of images of no known class.
     near, far: further such workdirs, of sets that resemble the known classes and of others, as
-      OpenOOD 1.5 groups them; each group of several sets has a mean.
-    shifted: workdirs of corrupted or otherwise shifted images of the known classes; with them,
-      estimates are estimated for test images and for both together (full-spectrum).
+      OpenOOD 1.5 groups them. A group of several sets has a mean.
+    shifted: workdirs of corrupted or otherwise shifted images of the known classes. Estimates are
+      then made for test images, and for test and shifted images together (full-spectrum).
     bank: the workdir of training images that scores are fitted to.
     held_out: the workdir of other images of the known classes, which OpenOOD 1.5 fits 'react' and
-      'klm' to; '' takes the bank.
+      'klm' to; '' uses the bank.
   """
 
   out_of_distribution: tuple[str, ...] = ()
