@@ -99,7 +99,12 @@ _QUANTITY: json_files.Form = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A table with named columns and rows of plain values, one per column."""
+  """A table of plain values.
+
+  Attributes:
+    columns: names of the columns.
+    rows: lists with a value for each column.
+  """
 
   columns: Sequence[str]
   rows: Sequence[Sequence[Any]]
@@ -116,7 +121,13 @@ class Table:
 
 @dataclasses.dataclass
 class Findings:
-  """Tables, arrays and estimates that a study computes from records."""
+  """The output of a study for records; `Results` adds descriptions of study, classifiers and data.
+
+  Attributes:
+    tables: by name, tables that are no estimates.
+    arrays: by name, arrays for figures.
+    estimates: tables of estimates, which are joined to the table of results.
+  """
 
   tables: dict[str, Table] = dataclasses.field(default_factory=dict)
   arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)

@@ -426,7 +426,14 @@ def _git_commit() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStudy:
-  """A study of a finished workdir, with its results, which are in `folder`, and all its records."""
+  """A study of a finished workdir.
+
+  Attributes:
+    folder: the folder of its results.
+    study: the study with its settings.
+    results: its results.
+    evaluations: its records, by classifier.
+  """
 
   folder: pathlib.Path
   study: Study

@@ -24,9 +24,13 @@ MAX_LETTERS = 500  # of a parameter's value
 
 
 class Logged(NamedTuple):
-  """The log of a classifier: its identity and name in a tracker, and the numbers to send.
+  """The log of a classifier, which is sent to a tracker as one run.
 
-  These are the numbers of each step of its training, in order, and its results.
+  Attributes:
+    identity: id of the run, which is the same whenever the log is sent.
+    name: name of the run.
+    steps: step, time in seconds and {metric: value} of each logged step, in order.
+    results: {name: value} of the estimates.
   """
 
   identity: str

@@ -112,7 +112,17 @@ def part(rows: Sequence[Row]) -> pd.DataFrame:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """A value with its interval; see `robustness.estimates.table.ESTIMATE`."""
+  """A value with its interval, and what the interval is based on.
+
+  Attributes:
+    value: the value; NaN if it is undefined.
+    low, high: ends of the interval; NaN if there is none.
+    n: number of observations.
+    clusters: number of independent units that the observations are in.
+    method: name of the interval, such as 'clopper-pearson'.
+    p: p-value of a test that a difference is 0; NaN without a test.
+    note: remarks, separated by '; '.
+  """
 
   value: float
   low: float

@@ -69,9 +69,11 @@ def scores(
 
 
 class Threshold(NamedTuple):
-  """The threshold q, and thresholds `low` and `high` at the ends of its interval.
+  """The threshold of prediction sets, with its interval over random draws of the held-out images.
 
-  The interval is over other random draws of the held-out images.
+  Attributes:
+    q: the threshold; ∞ makes every set contain all classes.
+    low, high: thresholds at the ends of the interval.
   """
 
   q: float

@@ -29,10 +29,11 @@ FEWEST_NETWORKS = 5
 
 
 class Ranks(NamedTuple):
-  """The ends [p] of intervals of ranks, 1 for the best, that contain all p true ranks together.
+  """The ends of intervals of ranks, 1 for the best, that contain all p true ranks together.
 
-  `low` is 1 + the number of classifiers that are significantly better; `high` is p minus the number
-  of those that are significantly worse.
+  Attributes:
+    low: [p], 1 + the number of classifiers that are significantly better.
+    high: [p], p minus the number of classifiers that are significantly worse.
   """
 
   low: np.ndarray

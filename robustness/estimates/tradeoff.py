@@ -46,10 +46,12 @@ QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-  """Straight lines fitted by least squares.
+  """Straight lines fitted by least squares; arrays have any shape [...].
 
-  Attributes are the slope in accuracy per unit of share, the change of accuracy at share 0, and the
-  root mean square residual, each [...].
+  Attributes:
+    slope: change of accuracy per unit of share.
+    intercept: change of accuracy at share 0.
+    residual: root mean square distance of the points from the line, in the unit of accuracy.
   """
 
   slope: np.ndarray
@@ -154,8 +156,12 @@ def _basic_of_squares(percentile: Estimate) -> Estimate:
 
 
 class LinearFit(NamedTuple):
-  """The line y = slope·x + intercept through M points, and its pointwise band at grid points
-  [G].
+  """A line through M points, with its pointwise band at G grid points.
+
+  Attributes:
+    slope, intercept: the parameters of y = slope·x + intercept, with intervals.
+    y: [G], the height of the line.
+    low, high: [G], the ends of its interval at each grid point.
   """
 
   slope: Estimate

@@ -20,8 +20,11 @@ from robustness.results import Results, Table
 class HeadlineText(NamedTuple):
   """A headline as text.
 
-  Attributes are its name with the unit, and its values and notes by (classifier, versus), where
-  `versus` is the classifier subtracted or ''.
+  Attributes:
+    name: its name with the unit.
+    values: values as text by (classifier, versus), where `versus` is the classifier that is
+      subtracted or ''.
+    notes: notes by the same keys.
   """
 
   name: str

@@ -39,7 +39,13 @@ _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """A heatmap: its title, its rows of the table of results, one per cell, and their notation."""
+  """One heatmap of a figure.
+
+  Attributes:
+    title: text above it.
+    rows: rows of the table of results, one per cell.
+    notation: how the values are written, and whether they are differences.
+  """
 
   title: str
   rows: pd.DataFrame

@@ -111,9 +111,7 @@ def _corruptions(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_corruptions(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's values by corruption and severity as coloured cells; see
-  `_Column.draw`.
-  """
+  """Draws a classifier's values by corruption and severity as coloured cells."""
   names = list(dict.fromkeys(rows.corruption))
   numbered = rows.assign(corruption=rows.corruption.map(names.index))
   table = maps.cells_of(numbered, 'corruption', 'severity')

@@ -46,7 +46,14 @@ class Presented(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Presentation:
-  """Title, papers, figures and findings of a report that is not of a single study."""
+  """Title, papers, figures and findings of a report that is not of a single study.
+
+  Attributes:
+    title: the title of the report; '' uses the name of the study.
+    papers: keys of `robustness.present.page.PAPERS` to cite.
+    figures: returns {file name without suffix: (figure, caption)} of results.
+    findings: returns the findings of results.
+  """
 
   title: str
   papers: tuple[str, ...] = ()

@@ -49,7 +49,13 @@ _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r'
 
 
 class Titled(NamedTuple):
-  """A table with its title and name; the figure of the same rows has this name too."""
+  """A table with its title.
+
+  Attributes:
+    title: the quantity with its unit.
+    table: the table, whose cells are text.
+    name: name of the table, and of the figure of the same rows.
+  """
 
   title: str
   table: Table

@@ -147,9 +147,7 @@ class AccuracyByFactor(Study):
     return Findings(estimates=list(self._estimates(right, wrong, columns)))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of views, with images of one cluster as one unit of resampling; see
-    `Study`.
-    """
+    """Returns the names of views, with images of one cluster as one unit of resampling."""
     table = super().by_row(records, image_shape)
     if not self.clusters:
       return table

@@ -340,9 +340,7 @@ class AttackError(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities; with one attack, the error under the worst attack has its name. See
-    `Study`.
-    """
+    """The quantities; with one attack, the error under the worst attack has its name."""
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
     if later:

@@ -113,9 +113,7 @@ class FourierAttack(BeginsWithMap):
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: clean, and the frequencies, which are averaged over; see
-    `Study`.
-    """
+    """Returns the names of the views: clean, and the frequencies, which are averaged over."""
     names = basis.wave_names(*self._waves(image_shape))
     waves = list(range(CLEAN + 1, len(names)))
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})

@@ -190,9 +190,7 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """Errors by frequency, errors of classes and changes of layers, with the norm in words; see
-    `Study`.
-    """
+    """Errors by frequency, errors of classes and changes of layers, with the norm in words."""
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (

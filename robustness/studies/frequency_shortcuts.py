@@ -234,8 +234,6 @@ def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-  """Returns an image restricted to a set of frequencies; in view 0 the unchanged image. See
-  `Views`.
-  """
+  """Returns an image restricted to a set of frequencies; in view 0 the unchanged image."""
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

@@ -199,9 +199,7 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns the records with a row per pair of object and background, and their views; see
-    `Study`.
-    """
+    """Returns the records with a row per pair of object and background, and their views."""
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
     groups = as_stored if self.stored else self.view_table(image_shape).groups

@@ -269,9 +269,7 @@ class Systematic(Study):
     return ViewTable.of(['clean', *names])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views; for stored images the environment of each row. See
-    `Study`.
-    """
+    """Returns the names of the views; for stored images the environment of each row."""
     if self.source == GENERATED:
       return super().by_row(records, image_shape)
     names = self._environments(records.identity['data'])
@@ -516,9 +514,7 @@ class Systematic(Study):
 
   @property
   def compares_training_rows(self) -> bool:
-    """Whether the study looks for near-duplicates of test images in training images; see
-    `Study`.
-    """
+    """Whether the study looks for near-duplicates of test images in training images."""
     return self.near_duplicates != near_duplicates.OFF
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:

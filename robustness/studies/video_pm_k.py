@@ -303,9 +303,7 @@ class VideoPmK(ScoresPredictions):
     return differences
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, with frames of one clip as one unit of resampling; see
-    `Study`.
-    """
+    """Returns the names of the views, with frames of one clip as one unit of resampling."""
     names = {columns.GROUP, columns.PATH} & records.read(0, 0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
