@@ -86,7 +86,7 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
   """Returns the class with the (`number` + 2)-th largest logit of each image, int32 [B].
 
-  For a correctly classified image, `number` 0 therefore gives the likeliest wrong class.
+  For a correctly classified image, `number` 0 therefore returns the likeliest wrong class.
   """
   return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
 
@@ -174,7 +174,7 @@ class Attack(Part):
   def in_turn(self) -> bool:
     """Whether the attack runs on tiles of the batch and skips images that have been misclassified.
 
-    Such an attack has a loss of its own and ignores `loss`. See `robustness.attacks.in_turn`.
+    Such an attack has a built-in loss and ignores `loss`. See `robustness.attacks.in_turn`.
     """
     return False
 

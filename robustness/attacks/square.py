@@ -89,7 +89,7 @@ class Square(Attack):
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
   """Returns the sides of windows after 0 to 9 halvings of their area, int32 [10].
 
-  Sides are at least `smallest`, and odd if `smallest` is 3. `shape` is that of the image.
+  Sides are at least `smallest`, and odd if `smallest` is 3. `shape` is the image's shape.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)

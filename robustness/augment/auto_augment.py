@@ -48,7 +48,7 @@ CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
 def magnitude(
   implementation: str, name: str, level: float, height: int, width: int, rand: bool = False
 ) -> tuple[float, float]:
-  """Returns the two magnitudes of an operation, each of which is used with probability ½.
+  """Returns the two magnitudes of an operation; each one is used with probability ½.
 
   They are in the unit of `operations.UNITS`. The second is −first for a random sign, 2 − first for
   torchvision's factors, and equal to the first otherwise.

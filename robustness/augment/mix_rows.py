@@ -47,7 +47,7 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with image and target mixed with those of its partner."""
+    """Returns the example mixed with the image and target of its partner."""
     share, partner = self.share(*jax.random.split(key)), example['partner']
     return {
       **example,

@@ -146,7 +146,7 @@ class Operations:
     functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
     branch_of: dict[str, int] = {}
-    position: dict[str, int] = {}  # index of an operation among those of its branch
+    position: dict[str, int] = {}  # index of an operation within its branch
     for family, function in zip(FAMILIES, functions, strict=True):
       if names := tuple(name for name in self.names if name in family):
         branch_of |= dict.fromkeys(names, len(branches))

@@ -31,7 +31,7 @@ class AlongTraining:
   """Measures studies with the weights of a training step, unless that step was measured before.
 
   Attributes:
-    classifier: the network that is trained; its variables are replaced by those of the step.
+    classifier: the network that is trained; its variables are replaced by the step's variables.
     tasks: {name of the task: (study, rows that it is measured on)}.
     execution: settings of the run, such as precision and seed.
     folder: the folder `along_training` of the workdir.

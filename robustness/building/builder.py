@@ -55,13 +55,13 @@ from robustness.training.writers import NO_WRITER, ScalarWriter
 class ClassifierBuilder:
   """Builds the classifiers of a run.
 
-  A recipe is a classifier's section of the config, and its label is the name of that section. A
+  A recipe is a classifier's section of the config, and its label is the section's name. A
   task is a study with the data that it is measured on.
 
   Attributes:
     experiment: the checked config.
     rows: the rows that are evaluated; they determine the image shape.
-    open_rows: function from a recipe to its training rows, whose classes its network predicts.
+    open_rows: function from a recipe to its training rows; its network predicts their classes.
     directory: the folder for trained weights, which are saved in `<directory>/<label>`.
     writer: function from a label to the writer of the metrics of its training.
     opened: the rows of tasks that have data other than `rows`, by the settings of the data.
@@ -203,7 +203,7 @@ class ClassifierBuilder:
   def _images(self, recipe: ClassifierKind) -> Images:
     """Returns shape and classes of the images that a classifier is loaded for.
 
-    The classes are those of the training rows if it is trained here, else of the evaluated rows.
+    The classes come from the training rows if it is trained here, else from the evaluated rows.
     """
     rows = self.open_rows(recipe) if recipe.is_trained_here else self.rows
     has_set_size = bool(self.experiment.data.crop)
@@ -418,5 +418,5 @@ class ClassifierBuilder:
     return projected.with_adaptation(recipe.adaptation)
 
   def _training_precision(self, recipe: ClassifierKind) -> str:
-    """Returns the precision of a recipe's training, by default that of the evaluation."""
+    """Returns the precision of a recipe's training, by default the evaluation's precision."""
     return recipe.training.precision or self.experiment.execution.precision

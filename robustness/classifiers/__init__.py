@@ -46,7 +46,7 @@ class Images:
     shape: height, width and channels.
     class_names: the names of the classes, in the order of the labels.
     has_set_size: whether `config.data.crop` sets the size of images, so that all classifiers must
-      take images of that size; otherwise images get the size that the classifier's weights need.
+      take images with this size; otherwise images get the size that the classifier's weights need.
   """
 
   shape: tuple[int, int, int]
@@ -146,7 +146,7 @@ class ClassifierSettings:
   def record(self) -> Weights | None:
     """The description of published weights: where they come from and how images are prepared.
 
-    It is None for weights without a description, such as those of a user.
+    It is None for weights without a description, such as a user's weights.
 
     Raises:
       InputError: the weights are unknown or of another architecture, or their preparation of images

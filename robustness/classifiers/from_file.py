@@ -25,7 +25,7 @@ KEY = 'outputs_on_fixed_images'
 TOLERANCE = 1e-3
 """Difference of two outputs of one function, as a share of the largest output."""
 RANDOM = 'not the same twice'
-"""The value that `probe` returns for a classifier whose outputs differ between two calls."""
+"""The value that `probe` returns for a classifier if its outputs differ between two calls."""
 PROJECTIONS = 4
 """The number of random projections of the logits of each image."""
 _LEAST = 30.0

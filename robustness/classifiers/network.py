@@ -41,7 +41,7 @@ class NetworkWeights:
       they are not known.
     unfinished: how far the training came if it did not reach its end, such as 'step 100 of 188';
       '' otherwise.
-    is_assumed: whether `mean` and `std` are those of the architecture because nothing states them.
+    is_assumed: whether `mean` and `std` are the architecture's because nothing states them.
   """
 
   name: str

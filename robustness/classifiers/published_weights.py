@@ -11,7 +11,7 @@ from robustness.models.architecture import LOCAL, SOURCES
 
 @dataclasses.dataclass(frozen=True)
 class PublishedWeights(WeightsFile):
-  """A network with published weights, whose origin and preprocessing the catalog or hub states."""
+  """A network with published weights; the catalog or hub states origin and preprocessing."""
 
   is_fallback = False
   class_names = label_space.get(label_space.IMAGENET).class_names

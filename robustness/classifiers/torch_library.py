@@ -63,7 +63,7 @@ class _Built:
     head: the name of the submodule that is its last linear map; '' if unknown.
     outputs: the number of outputs.
     names: the class names of the outputs in order; () if the description does not state them.
-    headless: whether the weights lack the last linear map, so that the network gives features only.
+    headless: whether the weights lack the last linear map, so that the network returns features.
   """
 
   module: 'torch.nn.Module'
@@ -198,9 +198,9 @@ class TorchLibrary(ClassifierKind):
     """Returns the network as a classifier; see `ClassifierKind`.
 
     timm resamples position embeddings if the network takes images of one size only. Outputs are
-    named by the description of the weights; 1000 unnamed outputs are ImageNet's classes, and as
-    many unnamed outputs as the data have classes are these. A network with random weights has
-    ImageNet's classes if those of the data are among them, and the classes of the data otherwise.
+    named by the description of the weights. 1000 unnamed outputs are ImageNet's classes; unnamed
+    outputs are the data's classes if their numbers are equal. A network with random weights has
+    ImageNet's classes if they include the data's classes, and the data's classes otherwise.
 
     Raises:
       InputError: the library cannot build the network, its outputs have no names, or it has no last

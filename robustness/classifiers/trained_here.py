@@ -1,4 +1,4 @@
-"""Classifiers whose network is trained in the workdir of the run."""
+"""Classifiers with a network that is trained in the workdir of the run."""
 
 import dataclasses
 import functools

@@ -96,10 +96,10 @@ class WeightsFile(StoredNetwork):
     return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns candidate lists of class names; the one with as many classes as outputs is taken.
+    """Returns candidate lists of class names; the one with a class per output is taken.
 
-    If the file names no classes, the only candidate is ImageNet's classes if those of the data are
-    among them, or else the classes of the data. Both are candidates if predictions are projected
+    If the file names no classes, the only candidate is ImageNet's classes if they include the
+    data's classes, or else the data's classes. Both are candidates if predictions are projected
     onto another label space.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names

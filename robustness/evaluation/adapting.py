@@ -84,7 +84,7 @@ class AdaptingEvaluator(Evaluator):
     """Returns the fields of each batch of a stream in one view, and the state of the adaptation.
 
     The adaptation starts from the trained weights if `state` is None or if every stream is adapted
-    to separately. The arguments are those of `Evaluator.run_chunk`.
+    to separately. The arguments are the same as in `Evaluator.run_chunk`.
     """
     if state is None or not self._adaptation.is_continual:
       state = self.parallel.replicate(self._adaptation.begin(self._network.variables))

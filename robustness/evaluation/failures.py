@@ -28,7 +28,7 @@ MOST_IMAGES = 6
 MOST_CLASSES = 50
 """Largest number of classes in the table of the most affected classes."""
 AFFECTED_CLASSES = 'most affected classes'
-"""The title of that table."""
+"""The title of the table of the most affected classes."""
 IMAGE_COLUMNS = (
   'classifier',
   'image',

@@ -25,7 +25,7 @@ RESOLUTION = 2.0**-20
 LARGEST = 2.0**11
 """Upper bound, excluded, of values that are summed: value / `RESOLUTION` must fit int32."""
 MAX_ROWS_PER_DEVICE = 2**15
-"""Most rows whose lower 16 bits can be summed in int32 without overflow."""
+"""Largest number of rows for which int32 sums of the lower 16 bits do not overflow."""
 
 
 def observe(

@@ -54,8 +54,8 @@ BASE = 'base_id'
 """The column of rows with the number of the original image, if rows are stored versions of images,
 such as their corruptions."""
 MAX_TIED_SHARE = 0.01
-"""Largest share of predictions whose top-k correctness may depend on the order of classes with
-equal scores; above it there is no top-k accuracy."""
+"""Largest share of predictions for which the order of classes with equal scores may decide whether
+the top k are correct; above it there is no top-k accuracy."""
 ONE_VIEW = pd.DataFrame(index=range(1))
 """The table of facets of a single view without facets, which shows images unchanged."""
 

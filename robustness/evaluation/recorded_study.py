@@ -128,7 +128,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError if `typed` is FILE.py:NAME and no section has a study of that NAME."""
+  """Raises InputError if `typed` is FILE.py:NAME and no section has a study with this NAME."""
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_is_typed(name, typed) for name in names):
     stated = ', '.join(dict.fromkeys(map(repr, names)))

@@ -101,7 +101,7 @@ class Layout:
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns the shards that a process computes, {block: chunks}.
 
-    If there are as many blocks as processes, each process takes whole blocks. Otherwise the
+    If there are no fewer blocks than processes, each process takes whole blocks. Otherwise the
     processes take the chunks of each block in turn, and start at a different one in each block.
 
     Args:
@@ -392,7 +392,7 @@ def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless the arrays have as many rows and views as their shard."""
+  """Raises ValueError unless the arrays have the same numbers of rows and views as their shard."""
   rows, views = layout.rows(block), layout.views(chunk)
   num_rows, num_views = rows.stop - rows.start, views.stop - views.start
   for name, values in arrays.items():
@@ -423,8 +423,8 @@ def _check_seal(
 ) -> None:
   """Raises ValueError, with the reason, unless `sealed` is the seal of the shard.
 
-  `sealed` is an array from `_seal`, or None if the file has none; the other arguments are those of
-  `_seal`.
+  `sealed` is an array from `_seal`, or None if the file has none; the other arguments are the same
+  as in `_seal`.
   """
   if sealed is None:
     raise ValueError('it has no seal: another program wrote it')

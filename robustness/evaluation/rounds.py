@@ -1,9 +1,9 @@
 """Records of a sequential evaluation, which stops early for views that need no more images.
 
-It proceeds in rounds. Each round evaluates the next rows of the data, but only in the views whose
-error is not estimated precisely enough yet. A round has its own folder of records. The rows and
-views of a round follow from the design and the earlier rounds only, so that a resumed run computes
-the same records.
+It proceeds in rounds. Each round evaluates the next rows of the data, but only in the views with
+an error that is not estimated precisely enough yet. A round has its own folder of records. The
+rows and views of a round follow from the design and the earlier rounds only, so that a resumed run
+computes the same records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from robustness.evaluation.records import TOTAL, Layout, Records, RecordsReader,
 ROUND = 'round'
 """The beginning of the name of a round's folder."""
 FIRST = f'{ROUND}000'
-"""The folder of the first round, whose existence shows that records are sequential."""
+"""The folder of the first round. If it exists, the records are sequential."""
 
 
 class SequentialRecords:
@@ -39,7 +39,7 @@ class SequentialRecords:
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
-    """Stores the design of an evaluation of which no round is finished yet."""
+    """Stores the design of an evaluation before its first round is finished."""
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []

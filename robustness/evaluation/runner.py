@@ -52,10 +52,10 @@ MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 MAX_DEFAULT_SHARDS = 4096
 """Most files of a table of records with the default sizes of shards."""
 LARGE_IMAGE_PIXELS = 128**2
-"""Fewest pixels of an image of which a batch exceeds the cache of a CPU core."""
+"""Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
 MAX_VIEWS_AT_ONCE = 4
-"""Most views in one batch on an accelerator: the rate is 1.04 to 1.25 times that of one view at a
-time on an NVIDIA H200 (docs/records/benchmarks.md)."""
+"""Most views in one batch on an accelerator. The rate is 1.04 to 1.25 times the rate of one view at
+a time on an NVIDIA H200 (docs/records/benchmarks.md)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,9 +144,9 @@ class Evaluator:
     Args:
       num_rows: number of rows of the table.
       batch_size: rows of a shard; 0 takes up to 512, or up to 64 large images.
-      views_per_step: views of a shard; 0 takes as many as make about 32,768 images of 32 × 32
-        pixels, or as many pixels in larger images. Shards are larger if there would be more than
-        `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+      views_per_step: views of a shard; 0 takes enough for about 32,768 images of 32 × 32
+        pixels, or for the same number of pixels in larger images. Shards are larger if there would
+        be more than `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
     # a multiple of 8, so that the steps of 8 large images on a CPU are full
     limit, multiple = (64, 8) if self._pixels >= LARGE_IMAGE_PIXELS else (512, 1)
@@ -421,8 +421,8 @@ class Evaluator:
     """Returns the fields of `step` for a classifier that only the host can call.
 
     The devices make the images of a view and reduce its logits; the host calls the classifier on
-    one view while the devices make the next one. The arguments are those of `step`, with the chunk
-    on the host.
+    one view while the devices make the next one. The arguments are the same as in `step`, with the
+    chunk on the host.
     """
     ids, parameters = chunk
     count = len(np.unique(ids))  # the last view is repeated to fill a chunk

@@ -69,7 +69,7 @@ class Study(Part):
       `robustness.present.page.PAPERS`.
     layers: layers for which the change of the output between the unchanged and the shown image is
       recorded; ('stages',) means stem, stages and logits.
-    outputs: layers whose output is recorded, such as ('logits',); see `summarise_output`.
+    outputs: layers with recorded outputs, such as ('logits',); see `summarise_output`.
     moved_keys: {key of an earlier version: what replaces it in `config.study`}.
     set_by_study: settings of parts, such as of an attack, that the study sets itself; the sections
       of the parts do not have them.
@@ -166,7 +166,7 @@ class Study(Part):
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns the settings of `config.study` in this version, given those of an earlier version."""
+    """Returns the settings of `config.study` in this version from those in an earlier version."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
@@ -191,7 +191,7 @@ class Study(Part):
 
   @property
   def sequential_design(self) -> FixedWidth | None:
-    """The rule by which a view is finished, see `half_width`; None shows all rows in every view."""
+    """The rule for finishing a view, see `half_width`; None shows all rows in every view."""
     return plan(self.half_width, self.confidence) if self.half_width else None
 
   @property
@@ -303,7 +303,7 @@ class Study(Part):
     return records, self.by_row(records, image_shape)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the facets, by which estimates can be grouped: a row per view, a column per facet.
+    """Returns the facets for grouping estimates: a row per view, a column per facet.
 
     By default these are the scalar parameters of the views; float32 numbers become the decimal that
     they are printed as.
@@ -418,12 +418,12 @@ class EstimatesFromRows(Protocol):
   """The interface of a study with estimates that need the rows in addition to the records."""
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
-    """Yields tables of estimates, which are added to those of `Study.estimates`."""
+    """Yields tables of estimates, which are added to the tables of `Study.estimates`."""
 
 
 @runtime_checkable
 class HasSmallChanges(Protocol):
-  """The interface of a study whose perturbations may be so small that bfloat16 rounds them away."""
+  """The interface of a study with perturbations so small that bfloat16 may round them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
     """Returns what rounding to bfloat16 would remove and which setting to change; '' if nothing.

@@ -63,7 +63,7 @@ class Views:
     composes: whether a view composes its image from several stored images, such as a foreground and
       a background, which are not shown by themselves.
     sequential: whether a CPU shows rows one after another. It suits large images and functions with
-      branches (`lax.cond`), all of which `vmap` would compute.
+      branches (`lax.cond`), because `vmap` would compute all branches.
   """
 
   show: Show

@@ -34,8 +34,8 @@ _ADAPTING = jax.make_user_context()
 """A context that makes JAX retrace jitted functions inside a network. JAX's cache does not notice
 Flax's method interceptors, so it would otherwise reuse a trace without the adaptation."""
 _MIN_LOGIT = -1e30  # classes without members have −∞
-"""The logit that replaces −∞, which the projection to a label space gives to classes that no output
-of the network belongs to; −∞ would make the entropy NaN."""
+"""The logit that replaces −∞, which the projection to a label space assigns to classes that no
+output of the network belongs to; −∞ would make the entropy NaN."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Adaptation(Part):
     unbiased: whether σ²_t divides by the number of values minus 1.
     batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
       that remain.
-    source_weight: λ; 0 uses the statistics of the test batch only, 1 those of the training only.
+    source_weight: λ; 0 uses only the statistics of the test batch, 1 only the training's.
 
   Reference:
     Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
@@ -199,7 +199,7 @@ def adapted_layers(variables: PyTree) -> set[tuple[str, ...]]:
 
   A layer counts if it stores exactly a `mean` and a `var`, because other layers may store further
   arrays in the collection, such as fixed filters. The result is empty for variables that are no
-  mapping, such as those of a callable.
+  mapping, such as a callable's.
   """
   flat = traverse_util.flatten_dict(variables) if isinstance(variables, Mapping) else {}
   arrays = collections.defaultdict(set)

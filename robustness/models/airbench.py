@@ -46,9 +46,9 @@ def gelu(x: jax.Array) -> jax.Array:
 
 
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-  """Draws a kernel [U, V, I, O] whose first min(I, O) filters copy a channel: filter i copies i.
+  """Draws a kernel [U, V, I, O]: filter i copies channel i for each i < min(I, O).
 
-  Its other filters are uniform on ±1/√fan_in.
+  The other filters are uniform on ±1/√fan_in.
   """
   kernel = uniform_fan_in(key, shape, dtype)
   index = jnp.arange(min(shape[2:]))

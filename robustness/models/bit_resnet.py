@@ -18,7 +18,7 @@ from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, N
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 STEM_FEATURES = 64
 EXPANSION = 4
-"""The factor by which the last convolution of a bottleneck widens its input."""
+"""Output channels divided by input channels of the last convolution of a bottleneck."""
 STANDARDISATION_EPSILON = 1e-10
 """The number that is added to the variance of a kernel, as in the authors' code."""
 

@@ -29,7 +29,7 @@ class CheckedFunction:
   Attributes:
     function: function from images float32 [B, H, W, C] to an array [B, classes].
     num_classes: number of classes that it must return.
-    outputs: 'logits', or 'probabilities', whose logarithms are then taken.
+    outputs: 'logits', or 'probabilities', which are then replaced by their logarithms.
     batch_size: number of images in every call, padded by zeros; 0 for calls of any number.
   """
 

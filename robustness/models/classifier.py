@@ -31,7 +31,7 @@ Network = Callable[[PyTree, jax.Array, Collection[str]], Outputs]
 LOGITS = 'logits'
 """The name of the layer with the logits."""
 UNPROJECTED = 'unprojected_logits'
-"""The name of the layer with the logits of all classes, if `LOGITS` are those of a label space."""
+"""The name of the layer with the logits of all classes, if `LOGITS` belong to a label space."""
 STAGES = 'stages'
 """The name that stands for all layers in `Classifier.stages`."""
 _NO_GRADIENT = (
@@ -185,7 +185,7 @@ class Classifier:
       mean: number that is subtracted from images in [0, 1], one per channel or one for all.
       std: number that the difference is divided by, one per channel or one for all.
       batch_size: largest number of images in a call of the module.
-      head: name of the submodule whose input is the layer 'features', such as 'fc'; '' for none.
+      head: name of the submodule with the layer 'features' as input, such as 'fc'; '' for none.
       provenance: JSON values in addition to the SHA-256 of the weights.
       input_filter: filter of the images before normalisation.
 
@@ -322,7 +322,7 @@ class Classifier:
     return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of layers whose outputs a study records; for errors see `select_layers`.
+    """Returns the names of the layers that a study records; for errors see `select_layers`.
 
     'unprojected_logits' are the logits of the weights' classes if predictions are projected onto a
     coarser label space, and 'logits' otherwise. A callable has logits only.

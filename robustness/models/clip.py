@@ -1,7 +1,7 @@
 """The image and text networks ('towers') of CLIP and SigLIP.
 
 An image tower becomes a classifier by a linear map of its embedding, which has length 1. For a
-zero-shot classifier (`robustness.models.zero_shot`) the kernel of that map holds the embedding of
+zero-shot classifier (`robustness.models.zero_shot`) the kernel of this map holds the embedding of
 each class's text times CLIP's scale. A linear probe has the same form.
 
 CLIP's ResNet-50 has a stem of three convolutions. Blocks that halve the image use average pooling

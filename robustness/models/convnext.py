@@ -160,7 +160,7 @@ def _architecture(
 
   Args:
     size: name of the size: 'tiny', 'small', 'base' or 'large'.
-    width: features of the first stage; each later stage has twice as many.
+    width: features of the first stage; each later stage doubles the number.
     depths: numbers of blocks of the four stages.
     parameters: number of parameters with 1000 classes.
     version: '' for ConvNeXt, 'v2' for ConvNeXt V2.

@@ -6,8 +6,8 @@ kernel W of y = x ∗ W, with stride s, is computed from patches of the input,
 
   ∂L/∂W[u, v, i, o] = Σ over images and output positions p of  x[s·p + (u, v), i] · ∂L/∂y[p, o],
 
-which is a matrix product of ∂L/∂y with the patches. It takes a few images at a time, whose patches
-fit a core's cache.
+which is a matrix product of ∂L/∂y with the patches. It takes a few images at a time, so that their
+patches fit a core's cache.
 
 The gradient by the input is a convolution of ∂L/∂y with the kernel, flipped and with its input and
 output channels exchanged. JAX exchanges channels by naming the dimensions in another order. For

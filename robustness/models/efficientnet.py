@@ -55,7 +55,7 @@ class StageSize(NamedTuple):
     num_blocks: number of blocks.
     kernel: side of the kernel in pixels.
     stride: stride of the first block; the others have stride 1.
-    expansion: factor by which a block widens its input before the spatial convolution.
+    expansion: channels in the spatial convolution divided by the block's input channels.
     features: number of output channels.
     kind: the kind of the blocks, see `Block`.
   """
@@ -203,7 +203,7 @@ class EfficientNet(layers.Network):
 
   Layers: `stem`, `stage1`, `stage2`, ..., `top` (the last 1×1 convolution) and `head`. A stage has
   `block0`, `block1`, ..., and a block has `expand`, `depthwise`, `squeeze` and `project`, or `conv`
-  if it is `plain`. Outputs of stages have had no activation, except those of `plain` blocks.
+  if it is `plain`. Outputs of stages have had no activation, except in `plain` blocks.
   """
 
   sizes: tuple[StageSize, ...] = BASE
@@ -325,7 +325,7 @@ def _v2(
   Its three versions differ in padding, the batch norm's ε, numbers of features and size of images.
 
   Args:
-    weights: published weights; the first ones give name, size and normalisation of images.
+    weights: published weights; the first ones determine name, size and normalisation of images.
     maker: who published them, for the licence.
     network: the network.
     scheme: names of arrays in the files.

@@ -195,7 +195,7 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
 def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
   """Returns advice for data with classes that a classifier lacks: which setting makes them match.
 
-  `names` are the class names of the data, and `class_names` those of the classifier.
+  `names` are the data's class names, and `class_names` the classifier's class names.
   """
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):

@@ -252,8 +252,8 @@ def residual_stages(
 ) -> jax.Array:
   """Returns the output of the residual stages of a network, called inside its `__call__`.
 
-  The stages are `stage1`, `stage2`, ... Each stage after the first halves height and width and has
-  twice as many features as the one before.
+  The stages are `stage1`, `stage2`, ... Each stage after the first halves height and width and
+  doubles the number of features.
 
   Args:
     x: features [B, H, W, C].

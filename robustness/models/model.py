@@ -81,7 +81,7 @@ class Model:
 
   @property
   def label(self) -> str:
-    """The name in tables and figures, by default that of the architecture, class or function."""
+    """The name in tables and figures, by default the architecture's, class's or function's name."""
     if isinstance(self.module, str):
       return self.name or self.module.rpartition(':')[2]
     name = self.name or getattr(self.module, '__name__', '') or type(self.module).__name__
@@ -258,7 +258,7 @@ def _is_traceable(
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Returns a classifier whose logits are the logarithms of the outputs of another one.
+  """Returns a classifier with the logarithms of another one's outputs as logits.
 
   It serves for classifiers that return probabilities.
   """

@@ -108,8 +108,8 @@ class Scheme:
       layer it is the layout of the kernel.
     ignored: patterns of names that no variable needs.
     zeros: patterns of names that no variable needs because their values are zero, which is checked.
-    headless: beginning of names that shows that a file belongs to the project, for projects whose
-      files have no last layer; '' if files have one.
+    headless: beginning of names that shows that a file belongs to the project, for projects with
+      files that have no last layer; '' if files have one.
     suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
       {'kernel': '.weight'}.
     kernel: the layout of the kernels of layers.
@@ -135,7 +135,7 @@ class Scheme:
       InputError: no pattern of the table matches.
     """
     variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
-    # a pattern matches the variable itself, or its layer, whose names get the suffix of the leaf
+    # a pattern matches the variable itself, or its layer; then names get the suffix of the leaf
     candidates = ((variable, '', AS_IS), (layer, self.suffixes.get(leaf, ''), self.kernel))
     for pattern, entry in self.table.items():
       for text, suffix, layout in candidates:

@@ -88,7 +88,7 @@ def class_names(record: Facts) -> tuple[str, ...]:
   """Returns the class names in a `config.json`, in order; () if it has none or only numbers.
 
   They are timm's `label_names` or transformers' `id2label`. Names of ImageNet's classes are
-  replaced by those of this project.
+  replaced by this project's names.
   """
   named: Any = record.get('label_names') or record.get('id2label') or ()
   if isinstance(named, dict):

@@ -263,7 +263,7 @@ def fit(
     probe: the kind of probe and its settings.
     features: float32 [N, F].
     labels: int [N], positions in `class_names`.
-    class_names: the classes, each of which needs rows.
+    class_names: the classes; each one needs rows.
     seed: seed of the random choice of rows.
 
   Returns:
@@ -308,7 +308,7 @@ def drawn_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the positions of the rows for a probe, and of the held-out rows among them, ascending.
 
-  The arguments and errors are those of `fit`.
+  The arguments and errors are the same as in `fit`.
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
@@ -459,7 +459,7 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
   def search(
     best: tuple[jax.Array, jax.Array], start: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the best k of the cosines so far and those of the block of rows at `start`."""
+    """Returns the best k of the cosines so far and the cosines of the block at `start`."""
     first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
     places = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
     products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T

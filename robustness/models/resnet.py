@@ -27,15 +27,15 @@ BLOCKS_PER_STAGE = {
 }
 STEM_FEATURES = 64
 EXPANSION = 4
-"""The factor by which the last convolution of a bottleneck widens its input."""
+"""Output channels divided by input channels of the last convolution of a bottleneck."""
 
 
 class Block(layers.Layer):
   """A residual block: two 3×3 convolutions, or a bottleneck of 1×1, 3×3 and 1×1, plus a shortcut.
 
   Attributes:
-    features: number of output channels, or of inner channels of a bottleneck, whose output has four
-      times as many.
+    features: number of output channels, or of inner channels of a bottleneck, a quarter of its
+      output channels.
     bottleneck: whether the block is a bottleneck.
     norm: 'batch' or 'group'.
     stride: stride of the 3×3 convolution, of the first one if there are two.

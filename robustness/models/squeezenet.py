@@ -16,7 +16,7 @@ from robustness.models.layers import FEATURES, Layer, Network, at_least_float32,
 from robustness.models.naming import OUTPUT_FIRST_POINTWISE, Names, Scheme, Stored
 
 SQUEEZED = (16, 16, 32, 32, 48, 48, 64, 64)
-"""The number of squeezed channels of the modules fire2 to fire9; each outputs 8 times as many."""
+"""The number of squeezed channels of the modules fire2 to fire9; each outputs 8 times this."""
 
 
 class Plan(NamedTuple):
@@ -140,7 +140,7 @@ def _scheme(version: str) -> Scheme:
 def _network(version: str, digest: str, parameters: int) -> Architecture:
   """Describes a version, '1.0' or '1.1', with torchvision's weights.
 
-  `digest` is that of `torchvision`; `parameters` are counted with 1000 classes.
+  `digest` is the argument of `torchvision`; `parameters` are counted with 1000 classes.
   """
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(

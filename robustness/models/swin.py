@@ -50,7 +50,7 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
   Args:
     padded: height and width of the features in patches, multiples of the window.
     window: height and width of a window, N patches in all.
-    shift: patches by which the features were shifted up and left.
+    shift: number of patches that the features were shifted up and left.
   """
   labels = np.zeros(padded, int)
   for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):

@@ -47,7 +47,7 @@ class TorchModule:
     shapes: {layer: shape of its output for one image}; outputs [B, C, H, W] become [B, H, W, C].
     classes: number of logits.
     batch_size: largest number of images in a call of the module.
-    head: name of the submodule whose input is the layer 'features'; '' for none.
+    head: name of the submodule with the layer 'features' as input; '' for none.
   """
 
   module: 'torch.nn.Module'
@@ -180,7 +180,7 @@ def wrap(
     classes: the number of logits that it must return.
     name: the name of the classifier, for messages.
     batch_size: largest number of images in a call.
-    head: name of the submodule whose input is the layer 'features'; '' for none.
+    head: name of the submodule with the layer 'features' as input; '' for none.
 
   Raises:
     InputError: it is not a PyTorch module in evaluation mode with float32 arrays on one device; its

@@ -60,7 +60,7 @@ def attend(
     query: [..., Q, heads, d].
     key: [..., K, heads, d].
     value: [..., K, heads, d].
-    bias: array that broadcasts to [..., heads, Q, K] and has as many axes; None for no bias.
+    bias: array that broadcasts to [..., heads, Q, K] with equally many axes; None for no bias.
 
   The softmax is computed in float32 or wider.
   """
@@ -78,7 +78,7 @@ def hide_later(count: int) -> jax.Array:
 
 
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
-  """Returns the angles by which queries and keys are rotated, [before + rows × columns, size ÷ 2].
+  """Returns the rotation angles of queries and keys, [before + rows × columns, size ÷ 2].
 
   A patch at position (y, x) has the angles y f_k, then x f_k, for k = 0, ..., size ÷ 4 − 1. The
   `before` tokens in front of the patches have the angle 0. `size` is the number of channels of a
@@ -153,9 +153,9 @@ class SelfAttention(Layer):
 class Perceptron(Layer):
   """Two linear maps, `fc1` to `hidden` channels and `fc2` back; 0 takes four times the width.
 
-  Between them is an activation. If `gated` is True, `fc1` has two outputs a and b of that width,
-  and silu(a) · b replaces the activation. If `epsilon` is not 0, layer normalisation with this ε
-  comes before `fc2`.
+  Between them is an activation. If `gated` is True, `fc1` has two outputs a and b with `hidden`
+  channels each, and silu(a) · b replaces the activation. If `epsilon` is not 0, layer normalisation
+  with this ε comes before `fc2`.
   """
 
   activation: Activation = 'gelu'

@@ -180,7 +180,7 @@ _TORCHVISION = Scheme(
 def _google(num_heads: int) -> Scheme:
   """Returns the names of arrays in the official `.npz` files.
 
-  These hold queries, keys and values as arrays of their own, with an axis for the attention heads.
+  These hold queries, keys and values as separate arrays, with an axis for the attention heads.
   """
   heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
   heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
@@ -229,7 +229,7 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
     patch: pixels on a side of a patch.
     parameters: number of parameters with 1000 classes.
     side: pixels on a side of the images that the weights take; 224 pixels have weights trained
-      with augmentation and regularisation ('augreg'), others those of the first release ('orig').
+      with augmentation and regularisation ('augreg'), others the first release's weights ('orig').
   """
   name = f'vit_{size[0]}{patch}'
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)

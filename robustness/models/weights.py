@@ -238,7 +238,7 @@ def _expected_shapes(
   num_classes: int | None,
   input_shape: Shape | None,
 ) -> Mapping[Path, Shape]:
-  """Returns the shapes of a network's variables with as many classes as a file has.
+  """Returns the shapes of a network's variables with the number of classes of a file.
 
   The head is omitted if `num_classes` is None and the file has no head.
 
@@ -272,7 +272,7 @@ def _other_windows(
   """Returns the stored shapes of tables of relative positions made for windows of another size.
 
   Such a table of a Swin Transformer has (2 w − 1)² rows for windows of w × w patches. The result
-  has the paths of the tables whose stored shape differs from `expected` and fits a square window.
+  has the paths of tables with a stored shape that differs from `expected` and fits a square window.
   """
   windows = {}
   for path, shape in expected.items():

@@ -81,8 +81,8 @@ def kernel_gradient(products: jax.Array) -> jax.Array:
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
   """Returns M d Mᵀ for all tiles d of `x` [..., H, W, C], [36, ..., H / 4, W / 4, C].
 
-  M is `matrix`; a tile has as many pixels on a side as M has columns. Tiles begin 4 pixels apart,
-  the first one `border` pixels outside the image.
+  M is `matrix`. The side of a tile in pixels is the number of columns of M. Tiles begin 4 pixels
+  apart, the first one `border` pixels outside the image.
   """
   for axis in (x.ndim - 3, x.ndim - 1):  # the first pass has moved a side of the tiles to the front
     tiles = -(-x.shape[axis] // INNER)

@@ -1,4 +1,4 @@
-"""Zero-shot classifiers: an image tower of CLIP whose last layer is made from class names.
+"""Zero-shot classifiers: an image tower of CLIP with a last layer made from class names.
 
 Texts (prompts) describe each class, such as 'a photo of a dog.'. The embedding of a class is the
 mean of the embeddings of its prompts, each scaled to length 1, and is then scaled to length 1 too.

@@ -58,7 +58,7 @@ def train(
 
   The same call after a kill returns the same parameters, bit for bit, on the same machine and
   device layout; a GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true for it. The log may then
-  contain a step twice, of which the later line counts. A finished training returns at once.
+  contain a step twice; then the later line counts. A finished training returns at once.
 
   Args:
     training: the specification of the training.

@@ -118,7 +118,7 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  It is the first step at or after each multiple of that period.
+  It is the first step at or after each multiple of this period.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size
   return period > 0 and step // period > (step - 1) // period

@@ -64,8 +64,8 @@ class TrainingSettings:
       one micro-batch at a time, and updates its running averages for each.
     checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates only at the end.
-    measure: names of studies or tasks of the run that are measured at each evaluation too, with the
-      weights of that step; their results are in the workdir's folder `along_training`. Each costs
+    measure: names of studies or tasks of the run that are measured at each evaluation too, with
+      that step's weights; their results are in the workdir's folder `along_training`. Each costs
       its rows × views per evaluation.
     validation: fraction of the training rows, in [0, 1), that is held out and evaluated instead of
       the rows of the study. The rows do not depend on the seed, and a clip's frames stay together.

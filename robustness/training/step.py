@@ -167,7 +167,7 @@ class TrainStep:
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
     """Raises SettingError if the auxiliary norms would take all images of a row.
 
-    `shape` is that of the images after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
+    `shape` is the images' shape after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
     for each row.
     """
     count, images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1

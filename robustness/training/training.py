@@ -265,7 +265,7 @@ class Training:
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
     """Raises InputError unless the objective has its columns, with valid values.
 
-    `columns` are those of the training rows; columns that augmentations add may be missing.
+    `columns` are the columns of the training rows; columns that augmentations add may be missing.
     """
     part = self.pipeline.objective
     for name in part.columns:
