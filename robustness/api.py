@@ -1,6 +1,6 @@
 """The functions of `import robustness`: a model and arrays in, results out.
 
-The command line calls the same code, so that both give the same numbers.
+The command line calls the same code, so that both compute the same numbers.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ def measure(
   Args:
     study: the name of a study (`robustness list studies`), `FILE.py:NAME`, or a `Study`.
     model: what `classifier` takes or returns, a name of the catalogue ('resnet20') or `timm:NAME`,
-      a `Classifier`, or {label: one of these}, the first of which is the baseline; None for a study
-      of images alone.
+      a `Classifier`, or {label: one of these}, where the first is the baseline; None for a study of
+      images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
       `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source or `DataSettings` of
       `input_pipeline`. All but the last three are read into memory.
     labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
       of images.
     columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
-    class_names: the names of the labels, in order; None takes those of the first model.
+    class_names: the names of the labels, in order; None takes the first model's names.
     seed: seed of every random draw, in [0, 2**32).
     batch_size: images of a step; None chooses by their size.
     devices: JAX devices of this process; None takes all.
@@ -118,7 +118,7 @@ def measure(
       `attacks=[PGD(steps=20)]`.
 
   Returns:
-    The results, equal to those of the command with the same study, classifier, images and seed.
+    The same results as the command has with the same study, classifier, images and seed.
 
   Raises:
     InputError: an argument cannot be used; nothing is written.

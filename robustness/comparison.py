@@ -72,7 +72,7 @@ class Entry:
     recorded_label: its label in its workdir.
     finished: the study in its workdir.
     evaluation: its records, under `label`.
-    confidence: the confidence of all intervals, that of the first workdir.
+    confidence: the confidence of all intervals, taken from the first workdir.
   """
 
   label: str
@@ -402,7 +402,7 @@ class Answers:
     return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
 
   def minus(self, first: Answers, group: str) -> Estimate:
-    """Returns the accuracy in a group of views minus that of `first` on the same images."""
+    """Returns the accuracy in a group of views minus the accuracy of `first` on the same images."""
     pairs = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
@@ -417,7 +417,7 @@ class Answers:
     outcomes = self.outcomes(**right)
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
-    # A column for each view: first those of 'first', then of 'second', then of 'same'.
+    # A column for each view: first the views of 'first', then of 'second', then of 'same'.
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
     columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
     total = np.stack([column_total for column_total, _ in columns], 1)
@@ -682,7 +682,7 @@ class GroupAccuracies(NamedTuple):
 
 
 def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
-  """Returns the accuracies of a task in each group of views, without those of single classes."""
+  """Returns the accuracies of a task in each group of views, without single classes."""
   table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
   table = table[table['class'].isna()] if 'class' in table else table

@@ -50,7 +50,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
 
   Args:
     config: nested plain values; see `configs/`.
-    directory: the workdir: a new or empty folder, or that of an earlier run of the same config.
+    directory: the workdir: a new or empty folder, or one from an earlier run of the same config.
     command: the command as it was typed, for environment.json and the report.
 
   Returns:
@@ -224,7 +224,7 @@ def measure_in_workdir(
     execution: seed, batch size and other settings of the run.
     classifiers: the classifiers, the baseline first.
     rows: the images.
-    directory: the workdir: a new or empty folder, or that of an earlier call with equal arguments.
+    directory: the workdir: a new or empty folder, or one from an earlier, equal call.
     devices: devices to run on; None takes all.
 
   Raises:
@@ -285,7 +285,7 @@ def preview(
     experiment: the experiment with its studies.
     rows: the images of all tasks.
     recipes: facts about each classifier and its training, by label.
-    folders: the folders of all seeds, each of which gets the figures.
+    folders: the folders of all seeds; each gets the figures.
   """
   for name, task in experiment.measurements.items():
     if not isinstance(task.study, StudiesTrainings):
@@ -314,8 +314,8 @@ class OpenedRows(dict[DataSettings, Rows]):
     self._training: dict[DataSettings, Rows] = {}
 
   def training(self, data: DataSettings) -> Rows:
-    """Returns the rows that a classifier is trained on, with as many channels as the evaluated
-    ones.
+    """Returns the rows that a classifier is trained on, with the same number of channels as the
+    evaluated rows.
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]

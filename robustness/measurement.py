@@ -83,8 +83,8 @@ def measure(
   Args:
     study: the study.
     execution: seed, precision, batch size and parallelism.
-    classifiers: the classifiers, the baseline first; their classes are matched to those of the
-      rows.
+    classifiers: the classifiers, the baseline first; their classes are matched to the classes
+      of the rows.
     rows: the images.
     folder: where the records are.
     training: by label, the rows that each classifier was trained on in this run, for a study that
@@ -311,7 +311,7 @@ def evaluate_in_rounds(
   """Records rounds of a sequential design until all views are finished.
 
   Rounds that are already recorded are read. Round r shows the images [r n, (r + 1) n) of an order
-  that the seed decides. A fixed design with the same seed and as many images uses the same ones.
+  that the seed decides. A fixed design with the same seed and number of images uses the same ones.
 
   Args:
     evaluator: the evaluator of all views.

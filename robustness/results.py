@@ -224,7 +224,7 @@ class Results:
     return self.presented_by.displayed_figures(self)
 
   def figure(self, name: str = '') -> Figure:
-    """Returns the first Matplotlib figure whose name is or begins with `name`, such as 'error'.
+    """Returns the Matplotlib figure `name`, such as 'error', or the first that begins with it.
 
     '' returns the main figure.
 
@@ -288,7 +288,7 @@ class Results:
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that reports show by default.
 
-    It is () for a battery, whose report shows them task by task.
+    It is () for a battery; its report shows them task by task.
     """
     return () if self.tasks else self.quantities
 
@@ -327,7 +327,7 @@ class Results:
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, `results.csv` and then `results.json` to a folder, each atomically.
 
-    Equal results give equal bytes; NaN is `null` in the JSON.
+    Equal results have equal bytes; NaN is `null` in the JSON.
 
     Raises:
       InputError: a value has no JSON form or is infinite, or an array holds objects.
@@ -416,7 +416,7 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
   """Raises InputError for names in `results.json` that cannot name a folder or file, or equal
   labels.
 
-  Tasks and classifiers give folders and figures their names.
+  Folders and figures are named after tasks and classifiers.
   """
   labels = [entry['label'] for entry in document['classifiers']]
   names = {
@@ -462,7 +462,7 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
 def summary_name(value: object) -> str:
   """Returns the name of a summary from `config.battery.summary` in a workdir.
 
-  Earlier versions wrote a section with the name. An unknown name gives the default, ''.
+  Earlier versions wrote a section with the name. For an unknown name it returns the default, ''.
   """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''
@@ -637,7 +637,7 @@ def _plain(value: Any, key: str) -> Any:
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
   """Returns an uncompressed .npz with sorted names and a fixed date.
 
-  Equal arrays give equal bytes.
+  Equal arrays have equal bytes.
   """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():

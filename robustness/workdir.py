@@ -61,7 +61,7 @@ PACKAGES = (
   *('tensorflow', 'tensorflow-datasets', 'ml_collections', 'tensorboard', 'clu'),
   *('matplotlib', 'mlxtend'),
 )
-"""Packages whose versions may change numbers."""
+"""Packages with versions that may change numbers."""
 _AGAIN = 'Give the command of the run again.'
 _REWRITTEN = 'Delete it: the command of the run writes it again.'
 _FINISH = 'Run its command again to resume it.'
@@ -184,7 +184,7 @@ def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
 
 
 def refuse_results(out: pathlib.Path) -> None:
-  """Raises InputError if an --out is a workdir or inside one, whose results would be
+  """Raises InputError if an --out is a workdir or inside one, because results would be
   overwritten.
   """
   path = out.resolve()
@@ -260,7 +260,7 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns a config in which sections `study` with equal records are replaced by those of
+  """Returns a config in which sections `study` with equal records are replaced by sections of
   `before`.
 
   Settings that only concern how records are reduced may change without new records; replacing them
@@ -489,7 +489,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns the section `study` of each task of a workdir's config; that of a single study is
+  """Returns the section `study` of each task of a workdir's config; a single study has the key
   `SINGLE`.
 
   Raises:

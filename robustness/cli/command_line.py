@@ -92,8 +92,8 @@ def reference(arguments: Sequence[str]) -> str | None:
 def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
   """Returns the config with the studies that the command line chooses, and the other changes.
 
-  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. The
-  keys of another study than that of the config have their defaults. Sections that the study needs,
+  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. If
+  the study is not the config's, its keys have their defaults. Sections that the study needs,
   such as a classifier, are added, and those that it does not need are removed.
   """
   for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):

@@ -101,7 +101,7 @@ def compared(
   references: Sequence[str] = (),
   baseline: str = '',
 ) -> tuple[Results, dict[str, Results]]:
-  """Returns the comparison of classifiers as one set of results, and that of each task by name.
+  """Returns the comparison of classifiers as one set of results, and one for each task by name.
 
   Args:
     entries: the classifiers by task, see `comparison.read_entries`.

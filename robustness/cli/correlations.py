@@ -1,4 +1,4 @@
-"""`robustness correlations`: do networks rank alike by one quantity and by another?
+"""`robustness correlations`: do networks have the same ranks by two quantities?
 
 robustness correlations PATH PATH ... --out=DIR
 

@@ -157,7 +157,7 @@ def _section(
 
   Args:
     section: the name under which the keys are listed.
-    values: the sections, such as those of all classifiers.
+    values: the sections, such as the sections of all classifiers.
     meaning: the meaning of each key by its name.
     note: other sections with the same keys; see `Key.note`.
   """
@@ -176,7 +176,7 @@ def _parts(
 
   Args:
     section: name of the section that has the key.
-    values: the section, or those of several classifiers.
+    values: the section, or the sections of several classifiers.
     key: the key, such as 'attack'.
     registry: all parts of this kind.
   """

@@ -132,7 +132,7 @@ def _build_without_faulty(
   Args:
     build: builds boards.
     entries: all entries; those with which `build` fails are removed from the list.
-    wrong: errors by name of the entry, to which those of `build` are added.
+    wrong: errors by name of the entry; errors of `build` are added.
     out: the folder of the pages; None writes none.
   """
   try:
@@ -268,8 +268,8 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
   """Writes an entry for each study of a finished workdir, PATH or NAME=PATH; yields their paths.
 
   An entry has the results without images, and the rank of the true class for every answer. The
-  ranks allow paired differences and confirm the results. A study whose results need more records
-  has an entry without records.
+  ranks allow paired differences and confirm the results. A study that needs more records for its
+  results has an entry without records.
 
   Raises:
     InputError: the entry exists already, or see `workdir.read`.
@@ -485,7 +485,7 @@ def _paired_estimates(
   """Returns paired differences from the first entry in the quantities and in accuracy.
 
   Effective robustness is added. The result is [] if an entry has no records. An entry is left out
-  if its study is in a Python file of its own, which is not run, or if its records cannot be paired
+  if its study is in a separate Python file, which is not run, or if its records cannot be paired
   with other entries.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]

@@ -276,7 +276,7 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
   """Yields a line for each section of a config that has settings: 'config.data: source='tfds', …'.
 
   Args:
-    values: the section, whose subsections follow it.
+    values: the section; its subsections follow it.
     name: the name of the section.
   """
   settings = [f'{k}={v!r}' for k, v in values.items() if not isinstance(v, Mapping)]

@@ -62,8 +62,8 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   differ.
 
   Raises:
-    InputError: a workdir has no results or its records give others; or workdirs are of different
-      studies, or differ in settings that names of quantities state.
+    InputError: a workdir has no results, or its records lead to other results; or workdirs
+      are of different studies, or differ in settings that names of quantities state.
   """
   results_by_run = {}
   for name, path in comparison.named_workdirs(workdirs).items():

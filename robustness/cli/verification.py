@@ -1,4 +1,4 @@
-"""Checks whether the records of finished runs give the values in their results."""
+"""Checks whether the records of finished runs reproduce the values in their results."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     study_file: see `workdir.read`.
 
   Returns:
-    The words by folder of results; a folder whose values are all confirmed is left out. `directory`
+    The words by folder of results; a folder with only confirmed values is left out. `directory`
     comes first if it is included.
 
   Raises:

@@ -81,7 +81,7 @@ def variants(
 
 
 def sections_of_classifiers(config: ConfigDict) -> list[ConfigDict]:
-  """Returns the sections of all classifiers of a config, or that of its single one."""
+  """Returns the sections of all classifiers of a config, or the section of its single one."""
   classifiers = config.get('classifiers')
   return [*classifiers.values()] if classifiers else [config.classifier]
 
@@ -101,7 +101,7 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
-  """Returns the config with another study, whose keys are at their defaults.
+  """Returns the config with another study, with the study's keys at their defaults.
 
   Sections that the new study needs, such as a classifier, are added with defaults; sections that it
   does not need are removed.
@@ -244,7 +244,7 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited(settings: type) -> dict[str, Any]:
-  """Returns a section whose keys have types but the value None, which stands for the run's value.
+  """Returns a section of keys with types but the value None, which stands for the run's value.
 
   `settings` is the dataclass of the keys.
   """

@@ -39,7 +39,7 @@ SECTIONS = (*INHERITING, *KINDS)
 
 
 def default_label(name: str) -> str:
-  """Returns the label of a classifier to which the config gives none.
+  """Returns the label of a classifier that has none in the config.
 
   For `MODULE:NAME` and `FILE.py:NAME` it is the text after the colon; for `hf:ACCOUNT/NAME` and a
   folder, the last part of the path; otherwise the name itself.
@@ -66,7 +66,7 @@ def parse_classifier(
     section: the section.
     path: its name, such as 'config.classifiers.natural', for messages.
     training: `config.training`.
-    data: `config.data`, of which the keys in `CHOOSE_ROWS` are not inherited.
+    data: `config.data`; its keys in `CHOOSE_ROWS` are not inherited.
     seed: the seed of the run.
   """
   settings.check_sections(section, SECTIONS, path)

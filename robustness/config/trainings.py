@@ -124,7 +124,7 @@ def add_methods(config: ConfigDict) -> None:
   """Adds five classifiers that are trained on the cells of `erm` by other methods.
 
   The methods are every environment equally often in a batch, Group DRO, IRM and CORAL over
-  environments, and mixup within each environment. All other settings are those of `erm`.
+  environments, and mixup within each environment. All other settings are the same as in `erm`.
   """
   classifiers = config.classifiers
   for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):

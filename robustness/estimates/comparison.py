@@ -44,7 +44,7 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
 
   Args:
     differences: integers d_k [K, ...]: the number of right predictions of the second classifier
-      minus that of the first in each of K clusters.
+      minus the number of the first, in each of K clusters.
 
   Reference:
     Fisher, The Design of Experiments (1935), chapter 3; the distribution of the sum is taken from

@@ -19,7 +19,7 @@ from robustness.estimates.of_means import Units
 PRIOR = 3.0
 """Weight, in effective images, of the variance over independent images in the variance of κ."""
 _MAX_KAPPA = 1 - 1e-9
-"""Largest κ whose transform artanh κ is computed; at 1 it is infinite."""
+"""Largest κ for which the transform artanh κ is computed; at 1 it is infinite."""
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -58,8 +58,8 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
     right and wrong answers. d is the variance of the cells' shares over the units divided by that
     over independent images (Rao and Scott 1981).
   * The variance is V' = (3 d V₀ + m V)/(3 + m), at least V₀. V₀ is the variance over independent
-    images and V that of the jackknife over units. V is uncertain if few images are right, or wrong,
-    in both classifiers by chance; m is the smaller of these two effective numbers.
+    images and V the variance of the jackknife over units. V is uncertain if few images are
+    right, or wrong, in both classifiers by chance; m is the smaller of these two effective numbers.
   * The half-width is √(z² V₀ + t² (V' − V₀)). The normal quantile z is for the variance that images
     alone explain. Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, is
     for the variance that the units add.

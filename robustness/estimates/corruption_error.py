@@ -79,7 +79,7 @@ def failure_severity(
     share: the share of clean accuracy, in (0, 1).
 
   Raises:
-    InputError: severities do not ascend, or their number differs from that of the accuracies.
+    InputError: severities do not ascend, or there is not one for each accuracy.
   """
   table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
   if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
@@ -109,8 +109,8 @@ def failure_points(
 
   Args:
     quantity: the quantity of the rows.
-    outcomes: whether each image is right; views have the facets `corruption` and `severity`, of
-      which the clean view has neither.
+    outcomes: whether each image is right; views have the facets `corruption` and `severity`,
+      and the clean view has neither.
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
     confidence: confidence of each interval, in (0, 1).
   """

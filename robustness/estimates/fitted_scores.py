@@ -14,7 +14,7 @@ from scipy import linalg, special
 from robustness.core.errors import InputError
 from robustness.estimates.out_of_distribution import ENERGY, of_logits
 
-_ROWS_PER_UNKNOWN = 8  # the last layer is exact but for rounding
+_ROWS_PER_UNKNOWN = 8  # the last layer is exact except for rounding
 """Images per unknown that the last layer is solved from."""
 _ROUNDING = 0.01  # of the standard deviation of logits, enough for TensorFloat-32
 """Largest error of the solved logits, as a share of their standard deviation."""
@@ -104,7 +104,7 @@ class LastLayer:
       change: maps features [N, D] to changed ones.
 
     Raises:
-      InputError: the recorded logits are not those of the recorded features.
+      InputError: the recorded logits do not belong to the recorded features.
     """
     features = np.asarray(images.features, float)
     difference = np.abs(self(features) - images.logits).max()
@@ -145,7 +145,7 @@ def rectified(bank: Recording, held_out: Recording, percentile: float) -> Score:
 
   Args:
     bank: records of training images, which the last layer is solved from.
-    held_out: records of the images whose features decide the limit.
+    held_out: records of images; their features decide the limit.
     percentile: the percentile of all their features that is the limit, in [0, 100].
   """
   layer, limit = LastLayer.solved(bank), np.percentile(held_out.features, percentile)
@@ -165,7 +165,7 @@ def shaped(bank: Recording, percentile: float) -> Score:
   def shape(features: np.ndarray) -> np.ndarray:
     """Returns features in which the largest ones of each image are equal, and the others 0.
 
-    Their sum is that of all features of the image.
+    Their sum is the sum of all features of the image.
     """
     changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :count]
     np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / count, 1)

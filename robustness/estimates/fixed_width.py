@@ -71,7 +71,7 @@ class FixedWidth:
 
   @property
   def early_level(self) -> float:
-    """The confidence of unfinished intervals, of which any misses with probability `EARLY_SHARE` ·
+    """The confidence of unfinished intervals; any of them misses with probability `EARLY_SHARE` ·
     α.
     """
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
@@ -99,7 +99,7 @@ class FixedWidth:
     [...].
 
     They are Clopper and Pearson's at confidence 1 − α / looks, and by the union bound valid at all
-    looks together. The arguments are those of `interval`.
+    looks together. The arguments are the same as for `interval`.
     """
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
@@ -198,7 +198,7 @@ def fewest_trials(half_width: float, confidence: float) -> int:
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
-  """Returns the fewest trials whose Clopper–Pearson interval is never wider than ± `half_width`.
+  """Returns the fewest trials with a Clopper–Pearson interval never wider than ± `half_width`.
 
   The interval is widest for half successes.
   """
@@ -243,7 +243,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with equal looks whose level is 1 − `share` · (1 − `confidence`)."""
+  """Returns the design with equal looks and the level 1 − `share` · (1 − `confidence`)."""
   level = 1 - share * (1 - confidence)
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)

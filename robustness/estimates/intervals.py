@@ -122,7 +122,7 @@ def student_interval(
   """Returns Student's interval (low, high) for a mean: mean ± t·std/√n, with n − 1 degrees of
   freedom.
 
-  It is for values without known bounds. For a mean of fractions use `korn_graubard`, whose interval
+  It is for values without known bounds. For a mean of fractions use `korn_graubard`: its interval
   stays in [0, 1] and has a width also if all values are equal.
 
   Args:

@@ -189,8 +189,8 @@ def mean(
 def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns a share of trials that come in K clusters.
 
-  Let cluster k have the weight m_k, of which y_k is successful, and p = Σ y / Σ m. The variance of
-  p is K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this
+  Let m_k be the weight of cluster k, y_k the successful part of it, and p = Σ y / Σ m. The variance
+  of p is K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this
   variance and the effective number of clusters; if every cluster has one trial, it is Clopper and
   Pearson's.
   """

@@ -99,7 +99,7 @@ class MeanRatio:
   With groups by corruption and the error as statistic it is mCE.
 
   Attributes:
-    facet: the facet whose values are the groups; views without a value are in none.
+    facet: the facet with the groups as values; views without a value are in none.
     is_excess: whether the mean m[0] of the views without the facet, the clean ones, is subtracted
       from all means: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]), as in relative mCE. These views are
       then the first group.
@@ -162,8 +162,8 @@ def of_means(
   """Returns a function of the means by group for every classifier, and its differences, as rows.
 
   A `MeanRatio` divides by the means of the first classifier on the same images, or by published
-  means. With published means its interval is that of a weighted mean; otherwise it is that of
-  `log_ratio`. Ratios of excesses, whose denominators may be near 0, and all other functions have a
+  means. With published means it has the interval of a weighted mean; otherwise the interval of
+  `log_ratio`. Ratios of excesses (their denominators may be near 0) and all other functions have a
   bootstrap over the units.
 
   Args:
@@ -318,7 +318,7 @@ def bootstrap(
 
   Args:
     statistic: a function of the units' weights, see `Statistic`.
-    measured: the units, of which only number and size are used here.
+    measured: the units; only their number and size are used here.
     confidence: confidence of each interval, in (0, 1).
     resamples: number of bootstrap samples.
   """
@@ -376,7 +376,7 @@ def log_ratio(
   and 0 of the baseline and one with the reverse. t is Student's quantile at the effective number of
   units. The added units keep a width if all units are equal. The value is the ratio without them,
   and the interval includes it. If a mean of the baseline is 0, the value is NaN with a note. If
-  units hold several images, fewer than `FEWEST` effective ones give no interval.
+  units hold several images, fewer than `FEWEST` effective ones have no interval.
 
   Args:
     function: a smooth ratio that does not change if all means are scaled; see `Function`.

@@ -22,7 +22,7 @@ Three measures say how well a score separates the two:
 
 * AUROC is the probability that an ID image scores higher than an OOD image; ties count ½.
 * AUPR is the average precision: the sum over thresholds of the gain in recall times the precision,
-  with as many ID and OOD images as there are. It depends on which of them are the positives.
+  with ID and OOD images in their actual proportion. It depends on which are the positives.
 * FPR95 is the false-positive rate at a recall of 95 %. With OOD images as positives it is the share
   of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5).
   With ID images as positives it is the share of OOD images that are accepted at the threshold that
@@ -191,7 +191,7 @@ def separations(
   Bayesian bootstrap; all OOD sets are compared with the same resampled ID images. Two units of
   weight ¼ are added to the ID images and to each OOD set, one with the lowest and one with the
   highest score: without them, completely separated sets would have an interval of no width. If
-  units hold several images, fewer than `FEWEST` effective units give no interval, and a note says
+  units hold several images, fewer than `FEWEST` effective units have no interval, and a note says
   so. docs/studies/ood_scores.md has the coverage.
 
   Args:

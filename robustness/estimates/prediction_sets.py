@@ -162,7 +162,7 @@ def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: floa
   """Returns the largest |coverage − (1 − α)| over the strata of set sizes that occur, [...] in [0,
   1].
 
-  Coverage is the share of sets with the true class; the strata are those of `SIZES`.
+  Coverage is the share of sets with the true class; the strata are listed in `SIZES`.
 
   Args:
     covered: bool [N, ...], whether a set contains the true class.

@@ -49,7 +49,7 @@ class Quantity:
       images: its values by the same facets if there are any, else its value over all conditions.
     biased: whether chance on the test images adds the same bias in every training, so that seeds
       alone cannot show a difference.
-    by: the facets whose values each get a sentence at the top of a report; facets that a table
+    by: facets; each of their values gets a sentence at the top of a report; facets that a table
       lacks are ignored. () states the value over all conditions.
     extreme: which of many values sentences name: 'highest' or 'lowest'; '' takes the worse end.
       With a reference that has values by the same facets, it is the value farthest beyond the
@@ -96,7 +96,7 @@ class Quantity:
   def facet(self, name: str) -> Facet:
     """Returns the facet with this name: as the study declares it, else from `facets.SHARED`.
 
-    An undeclared name gives an ordered facet whose words are the name with spaces.
+    An undeclared name becomes an ordered facet; its words are the name with spaces.
     """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)

@@ -41,7 +41,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed: int = 0) -> Ranks:
-  """Returns intervals of the ranks of p values, of which the largest is the best.
+  """Returns intervals of the ranks of p values; the largest value is the best.
 
   Step-down: pairs that differ significantly are removed, and c is computed again for the remaining
   pairs, until no further pair differs.

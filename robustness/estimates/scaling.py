@@ -110,7 +110,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   is left out once; with more than `MANY_CLASSES` classes only the first, because fitting a matrix
   takes long.
 
-  One error is added to the left-out losses: an image whose true class is the second most likely
+  One error is added to the left-out losses: an image with its true class as the second most likely
   one, with the mean loss of this over all images. If nearly all images are right, their losses
   alone would favour ever larger logits. Platt (1999, section 2.2) adds an image of each class for
   this reason.

@@ -32,11 +32,11 @@ _AROUND_THE_VALUE = (
   intervals.NEWCOMBE,
   'joint draws',
 )
-"""Beginnings of the methods whose interval ends are the value plus or minus a quantile times a
+"""Beginnings of the methods with interval ends at the value plus or minus a quantile times a
 standard error. Such an interval is widened by the ratio of two quantiles.
 """
 _MAX_TRIALS = 1e12
-"""Upper limit of the search in `_effective_trials`; no test set has as many images."""
+"""Upper limit of the search in `_effective_trials`; no test set is that large."""
 
 
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
@@ -54,13 +54,13 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, are widened on each side of the value by
     the same ratio.
 
-  Quantiles are those of Student's distribution, which grow faster with the confidence than normal
+  Quantiles are from Student's distribution and grow faster with the confidence than normal
   ones: with few clusters the spread itself is uncertain.
 
   Args:
     row: row of the table of results.
     family: number of estimates that the interval holds for, at least 1.
-    quantity: quantity of the estimate, whose range limits the interval.
+    quantity: quantity of the estimate; its range limits the interval.
 
   Returns:
     The row with new `low`, `high` and `family`. None if the interval cannot be widened: its method
@@ -173,7 +173,7 @@ def _quantile(n: int, confidence: float) -> float:
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the number of independent trials whose binomial interval has the ends `low` and `high`.
+  """Returns the number of independent trials for which a binomial interval is [`low`, `high`].
 
   It inverts the Korn–Graubard interval of a share `value`. The result is the number `n` of clusters
   if no number of trials has these ends.

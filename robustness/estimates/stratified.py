@@ -1,6 +1,6 @@
 """Weighted sums of shares from independent samples of strata, such as mCE from one view per image.
 
-A stratum v has the weight w_v and n_v trials, of which k_v and the share p_v succeed. The value is
+A stratum v has the weight w_v and n_v trials; k_v of them, the share p_v, succeed. The value is
 Σ_v w_v p_v. Its variance is Σ_v w_v² p̃_v (1 − p̃_v) / n_v with p̃_v = (k_v + 1)/(n_v + 2), so that
 a stratum without a failure is not taken for certain. The interval is normal. For a difference of
 two classifiers on the same trials, b_v and c_v are the trials that only the first and only the

@@ -123,8 +123,8 @@ class StratifiedMeans:
       confidence: confidence of the interval, in (0, 1), at which small samples are corrected for.
       joint: whether the number is for `drawn`. It may then exceed the number of views, because
         strata that differ in accuracy vary less than flips at their mean accuracy. The variance is
-        averaged with that of independent views, which counts as two degrees of freedom, because few
-        images may show a small variance by chance.
+        averaged with the variance of independent views, which counts as two degrees of
+        freedom, because few images may show a small variance by chance.
     """
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
     variance_of_trial = self.value * (1 - self.value)
@@ -194,8 +194,8 @@ class StratifiedMeans:
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
   """Returns the average of Q paired differences of shares, x − y, of each image.
 
-  The interval is Bonett and Price's for as many independent images as would have the variance of
-  the paired differences within strata (`intervals.effective_trials`).
+  The interval is Bonett and Price's for the number of independent images that would have the
+  variance of the paired differences within strata (`intervals.effective_trials`).
 
   Args:
     gained: means of max(0, x − y).
@@ -338,7 +338,7 @@ class EnvironmentShares:
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
-    """Returns the accuracy on unseen classes minus that of `baseline`, averaged over
+    """Returns the accuracy on unseen classes minus the accuracy of `baseline`, averaged over
     environments.
     """
     terms = [(e, UNSEEN) for e in environments]
@@ -438,7 +438,7 @@ class EnvironmentShares:
     return self._means(terms, np.stack(shares, 1))
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
-    """Returns means of shares [N, Q], without the images whose share is NaN.
+    """Returns means of shares [N, Q], without the images with share NaN.
 
     `terms` has the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each of the Q means.
     Classes are strata if they have equal weights; otherwise all images are one stratum.

@@ -76,8 +76,8 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
   """Returns a table in which each column has its one type, so that equal tables compare as equal.
 
-  Numbers are float64, counts Int64 and words str. Facets are strings, integers or floats, each of
-  which may be missing.
+  Numbers are float64, counts Int64 and words str. Facets are strings, integers or floats, and
+  any of them may be missing.
   """
   typed = {}
   for name in table.columns:
@@ -182,7 +182,7 @@ def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
 def to_csv(table: pd.DataFrame) -> bytes:
   """Returns a table as CSV in UTF-8, in which missing values are empty.
 
-  Equal tables give equal bytes.
+  Equal tables have equal bytes.
   """
   return str(table.to_csv(index=False, lineterminator='\n')).encode()
 
@@ -241,7 +241,7 @@ _VALID: Mapping[str, tuple[float, float]] = {
   'confidence': (0, 1),
   'p': (0, 1),
 }
-"""The smallest and largest valid value of columns whose range does not depend on the quantity."""
+"""The smallest and largest valid value of columns with the same range for every quantity."""
 
 
 def _check_values(table: pd.DataFrame) -> None:
@@ -294,8 +294,8 @@ def select(
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
   """Yields (facets, rows) for each set of facets, with the rows that have values of exactly these.
 
-  The sets are in the order in which they first occur in the table; the facets in that of the
-  columns.
+  The sets are in the order in which they first occur in the table; the facets in the
+  order of the columns.
   """
   names = facets_of(table)
   has_value = table[names].notna().to_numpy()
@@ -306,7 +306,7 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
 
 
 def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) as `by_facets`, without groups whose values repeat those of a smaller
+  """Yields (facets, rows) as `by_facets`, without groups that repeat the values of a smaller
   group.
 
   With a single severity, for example, the errors by corruption and severity repeat the errors by

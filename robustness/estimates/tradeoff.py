@@ -3,7 +3,7 @@
 For corruption k, x_k is the share of high-frequency energy in the change of the images, and y_k a
 classifier's accuracy minus the baseline's. The line y = s x + c minimises Σ e_k² with residuals e_k
 = y_k − s x_k − c. A positive slope s means that robustness is gained at high frequencies and lost
-at low ones (Yin et al. 2019, section 4.2, figure 6, whose legend calls the slope k and has a
+at low ones (Yin et al. 2019, section 4.2, figure 6; its legend calls the slope k and has a
 residual r that is not defined there). Here r = √(Σ e_k² / K) for K corruptions, in the unit of
 accuracy.
 """
@@ -175,7 +175,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   """Returns the line through M points by least squares, such as perturbed against clean accuracy.
 
   Intervals are Student's for a regression with M − 2 degrees of freedom: the points (models) are
-  treated as a random sample with independent residuals. A bootstrap of few points would give too
+  treated as a random sample with independent residuals. A bootstrap of few points would have too
   narrow intervals: most samples of three points repeat one, and two points have no residual.
 
   Args:

@@ -85,7 +85,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     across: quantity of the horizontal axis. If it has no values by the facet `by`, its values over
       all conditions are used.
     up: quantity of the vertical axis.
-    by: facet whose values each get a plot; '' draws a single plot.
+    by: facet; each of its values gets a plot; '' draws a single plot.
   """
   facets: dict[str, Any] = {by: ...} if by else {}
   x, y = (

@@ -324,7 +324,7 @@ def extreme_choices(
 
   Args:
     table: estimates of one task.
-    quantity: the quantity whose values are searched.
+    quantity: the quantity to search.
     quantities: all quantities of the table, the reference among them.
     task: name of the task of a battery; '' for a single study.
   """

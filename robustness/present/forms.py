@@ -209,7 +209,7 @@ def _curve(
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
   """Returns limits of the vertical axis if all values are equal; None lets Matplotlib choose.
 
-  Equal values have no scale of their own, so the limits are the range of the quantity with margins.
+  Equal values do not determine a scale, so the limits are the range of the quantity with margins.
   The result is None also if this range is infinite.
   """
   quantity = notation.quantity

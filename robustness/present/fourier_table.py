@@ -163,7 +163,7 @@ def _agreement(rows: pd.DataFrame) -> Table:
   """Returns a table that divides the corruptions of each classifier by agreement with the paper.
 
   They agree if the measured and the published change of the error have the same sign. `rows` are
-  those of `changes`.
+  the same as in `changes`.
   """
   lines = []
   for label, group in rows.groupby('classifier', sort=False):

@@ -63,7 +63,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     parts: the heatmaps.
     y: facet of the vertical axis, which grows downwards.
     x: facet of the horizontal axis.
-    scaled: further heatmaps, not drawn, whose values the colour scales include.
+    scaled: further heatmaps, not drawn; the colour scales include their values.
   """
   parts = sorted(parts, key=lambda panel: panel.notation.difference)  # values come first
   quantity = parts[0].notation.quantity
@@ -114,7 +114,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
 def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
   """Returns the number of maps in a line, and each map's index in the grid of maps, line by line.
 
-  `counts` has the number of maps of values and that of differences, or only one of them. If all
+  `counts` has the numbers of maps of values and of differences, or only one of them. If all
   maps need more than one line, each kind begins a new line.
   """
   if sum(counts) <= MAX_MAPS:

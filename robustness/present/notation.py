@@ -93,7 +93,7 @@ class Notation:
   def digits(self, width: float) -> int:
     """Returns the number of decimals for values with an interval of this width; 0 for a count.
 
-    The last decimal is at most a fifth of the width, so that the interval's ends are told apart.
+    The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
     Without a width, shares have 1 decimal and other quantities 2.
     """
     if self.quantity.kind == COUNT and not self.difference:

@@ -479,7 +479,7 @@ def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
 
 
 def bibtex(papers: Iterable[str]) -> str:
-  """Returns the BibTeX entries of papers, given keys of `PAPERS`, followed by that of this
+  """Returns the BibTeX entries of papers, given keys of `PAPERS`, followed by the entry of this
   software.
   """
   return '\n'.join([*(PAPERS[key] for key in papers), SOFTWARE])

@@ -1,8 +1,8 @@
 """Sentences about results: overall values with differences, significant differences, extremes.
 
 A sentence is made from one `Choice` (`robustness.present.choice`). The intervals of its differences
-hold for all classifiers in the sentence together; those of an extreme hold for all values that it
-was selected from.
+hold for all classifiers in the sentence together; intervals of an extreme hold for all values
+that it was selected from.
 """
 
 import re
@@ -242,7 +242,7 @@ def _reversed(row: pd.Series) -> pd.Series:
 def _estimate(quantity: Quantity, row: pd.Series) -> str:
   """Returns an estimate with its unit, followed by its note if the note limits what it means.
 
-  The baseline of a ratio, whose value is 1 by definition, is called the baseline.
+  The baseline of a ratio is 1 by definition and is called the baseline.
   """
   text = Notation(quantity, bool(row.versus)).full(row)
   if ITSELF in row.note:

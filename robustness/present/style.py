@@ -203,7 +203,7 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
 def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
   """Writes a figure as PNG and in `VECTOR_FORMATS`, with images and heatmaps as pixels.
 
-  Each file is written atomically, and equal figures give equal bytes. The layout is computed once,
+  Each file is written atomically, and equal figures have equal bytes. The layout is computed once,
   so that all formats look the same.
 
   Args:

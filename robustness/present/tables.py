@@ -53,7 +53,7 @@ class Titled(NamedTuple):
 
   Attributes:
     title: the quantity with its unit.
-    table: the table, whose cells are text.
+    table: the table; its cells are text.
     name: name of the table, and of the figure of the same rows.
   """
 

@@ -45,7 +45,7 @@ def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[s
   Args:
     row: the headline.
     key: (classifier, versus) of the value.
-    notes: all notes, whose positions give the numbers.
+    notes: all notes, numbered by position.
   """
   note = row.notes.get(key)
   return row.values.get(key, '') + (f' [{notes.index(note) + 1}]' if note else '')

@@ -180,13 +180,13 @@ class AccuracyByFactor(Study):
     if not self.bins or len(distinct) <= self.bins:
       return values.astype(float)
     ends = np.unique(np.quantile(values[is_present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # a value that fills a bin of its own is a group
+    if len(ends) <= self.bins:  # a value that fills a whole bin is a group
       common = distinct[counts * self.bins >= counts.sum()].astype(float)
       ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
     bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
     bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
     medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
-    for digits in range(4, 18):  # the fewest that tell the medians apart
+    for digits in range(4, 18):  # the fewest that separate the medians
       rounded = [float(f'{median:.{digits}g}') for median in medians]
       if len({*rounded}) == len(bins):
         break

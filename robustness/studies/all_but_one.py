@@ -2,7 +2,7 @@
 
 For each corruption and severity there is a network that was trained on all other corruptions at
 that severity. Together they are treated as one classifier, `all_but_one`: its answers under a
-corruption are those of the network that was not trained on it.
+corruption come from the network that was not trained on it.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ COMPOSED, PUBLISHED = 'all_but_one', 'Yin et al. (2019)'
 class AllButOne(StoredOrMade):
   """A study of networks that were each trained on all corruptions but one, at one severity.
 
-  Its settings are those of `StoredOrMade`; the trainings use the augmentation `corruption`. The
+  It has the settings of `StoredOrMade`; the trainings use the augmentation `corruption`. The
   mean error under a corruption needs networks for all severities of the settings. The error on
   clean images is the mean over the networks. Published values are added, with a note if the
   settings do not have the five severities of the paper.

@@ -26,7 +26,7 @@ MIN_NORM = 1e-12  # keeps the noise finite if its norm is 0
 
 @dataclasses.dataclass(frozen=True)
 class BandNoise(BandStudy):
-  """A study of filtered noise; attributes are its settings in addition to those of `BandStudy`.
+  """A study of filtered noise; attributes are its settings in addition to `BandStudy`'s.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's noise (paper: 8 for CIFAR-10).

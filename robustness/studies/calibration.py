@@ -1,9 +1,9 @@
 """Whether classifiers know when they are wrong: on clean and corrupted images, or in any run.
 
 Estimates are calibration error, Brier score and selective risk (`robustness.estimates.calibration`)
-by view. Views are those of the study `corruption_error` (Ovadia et al. 2019, figure 2), whose
-records a battery shares. With `config.predictions` they are the views of a finished workdir of any
-study except `si_score`, and only its records are read.
+by view. Views are the same as in the study `corruption_error` (Ovadia et al. 2019, figure 2); a
+battery shares the records of both. With `config.predictions` they are the views of a finished
+workdir of any study except `si_score`, and only its records are read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ BIN = Facet('bin', 'bin of confidence', '', True, '', 'bins')
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(ScoresPredictions, StoredOrMade):
-  """A study of confidence; attributes are its settings in addition to those of `StoredOrMade`.
+  """A study of confidence; attributes are its settings in addition to `StoredOrMade`'s.
 
   Attributes:
     bins: number M of bins of confidence.
@@ -174,7 +174,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
     Args:
       label: label of the classifier.
       views: its predictions in each view.
-      table: the names of the views and their groups, of which risk is given for both.
+      table: the names of the views and their groups; both have a risk.
     """
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])

@@ -50,19 +50,19 @@ FAILURE_SEVERITY = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionError(StoredOrMade):
-  """A study of error under corruptions; attributes are its settings beyond those of `StoredOrMade`.
+  """A study of error under corruptions; attributes are settings in addition to `StoredOrMade`'s.
 
   With `half_width` views are shown in rounds, see `Study`.
 
   Attributes:
     source: 'generated' or 'stored' images; without stored clean images there is no clean error and
       no relative mCE.
-    baseline: the errors that mCE divides by: those of the 'first' classifier of the config, or
+    baseline: the errors that mCE divides by: errors of the 'first' classifier of the config, or
       published ones: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official 15
       corruptions, 'alexnet_3dcc' for the 12 of ImageNet-3DCC. Published errors need all severities.
       Sets that include other corruptions have no mCE by them.
     top_k: k of the second error, if there are more classes than that.
-    between: severities between 1 and 5, such as 1.5, whose constants are interpolated
+    between: severities between 1 and 5, such as 1.5, with interpolated constants
       (`corruptions.catalog.ConstantsTable.between`). Their errors are reported separately; means
       and mCE are over `severities`.
     failure_share: share of the clean accuracy below which a severity is a failure; 0 computes no
@@ -125,8 +125,8 @@ class CorruptionError(StoredOrMade):
   def recording(self) -> dict[str, Any]:
     """The values that decide the records; see `CorruptionViews`.
 
-    Rounds and severities between whole ones give more records than other studies of corruptions
-    have.
+    Rounds and severities between whole ones lead to more records than other studies of
+    corruptions have.
     """
     if self.is_stored:
       return super().recording
@@ -143,7 +143,7 @@ class CorruptionError(StoredOrMade):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the corruptions as views, or the identity for stored images.
 
-    Raises InputError if the images have another size than those of the baseline's errors.
+    Raises InputError if the images have another size than the images of the baseline's errors.
     """
     published = self.published
     if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
@@ -240,7 +240,7 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _to_set(self, image_shape: ImageShape) -> str:
-    """Returns the advice for a single classifier, whose mCE relative to itself is 1 by definition.
+    """Returns the advice for a single classifier; its mCE relative to itself is 1 by definition.
 
     It names the published baselines that fit the images, or asks for a second classifier.
     """

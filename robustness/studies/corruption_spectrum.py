@@ -54,7 +54,7 @@ CLEAN_SHARE = Quantity(
 
 
 def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
-  """Returns the root mean square over `pixels` values whose sum of squares is `energy`."""
+  """Returns the root mean square over `pixels` values, given their sum of squares `energy`."""
   return np.sqrt(energy / pixels)
 
 
@@ -76,7 +76,7 @@ HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energ
 
 @dataclasses.dataclass(frozen=True)
 class CorruptionSpectrum(StoredOrMade):
-  """A study of corruptions' spectra; attributes are its settings beyond those of `StoredOrMade`.
+  """A study of corruptions' spectra; attributes are its settings in addition to `StoredOrMade`'s.
 
   Attributes:
     channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
@@ -102,7 +102,7 @@ class CorruptionSpectrum(StoredOrMade):
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, with the spectra of images, and corrupted ones, with those of
+    """Returns the clean view, with the spectra of images, and corrupted ones, with spectra of
     changes.
     """
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views

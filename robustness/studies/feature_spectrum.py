@@ -46,7 +46,7 @@ class FeatureSpectrum(Study):
   """A study of the spectra of layers; attributes are its settings.
 
   Attributes:
-    of_layers: names of layers whose output is a map or a sequence of tokens, or ('stages',) for the
+    of_layers: names of layers that output a map or a sequence of tokens, or ('stages',) for the
       network's stem and stages.
     first_tokens: number of first tokens of a transformer that stand for no position, such as the
       class token, and are dropped; −1 drops the fewest that leave a square number.
@@ -69,7 +69,7 @@ class FeatureSpectrum(Study):
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-    """The layers whose spectra are recorded; see `Study`."""
+    """The layers with recorded spectra; see `Study`."""
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:

@@ -140,7 +140,7 @@ class FlipRate(Study):
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: the sequences are not those of
+    """Returns what keeps the numbers from published ones: the sequences are not from
     ImageNet-P.
     """
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']

@@ -121,8 +121,8 @@ class FourierAttack(BeginsWithMap):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if no images remain that did not choose the frequencies.
 
-    The rows are those of the heatmap, or without a heatmap are too few to be divided. A heatmap
-    without records, which say what its rows are, is refused too.
+    The rows are the same as in the heatmap, or without a heatmap are too few to be divided. A
+    heatmap without records, which say what its rows are, is refused too.
     """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')

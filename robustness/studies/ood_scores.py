@@ -1,4 +1,4 @@
-"""Scores that tell images of known classes from other images, computed from finished runs.
+"""Scores that separate images of known classes from other images, computed from finished runs.
 
 A run of this study records logits and features on one set of images, and reports the confidence. A
 config with `predictions` then reads several such workdirs, of test images and of images of no known

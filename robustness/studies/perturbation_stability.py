@@ -61,7 +61,7 @@ def top5_distance(reference: np.ndarray, best: np.ndarray) -> np.ndarray:
 
   Args:
     reference: int [..., 5], the five best classes of the reference frame, the best first.
-    best: int [..., 5], those of the later frame.
+    best: int [..., 5], the five best classes of the later frame.
   """
   is_same = reference[..., :, None] == best[..., None, :]
   place = np.where(is_same.any(-1), is_same.argmax(-1), 5)
@@ -89,7 +89,7 @@ class PerturbationStability(Study):
   Attributes:
     perturbations: names of perturbations, or a set of them: 'imagenet_p' or 'cifar10_p', the ten
       that published means are over.
-    baseline: the classifier whose FP and T5D mFR and mT5D divide by: the 'first' one of the config,
+    baseline: the classifier with the FP and T5D that mFR and mT5D divide by: 'first' of the config,
       or 'alexnet', as published on ImageNet-P.
     confidence: confidence of intervals, in (0, 1).
   """
@@ -155,8 +155,8 @@ class PerturbationStability(Study):
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns how the data differ from the released sets, over whose ten perturbations papers
-    average.
+    """Returns how the data differ from the released sets; papers average over the ten
+    perturbations of these sets.
 
     It names another source, a smaller number of images and other perturbations; [] if none applies.
     """

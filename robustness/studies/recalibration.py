@@ -104,7 +104,7 @@ ENDS = ('', '_low', '_high')
 class Recalibration(StoredOrMade):
   """A study of rescaled confidence and prediction sets; attributes are its settings.
 
-  They are in addition to those of `StoredOrMade`.
+  They are in addition to the settings of `StoredOrMade`.
 
   Attributes:
     held_out: share of the images, drawn at random, that are fitted on: half of them for the
@@ -243,7 +243,7 @@ class Recalibration(StoredOrMade):
         yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with 1 − α in those of coverage, as a line over severities."""
+    """Returns the default figures, with 1 − α in coverage figures, as a line over severities."""
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
       if name.startswith(COVERED.name) and not name.endswith('_difference'):

@@ -45,7 +45,7 @@ ERRORS = dataclasses.replace(ERROR, reference='')
 class SampledMCE(CorruptionViews):
   """A study of mCE from one view per image; attributes are its settings.
 
-  They are in addition to those of `CorruptionViews`.
+  They are in addition to the settings of `CorruptionViews`.
 
   Attributes:
     baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
@@ -193,14 +193,14 @@ class SampledMCE(CorruptionViews):
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns the differences from the released set by words, {words: whether they apply}.
 
-    One is added to those of `CorruptionViews`: each image has one corruption.
+    One is added to the differences of `CorruptionViews`: each image has one corruption.
     """
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
 
 
 def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
-  """Returns an estimate whose interval is cut to the range `valid`."""
+  """Returns an estimate with its interval cut to the range `valid`."""
   low, high = valid
   return dataclasses.replace(estimate, low=max(estimate.low, low), high=min(estimate.high, high))
 

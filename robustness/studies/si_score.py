@@ -82,7 +82,7 @@ class SiScore(Study):
     areas, angles, xs, ys: for 'cross': areas as fractions of the image, degrees counter-clockwise,
       and fractions of the side from the left and from the top. 'grid' uses one of `areas`.
     cells: for 'grid': number of locations along a side.
-    measure: whether an area is that of the object's 'rectangle', as published, or of its 'mask'.
+    measure: whether areas are measured on the object's 'rectangle', as published, or its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside the image.
       -1 takes the published value: .95, or .5 if a location is not the centre, which the published
       number of scenes fits. Stored scenes in the centre all count. Accuracy by location is also

@@ -41,7 +41,7 @@ from robustness.results import Results, Table
 GENERATED, STORED = 'generated', 'stored'
 """Values of the setting `source`: environments are made from clean images, or stored."""
 _higher = functools.partial(Quantity, better='higher')
-"""Returns a quantity of which higher is better, given its name and words."""
+"""Returns a quantity for which higher is better, given its name and words."""
 RHO = _higher(
   'rho', 'robustness carried over to unseen classes (ρ)', 'ratio', high=1, headline=True
 )
@@ -80,20 +80,20 @@ class Systematic(Study):
 
   Attributes:
     source: 'generated' makes the `environments` from the images; 'stored' uses images that are
-      stored in environments, whose names then replace the setting `environments`.
+      stored in environments; their names then replace the setting `environments`.
     environments: T_1, ..., T_M: names of corruptions, `FILE.py:NAME` or 'rotation'. Training shows
       T_k only on the classes of group k.
     severities: severities of corruptions, over which accuracy is averaged.
     angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
-    baseline: label of the classifier whose accuracy b is subtracted in ρ; '' for b = 0.
+    baseline: label of the classifier with the accuracy b that ρ subtracts; '' for b = 0.
     baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
     formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
       them as 1 as the paper does.
-    balance: 'class' gives all classes equal weights, 'image' all images.
+    balance: with 'class' all classes have equal weights, with 'image' all images.
     samples: number of random draws for an interval of ρ, at least 100.
-    near_duplicates: number of bits, of 64, by which the perceptual hashes of a test and a training
-      image may differ to count as near-duplicates; -1 does not look for any.
+    near_duplicates: a test and a training image count as near-duplicates if their perceptual
+      hashes differ in at most this number of bits, of 64; -1 does not look for any.
   """
 
   title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
@@ -412,7 +412,7 @@ class Systematic(Study):
 
     Args:
       shares: the right answers of the classifier.
-      baseline: those of the baseline classifier; None for b = 0.
+      baseline: the right answers of the baseline classifier; None for b = 0.
       terms: the facets of each estimate, and the columns of `shares` that are averaged over.
       notes: further notes of ρ by environment, see `_notes`.
       num_classes: number of classes.
@@ -493,7 +493,7 @@ class Systematic(Study):
   def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
     """Returns the shares of right answers by environment, clean first, averaged over levels.
 
-    With `by_level`, each view except the clean one is an environment of its own instead.
+    With `by_level`, each view except the clean one is a separate environment instead.
     """
     records = evaluation.records
     right = records.table('rank') == 0

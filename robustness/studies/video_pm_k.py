@@ -76,8 +76,8 @@ def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = Tr
   """Returns the drop from the anchor to the worst frame within each distance, [A, D].
 
   With the anchor among these frames it is boolean: the anchor is right and at least one frame is
-  wrong. Without the anchor it is the correctness of the anchor minus that of the worst neighbor:
-  −1, 0 or 1. The arguments are those of `worst`.
+  wrong. Without the anchor it is the correctness of the anchor minus the correctness of the worst
+  neighbor: −1, 0 or 1. The arguments are the same as for `worst`.
   """
   all_right = worst(right, distances, include_anchor)
   anchor = right.anchor[..., None]
@@ -85,9 +85,9 @@ def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = Tr
 
 
 _higher_is_better = functools.partial(Quantity, drawn=True, better='higher')
-"""Returns a quantity that figures show and of which higher is better, given its name and words."""
+"""Returns a quantity that figures show and for which higher is better, given its name and words."""
 _lower_is_better = functools.partial(Quantity, drawn=True, better='lower')
-"""Returns a quantity that figures show and of which lower is better, given its name and words."""
+"""Returns a quantity that figures show and for which lower is better, given its name and words."""
 _headline = functools.partial(Quantity, headline=True, better='higher')
 """Returns a quantity that reports state first, given its name and words."""
 ANCHOR = _headline(
@@ -143,7 +143,7 @@ Pixels are in [0, 1].
 
 
 def _declare_within(name: str, measure: str, column: int) -> Quantity:
-  """Returns the quantity for the share of pairs whose frames are at most `DISTANCES` apart.
+  """Returns the quantity for the share of pairs with frames at most `DISTANCES` apart.
 
   Its statistic takes the distances [P, 2] of P pairs, ℓ∞ and root mean square, and returns bool [P,
   101].
@@ -218,19 +218,20 @@ class VideoPmK(ScoresPredictions):
     k: largest distance from the anchor in frames, at least 1. If no neighbor in the sets is so far
       away, the largest distance of a neighbor replaces k.
     include_anchor: whether the anchor must be right too, as in the released scorer.
-    label_rule: which labels count as right for a neighbor: those of its 'frame', or of its
+    label_rule: which labels count as right for a neighbor: the labels of its 'frame', or of its
       'anchor'.
     merge: how scores of fine classes become scores of coarse ones: 'max', 'sum' or 'mean' of the
       members' probabilities, computed from the recorded scores; '' keeps the projection of the run.
     testbed: published models that figures show next to the classifiers: 'imagenet_vid_robust' or
-      'ytbb_robust'; 'auto' chooses the one with as many anchors as the data, if any, and '' none.
-      They have pm-10, so that none is drawn with another k or without neighbors at 10 frames.
+      'ytbb_robust'; 'auto' chooses the one with the same number of anchors as the data, if any,
+      and '' none. They have pm-10, so that none is drawn with another k or without neighbors
+      at 10 frames.
     failures: number of sets of each classifier, with a right anchor and wrong neighbors, in a
       figure.
     distances: whether ℓ∞ and root-mean-square distances of anchor and neighbor are computed, which
       reads all frames once more.
     frames: root folder of the frames' paths, to compute distances of frames as they are stored; ''
-      computes those of the resized and cropped frames that the classifier gets.
+      computes them for the resized and cropped frames that the classifier gets.
     reviewed: folder of the sets that passed a review, if the data are the sets before it; '' for
       none. Distances are then of all pairs, of the reviewed ones, and of mistakes on these.
   """
@@ -489,7 +490,7 @@ class VideoPmK(ScoresPredictions):
     turned = _outcomes_of_quantity(TURNED, right, (), views, has_frame)
     yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
     if len(right.models) > 1:
-      # The sets of the first classifier, then those of the second, and so on.
+      # The sets of the first classifier, then the sets of the second, and so on.
       repeated_sets = np.tile(np.arange(right.num_anchors), len(right.models))
       together = dataclasses.replace(
         turned,
