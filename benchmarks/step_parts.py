@@ -34,7 +34,7 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   size = evaluator.step_rows(layout)
   batch = numeric_columns(next(rows.batches(size, [0], stored=True)))
   placed = evaluator.prepared(devices.put_batch(batch))
-  views = devices.replicate(evaluator._chunk(layout, 0))
+  views = devices.replicate(evaluator._chunk_of_views(layout, 0))
   network = evaluator.classifier
   assert network is not None
   weights = devices.replicate(network.variables)

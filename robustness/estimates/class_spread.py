@@ -15,7 +15,7 @@ of heterogeneity in meta-analysis, Statistics in Medicine 26 (2007), for the int
 """
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate
@@ -48,11 +48,11 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
     return float((weight * (values - centre) ** 2).sum() - target)
 
   tail = (1 - confidence) / 2
-  targets = count - 1, *stats.chi2.ppf([1 - tail, tail], count - 1)
+  targets = count - 1, *scipy.stats.chi2.ppf([1 - tail, tail], count - 1)
   largest = ((values - values.mean()) ** 2).sum() / targets[2]  # Q is at most this sum / τ²
   return np.array(
     [
-      optimize.brentq(excess, 0, 1.01 * largest, (target,)) if excess(0, target) > 0 else 0.0
+      scipy.optimize.brentq(excess, 0, 1.01 * largest, (target,)) if excess(0, target) > 0 else 0.0
       for target in targets
     ]
   )

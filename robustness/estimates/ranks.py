@@ -14,7 +14,7 @@ across neighbourhoods and academic achievement across countries, Review of Econo
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
@@ -107,7 +107,7 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> 
   if min(np.ptp(x), np.ptp(y)) == 0:
     note = 'undefined: all networks have the same value'
     return Estimate(np.nan, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)
-  rho = float(stats.spearmanr(x, y).statistic)
+  rho = float(scipy.stats.spearmanr(x, y).statistic)
   if n < FEWEST_NETWORKS:
     note = f'no interval: fewer than {FEWEST_NETWORKS} networks'
     return Estimate(rho, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)

@@ -99,7 +99,7 @@ def scores(images):
   # 700 is in none of the nine classes
   logits = np.zeros((len(images), 1000), np.float32)
   logits[:, 151] = np.where(images.mean((1, 2, 3)) < 0.2, 3, 0)
-  logits[:, 700] = 1
+  logits[:, 700] = 2  # a row of one 1 would be probabilities
   return logits
 """
 
@@ -130,7 +130,7 @@ def test_cue_conflict_is_scored_by_the_mean_probability_of_16_classes(tmp_path):
   changes = {f'data.cue_conflict.{key}': value for key, value in changes.items()}
   changes |= {'classifier.name': network, 'data.num_images': 0}
   table = runs.run(runs.shrunk('shape_bias', '', changes), tmp_path / 'run').table
-  bias, decided = (estimate(table, 'mine', name) for name in ('shape_bias', 'decided'))
+  bias, decided = (estimate(table, 'network', name) for name in ('shape_bias', 'decided'))
   assert (bias.value, bias.n, decided.value, decided.n) == (1 / 3, 3, 0.75, 4)
   edges = tmp_path / 'edge'
   runs.save_image(edges / 'cat/cat1.png', np.full((16, 16, 3), 90, np.uint8))
@@ -154,9 +154,9 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   changes = {'classifier.name': network, 'data.num_images': 0}
   changes['data.imagenet_9.path'] = str(tmp_path / 'data')
   table = runs.run(runs.shrunk('background_gap', '', changes), tmp_path / 'run').table
-  original = estimate(table, 'mine', 'accuracy', variant='original')
+  original = estimate(table, 'network', 'accuracy', variant='original')
   assert (original.value, original.n) == (pytest.approx(1 / 9), 27)
-  gap = estimate(table, 'mine', 'bg_gap')
+  gap = estimate(table, 'network', 'bg_gap')
   assert (gap.value, gap.clusters) == (pytest.approx(1 / 9 - 2 / 27), 27)
   masks = tmp_path / 'data/fg_mask/val/00_dog'
   masks.mkdir(parents=True)
@@ -167,9 +167,9 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   changes['study.backgrounds'] = str(tmp_path / 'backgrounds')
   made = runs.shrunk('background_gap', 'challenge', changes)
   table = runs.run(made, tmp_path / 'challenge', drawn=False).table
-  surviving = estimate(table, 'mine', 'surviving_foregrounds')
+  surviving = estimate(table, 'network', 'surviving_foregrounds')
   assert (surviving.value, surviving.n) == (0.5, 2)
-  assert estimate(table, 'mine', 'accuracy').value == 0.75
+  assert estimate(table, 'network', 'accuracy').value == 0.75
 
 
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')

@@ -68,7 +68,7 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
 def test_the_table_pairs_measured_with_published_values_and_no_sign_is_opposite(results):
   tables = fourier_table.summarise({'errors': results}).tables
   table = tables['table 3']
-  assert table.columns[1:3] == ('natural', 'natural, published')
+  assert list(table.columns[1:3]) == ['natural', 'natural, published']
   rows = {str(row[0]): row[1:] for row in table.rows}
   assert len(rows) == 1 + 15 + 2
   assert rows['top-1 error on clean images (%)'][1::2] == ['3.74', '6.31', '6.22']

@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
   kinds = {
     'known': {},
     'unknown': {'data.known_classes': False},
-    'training': {'data.split': 'train'},
+    'training': {'data.split': 'train', 'data.num_images': 1200},  # more than features
     'shifted': {'data.num_images': 20},
     'other': {'classifier.weights': other},
   }
