@@ -56,7 +56,7 @@ ON_THE_SAME_IMAGES = (
   'band_noise',
   'attack',
 )
-"""Tasks that measure the images of `config.data`; the others have data of their own."""
+"""Tasks that measure the images of `config.data`; each other task has separate data."""
 CORRUPTED = ('corruptions', 'calibration', 'c_bar')
 """Tasks that corrupt images."""
 

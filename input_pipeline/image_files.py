@@ -57,7 +57,7 @@ def existing_folder(path: str, advice: str, key: str) -> Path:
 
   Args:
     path: the path.
-    advice: what to give instead, the end of the message.
+    advice: what to set instead, the end of the message.
     key: the setting with the path, for the message.
 
   Raises:

@@ -1,6 +1,6 @@
 """How stored images are described before they are read: where they are, how one is decoded, labels.
 
-A source of `input_pipeline.sources` returns `Images`, whose store yields examples still encoded.
+A source of `input_pipeline.sources` returns `Images` with a store of examples, still encoded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Store(abc.ABC):
 
 
 class IndexedStore(Store):
-  """A store whose elements are read one by one at any index, as shuffled trainings do."""
+  """A store with elements that are read one by one at any index, as shuffled trainings do."""
 
   @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -55,7 +55,7 @@ class IndexedStore(Store):
 
 
 class StreamedStore(Store):
-  """A store whose files are read from front to back; trainings shuffle its elements in a buffer."""
+  """A store of files read from front to back; trainings shuffle its elements in a buffer."""
 
   @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
@@ -68,7 +68,7 @@ class StreamedStore(Store):
 
 @runtime_checkable
 class HostStore(Protocol):
-  """A store whose elements Python can read one by one, without TensorFlow."""
+  """A store with elements that Python can read one by one, without TensorFlow."""
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """Returns the stored value (encoded bytes, a path or pixels) and the label at an index."""
@@ -153,7 +153,7 @@ class Images:
     channels: 1 when every image is grey, else 3.
     store: the examples, not decoded.
     where: function from an index to a description of the example, for messages.
-    sizes: function from indices to (height, width) of each, or to None if only decoding can tell.
+    sizes: function from indices to (height, width) of each, or to None if this needs decoding.
     decode: function from `stored` to an image [H, W, channels], uint8 or uint16, or float32 in
       [0, 1]; or to a dict of `image`, which is resized and cropped as the settings say, and further
       columns, which are not. None if `read` is given.

@@ -380,7 +380,7 @@ class TfRows:
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
   def _checked(self, batch: Batch) -> Batch:
-    """Returns a batch; raises InputError for an image whose label is −1 (no label)."""
+    """Returns a batch; raises InputError for an image with label −1 (no label)."""
     label = batch['label']
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))

@@ -25,8 +25,8 @@ ROBUSTBENCH = 'robustbench'
 """Value of `config.data.image_list` for RobustBench's list, and the name of its file."""
 _LIST = 'imagenet_test_image_ids.txt'
 MAX_DECODED, MAX_HEADERS, MAX_STREAMED = 512, 100_000, 32
-"""Largest numbers of pictures that `check_pictures` decodes, whose header it reads, and that it
-decodes of streamed images.
+"""Largest numbers of pictures for `check_pictures`: to decode, to check by their headers, and to
+decode of streamed images.
 """
 LISTED = 5  # damaged pictures in a message
 

@@ -32,7 +32,7 @@ LISTED = 8  # classes without images in a message
 
 @dataclasses.dataclass(frozen=True)
 class Source(Part, abc.ABC):
-  """Base class of sources of stored images, of which `config.data.source` names one.
+  """Base class of sources of stored images; `config.data.source` names the source to read.
 
   A module of `input_pipeline.sources`, or a file of the user's, defines a subclass. Its fields are
   its settings, the keys of `config.data.<name>`. It imports no TensorFlow before `open` is called.
@@ -63,7 +63,7 @@ class Source(Part, abc.ABC):
   def folder(self, advice: str, key: str = 'path') -> Path:
     """Returns the folder that the setting `key` names; raises InputError if there is none.
 
-    `advice`, what to give instead, ends the message.
+    `advice`, what to set instead, ends the message.
     """
     return existing_folder(getattr(self, key), advice, self.key(key))
 
@@ -123,7 +123,8 @@ class DataSettings:
       an archive that holds several splits, the one to read.
     num_images: 0 reads all; k > 0 a random subset of k, which the seed determines; a smaller subset
       of the same seed is part of a larger one. For neighbor sets k is the number of anchors; for
-      stored corrupted images it is that of clean images, with all corruptions and severities.
+      stored corrupted images k is the number of clean images, each with all corruptions and
+      severities.
     subset: how the subset is chosen: 'random', or 'first' in the source's order, as RobustBench
       takes images from CIFAR-10-C.
     image_list: a text file with one `<class>/<file>` per line; only these images are read from

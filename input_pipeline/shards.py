@@ -45,7 +45,7 @@ RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 
 @dataclasses.dataclass(frozen=True)
 class Shards(Source, abc.ABC):
-  """Base class of sources whose files hold many encoded images each.
+  """Base class of sources with files that hold many encoded images each.
 
   Attributes:
     path: a file, or a folder of them.
@@ -92,8 +92,8 @@ class Shards(Source, abc.ABC):
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
     """Returns the names of numbered classes.
 
-    They are those of `label_space` if it is set, which must have the same number of classes; else
-    the `stored` names. `title` names the data in messages.
+    They are the names of `label_space` if it is set, which must have the same number of classes;
+    else the `stored` names. `title` names the data in messages.
     """
     if not self.label_space:
       return stored
@@ -109,7 +109,7 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
   Args:
     files: the shards.
     root: folder of the data.
-    split: the split, whose name a folder may have; names of splits and numbers are ignored.
+    split: the split; a folder may have its name. Names of splits and numbers are ignored.
     key: the setting with the path, for the message.
   """
   folders = set()
@@ -157,7 +157,7 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
   Args:
     files: the files.
-    root: folder of the data, whose own name is ignored.
+    root: folder of the data; its name is ignored.
     split: the split, '' for any.
     title: path of the data, for messages.
   """

@@ -369,7 +369,7 @@ class SplitsStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    Each split is shuffled in a buffer of its own. The split of each example in an epoch is drawn as
+    Each split is shuffled in a separate buffer. The split of each example in an epoch is drawn as
     a permutation that depends on (seed, epoch). The examples of an epoch before `start` are read
     again but not decoded.
     """

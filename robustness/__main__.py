@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n f
 the exit status.
 """
 _PLAIN = ('list', 'doctor')
-"""Commands without flags, whose help is the docstring of their module."""
+"""Commands without flags; the docstring of their module is their help."""
 
 
 def run() -> None:

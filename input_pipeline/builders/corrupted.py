@@ -58,7 +58,7 @@ CLEAN_NAME = 'clean'
 PLAIN_NAME = rf'(\w+?)_(?:({"|".join(NAMES)})_([1-5])|{CLEAN_NAME})'
 """Names of configs with default settings: <base>_<corruption>_<severity> or <base>_clean."""
 LISTED_BASES = ('cifar10', 'imagenet2012')
-"""Bases whose configs TFDS lists; configs of other bases are found by name only."""
+"""Bases with configs that TFDS lists; configs of other bases are found by name only."""
 PREPARATION: dict[str, Any] = {
   'imagenet2012': {'resize': 256, 'crop': 224, 'interpolation': 'bilinear', 'resized_by': 'pillow'}
 }

@@ -111,7 +111,7 @@ class HeldOutConfig(BaseConfig):
     """Returns the class groups, one for each environment.
 
     Raises:
-      InputError: the number of groups differs from that of environments.
+      InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
     settings = DataSettings(

@@ -37,7 +37,7 @@ SETTINGS, INPUTS = 'settings', 'inputs_sha256'
 ENDS = 4096
 """Number of bytes at each end of a large file that its digest covers."""
 WHOLE = 2**30
-"""Largest size in bytes of a base data set whose files are read completely for their digest."""
+"""Largest size in bytes of a base data set that is read completely for its digest."""
 BLOCK = 256
 """Number of images that are computed together."""
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]

@@ -204,7 +204,7 @@ class ScenePlan:
   """All scenes of a data set before they are composed: P pairs at L levels.
 
   A pair is an object with one of its backgrounds. Image numbers and the columns of metadata.csv are
-  those of the released generator.
+  the same as in the released generator.
 
   Attributes:
     design: the levels.

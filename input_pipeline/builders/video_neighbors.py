@@ -91,9 +91,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   IN_ORDER = True
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features; classes are those of the metadata, or else of the label space.
+    """Returns the features, with the classes of the metadata or else of the label space.
 
-    The metadata may not be found yet, because TFDS calls this before it tells its manual_dir.
+    The metadata may not be found yet, because TFDS calls this before its manual_dir is known.
     """
     config = self.builder_config
     if expanded(config.metadata).is_dir():

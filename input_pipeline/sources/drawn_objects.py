@@ -21,7 +21,7 @@ SIDE = 256
 """Side in pixels of the square in which an object is drawn, before it is cropped to the object."""
 
 _FINE = 4
-"""Factor by which objects are drawn larger before they are reduced, for smooth edges."""
+"""Scale at which objects are drawn before they are reduced, for smooth edges."""
 _GROUNDS = (
   ((0.42, 0.62, 0.86), (0.75, 0.84, 0.93)),
   ((0.20, 0.42, 0.16), (0.45, 0.60, 0.25)),
@@ -38,7 +38,7 @@ fractions of the side."""
 
 
 class DrawnScenes(SceneParts):
-  """Cutouts and backgrounds that are drawn by code; the rows are those of the source `scenes`."""
+  """Cutouts and backgrounds that are drawn by code; the rows are as in the source `scenes`."""
 
   name = 'drawn_scenes'
 

@@ -426,8 +426,8 @@ def _log_choice(first: str, names: tuple[str, ...]) -> None:
 def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
   """Returns whether a split contains the images of classes in an environment, bool [...].
 
-  'test' contains every cell, 'train' all classes of E_0 and those of the class group C_k in E_k,
-  and 'clean' all classes of E_0.
+  'test' contains every cell, 'train' all classes of E_0 and the classes of group C_k in E_k, and
+  'clean' all classes of E_0.
 
   Args:
     split: 'train', 'clean' or 'test'.

@@ -5,11 +5,12 @@ Hub's image folders. Its column `file_name` (or `filename`, `file`, `path`, `ima
 relative to `path`, or file names without folder, which are searched for at any depth. The label is
 in the column `label_column`, else in the first column with a usual name of labels, else it is the
 name of the file's folder. `label_space` names the classes if labels are numbers. If the table has a
-column `split`, the rows whose value is `config.data.split` are read; otherwise this setting must be
-'' or 'test'.
+column `split`, the rows with the value `config.data.split` are read; otherwise this setting must
+be '' or 'test'.
 
-All other columns of numbers and strings become columns of the rows, by which
-`config.study.name='accuracy_by_factor'` can group. `example_id` is the row number in the split.
+All other columns of numbers and strings become columns of the rows;
+`config.study.name='accuracy_by_factor'` can group by them. `example_id` is the row number in the
+split.
 """
 
 import dataclasses

@@ -80,7 +80,7 @@ class ImagenetC(Source):
     """Returns the images, RGB.
 
     Raises:
-      InputError: corruptions or severities have different images, or are not those of the set.
+      InputError: corruptions or severities have different images, or do not match the set.
     """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')

@@ -1,7 +1,7 @@
 """Source `parquet`: files in which the Hugging Face Hub stores images.
 
 They have a column of encoded images, a label, and any further columns. `path` is a file or a
-folder of shards, whose names state the split, such as `data/train-00000-of-00014.parquet` or
+folder of shards with the split in their names, such as `data/train-00000-of-00014.parquet` or
 `<config>/<split>/0000.parquet`. The images are the column `image` or `img`, or the only one with
 bytes: `struct<bytes, path>` or binary. The label is the column `label_column`, else the first
 column with a usual name of labels. Class names come from the Hub's features in the file's metadata,
@@ -257,7 +257,7 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
   """Returns the name of the only column of encoded images.
 
   Raises:
-    InputError: there are none, or several of which no one is called image or img.
+    InputError: there is none, or there are several and none is called image or img.
   """
   import pyarrow as pa
 

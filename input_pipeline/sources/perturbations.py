@@ -186,8 +186,8 @@ class ImagenetP(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the frames, uint8 RGB.
 
-    All videos of a perturbation must have as many frames as its first one; others raise InputError
-    when they are read.
+    All videos of a perturbation must have the same number of frames as its first one; others raise
+    InputError when they are read.
     """
     layout = '<perturbation>/<class>/<image>.mp4.'
     root = self.folder(f'give the folder of ImageNet-P: {layout}')

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CANVAS = 512
 """Side of the canvas if neither the data nor the study set one, pixels."""
 MAX_ENLARGEMENT = 1.25
-"""Largest factor by which a background is enlarged to the canvas."""
+"""Largest factor of enlargement of a background to the canvas."""
 Read = Callable[[int], np.ndarray]
 """A function from the number of a cutout or background to its pixels."""
 
@@ -95,7 +95,7 @@ def find_cutouts(
 def find_backgrounds(
   folder: str, key: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
-  """Returns the image files of a folder; the arguments are those of `find_cutouts`."""
+  """Returns the image files of a folder; `find_cutouts` has the same arguments."""
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', key)
   files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:

@@ -11,7 +11,7 @@ severity. A pattern such as 'cifar10_corrupted/*', 'corrupted/cifar10_*' or
 is a single config, which is prepared if it is not yet. Rows are ordered by corruption (as in
 `robustness.corruptions.names.NAMES`; clean images first), then severity, then index in the files.
 `base_id` is this index, because TFDS writes all configs of such a set in the same order. Configs
-that state different settings or base data, or whose first labels differ, are refused.
+with different settings, base data or first labels are refused.
 
 Corrupted images of either source are not cropped again for a classifier.
 """

@@ -93,7 +93,7 @@ class VideoNeighbors(Source):
 
 @dataclasses.dataclass(frozen=True)
 class NeighborFrames:
-  """The N distinct frames of neighbor sets whose files exist, sorted by path.
+  """The N distinct frames of neighbor sets that exist as files, sorted by path.
 
   Attributes:
     paths: paths relative to the folder of frames.
@@ -107,7 +107,7 @@ class NeighborFrames:
       `frame_type`, int32 [N], is an index in `metadata.FRAME_TYPES`, −1 if unknown. `fps`, float32
       [N], is the video's frames per second, NaN if unknown.
     num_anchors: number of sets.
-    missing: paths in the metadata whose files do not exist; they are left out.
+    missing: paths in the metadata without a file; they are left out.
     missing_anchors: number of anchors among these; their sets are left out.
     title: name and counts of the sets, see `NeighborSets.title`.
     digest: SHA-256 of the sets, see `NeighborSets.digest`.
@@ -178,7 +178,7 @@ def find_metadata(path: str, split: str) -> Path:
 def load(
   metadata: Path, frames: str, names: str = '', allow_missing: bool = False
 ) -> NeighborFrames:
-  """Reads neighbor sets and returns their frames whose files exist.
+  """Reads neighbor sets and returns their frames that exist as files.
 
   Args:
     metadata: folder that holds the neighbor sets.

@@ -9,7 +9,7 @@ The image is the field named by the suffix of a picture, such as `jpg`. The labe
 `cls`, a number, or the key `label_column` of the field `json`, a number or a class name. Other
 numbers and strings in the field `json` become columns of the rows. Further members are not read
 but counted; `pkl` and `pth` in particular are never opened. Names of numbered classes are in
-`classnames.txt` next to the shards, one per line, or are those of `label_space`. `example_id` is
+`classnames.txt` next to the shards, one per line, or in `label_space`. `example_id` is
 the index of the sample over all shards.
 
 Opening the source reads the headers of all members. Images are then read at their offsets, in any

@@ -28,7 +28,7 @@ class InputError(ValueError):
 
 
 class SettingError(InputError):
-  """Raised for a key of the config whose value cannot be used.
+  """Raised for a key of the config with a value that cannot be used.
 
   Attributes:
     key: the full name of the key in the user's config, such as 'config.study.norm'.

@@ -1,4 +1,4 @@
-"""Packages whose attributes are imported at first use, so that importing the package is fast."""
+"""Import of a package's attributes at their first use, so that importing the package is fast."""
 
 import importlib
 from collections.abc import Callable, Mapping

@@ -28,7 +28,7 @@ MAX_BYTES_OF_TEXT = 2**30
 """1 GiB, for one text file such as JSON; the largest annotations of COCO have 0.45 GB."""
 
 MAX_ROWS = 2**31 - 1
-"""Largest number of rows of a data set or of records, whose positions fit 32 bits. LAION-400M has
+"""Largest number of rows of a data set or of records: their positions fit 32 bits. LAION-400M has
 4 · 10⁸.
 """
 
@@ -43,8 +43,8 @@ like LAION's; the names of all take about 100 MB.
 """
 
 MAX_LABEL_LENGTH = 255
-"""Largest number of characters in the label of a classifier or class. Folders, whose names become
-classes, have names of at most 255 bytes.
+"""Largest number of characters in the label of a classifier or class. Names of
+folders, which become classes, have at most 255 bytes.
 """
 
 MAX_JSON_DEPTH = 64

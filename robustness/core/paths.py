@@ -14,7 +14,7 @@ SYSTEM_FOLDERS = (
 )
 """Folders that file servers and operating systems create among the folders of users."""
 HIDDEN = 'hidden files'
-"""Reasons by which ignored files are counted."""
+"""Reasons for ignoring files, which are counted by reason."""
 HIDDEN_FOLDERS = 'hidden folders'
 SYSTEM = 'folders of file servers and systems'
 NOT_REGULAR = 'links that lead nowhere, pipes and devices'

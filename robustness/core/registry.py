@@ -2,7 +2,7 @@
 
 A part is a module of a package, `FILE.py:NAME` in a user's file, or `package.module:NAME` in an
 installed package; studies, data sources and augmentations are parts, for example. It is a frozen
-dataclass whose fields are its settings, the keys of its section of the config. Its name is the name
+dataclass; its fields are its settings, the keys of its section of the config. Its name is the name
 of its module, so that adding a file adds a part.
 """
 
@@ -60,7 +60,7 @@ class Part(abc.ABC):
   file: ClassVar[Mapping[str, str]] = {}
 
   def __init_subclass__(cls, **kwargs: object) -> None:
-    """Sets the name of a subclass to that of its module unless the class sets `name`."""
+    """Names a subclass like its module unless the class sets `name`."""
     super().__init_subclass__(**kwargs)
     if 'name' not in vars(cls):
       cls.name = cls.__module__.rpartition('.')[2]
@@ -102,7 +102,7 @@ class Part(abc.ABC):
     """Raises InputError if a setting has a value that is not in `valid`.
 
     Args:
-      key: name of the setting, whose value is a word or a tuple of words.
+      key: name of the setting; its value is a word or a tuple of words.
       valid: the valid words.
     """
     words = getattr(self, key)
@@ -137,7 +137,7 @@ def setting(
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
-  """Returns a dataclass field for a setting whose value must be one of some words.
+  """Returns a dataclass field for a setting with a fixed set of valid words.
 
   Args:
     default: the default value.
@@ -228,7 +228,7 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Checks a section of the config and its subsections, including those of unselected parts.
+    """Checks a section of the config and its subsections, also for unselected parts.
 
     Args:
       section: the section: `key`, `other_keys`, and a subsection for each part.
@@ -289,7 +289,7 @@ class Registry(Generic[P]):
 
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the part whose module has the name of the part, else None.
+  """Returns the part in the module of the same name, else None.
 
   No other module of the package is imported, which is faster than `_classes`.
 

@@ -80,7 +80,7 @@ class Rows(Protocol):
     """
 
   def cached(self) -> Rows:
-    """Returns the same rows, whose images are decoded only once and then stay in memory.
+    """Returns the same rows, with images that are decoded only once and then stay in memory.
 
     They are stored when more than half of the rows are first read at once. A few rows, such as
     samples for a figure, are read directly, and so are all rows if they need more than

@@ -1,4 +1,4 @@
-"""Filter of printed log records: those of this project, and others on which users can act.
+"""Filter of log records: prints this project's records, and others on which users can act.
 
 TensorFlow, XLA, Orbax and similar packages log devices, deprecations and internals, so that only
 their errors are printed; other packages' warnings are printed, such as JAX's about an unused GPU.

@@ -45,7 +45,7 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   family=BLUR,
 )
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Smooths each channel with a disk of `radius` pixels, whose edge a Gaussian of `sigma` softens.
+  """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma`.
 
   Borders are mirrored.
   """
@@ -89,7 +89,7 @@ def _draw_angle(
 ) -> jax.Array:
   """Returns the angle of motion in degrees: uniform on (−45, 45), or the 'fixed' −45.
 
-  The latter is that of TFDS's `imagenet2012_corrupted`.
+  TFDS's `imagenet2012_corrupted` has the latter.
   """
   drawn = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return drawn if angle == 'random' else jnp.float32(-45)
@@ -162,7 +162,7 @@ def _draw_moves(
   """Returns a function `(iteration, delta) -> offsets` that draws offsets, int32 [2, H, W].
 
   offsets[:, h, w] are the rows and columns, in [-delta, delta - 1], from pixel (h, w) to the
-  partner whose value it takes.
+  partner that it takes its value from.
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:

@@ -126,7 +126,7 @@ TABLES = {side: ConstantsTable(side) for side in SIDES}
 def table_for(height: int, width: int, side: int | None = None) -> ConstantsTable:
   """Returns the constants for images of a size in pixels.
 
-  Without `side`, the table is that of the published side nearest to the shorter side of the image,
+  Without `side`, the table is for the published side nearest to the shorter side of the image,
   by the logarithm of their ratio; of two equally near sides it is the smaller. Examples: 28 → 32,
   45 → 32, 46 → 64, 96 → 64, 128 → 224, 256 → 224, 288 → 299. `side` selects a table for any size.
 
@@ -241,7 +241,7 @@ def _checked_and_corrupted(
 ) -> jax.Array:
   """Checks all arguments except the images, and calls the compiled function.
 
-  The arguments are those of `corrupt_each`; `images` may also be one image [H, W, C].
+  The arguments are the same as in `corrupt_each`; `images` may also be one image [H, W, C].
   """
   batch = images.shape[:-3]
   severity_numbers, between = numbered(severity)
@@ -510,7 +510,7 @@ def as_images(
 def refuse_stored(columns: Mapping[str, object]) -> None:
   """Raises InputError if rows are stored corrupted images or perturbed frames.
 
-  Corrupting these again would give no meaningful error. `columns` are those of the rows.
+  The error after corrupting them again would be meaningless. `columns` are the rows' columns.
   """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(

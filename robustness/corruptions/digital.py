@@ -94,7 +94,7 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
-  """Returns an image [H, W, C] whose sides were shrunk by `scale` and enlarged again."""
+  """Returns an image [H, W, C] after its sides were shrunk by `scale` and enlarged again."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
   rows, columns = boxes(small_height, height).argmax(1), boxes(small_width, width).argmax(1)

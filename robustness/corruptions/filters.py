@@ -22,7 +22,7 @@ HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the index in [0, size) of the pixel whose value a border has at an integer position."""
+  """Returns the index in [0, size) of the pixel that a border repeats at an integer position."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2

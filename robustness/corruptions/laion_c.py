@@ -119,11 +119,11 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Replaces every tile of the image by the shrunk picture whose mean colour is nearest.
+  """Replaces every tile of the image by the shrunk picture of the nearest mean colour.
 
-  The grid of tiles is centred, and cells beyond the edge repeat it. The colour of a tile is that of
-  its pixel in the image shrunk by Pillow's bicubic filter. `photographs` is a folder of pictures;
-  None takes procedural ones.
+  The grid of tiles is centred, and cells beyond the edge repeat it. The colour of a tile is
+  its pixel's colour in the image shrunk by Pillow's bicubic filter. `photographs` is a folder of
+  pictures; None takes procedural ones.
   """
   del key
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]

@@ -184,7 +184,7 @@ def view_id(corruption: str, severity: float) -> int:
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
   """Returns distinct names of corruptions, with the members of sets in place of the sets' names.
 
-  The order is that of `NUMBERS`; references `FILE.py:NAME` to a user's code come last.
+  The order is the same as in `NUMBERS`; references `FILE.py:NAME` to a user's code come last.
   """
   sets, included = {**SETS, **STORED_SETS}, dict[str, None]()
   for entry in entries:
@@ -193,7 +193,7 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
 
 
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
-  """Returns {label: members} of the published sets all of whose corruptions are in `names`.
+  """Returns {label: members} of the published sets with all of their corruptions in `names`.
 
   If no set equals `names`, the label 'shown' has all of them. If the image `side` in pixels is
   known (not 0), the sets that Yin et al. use for other image sizes are left out: CIFAR-10's for

@@ -93,7 +93,7 @@ def shot_noise(
 
   λ is the constant `photons`, the expected count of white. The result is exact for any float x, as
   the sum of two independent draws: Poisson(λk / 255) with k = ⌊255x⌋, from a table of the 256
-  rates, and Poisson(λ(x − k / 255)), whose rate is below λ / 255, by inversion. 8-bit images (every
+  rates, and Poisson(λ(x − k / 255)), with a rate below λ / 255, by inversion. 8-bit images (every
   x within 2⁻¹² of a level) need only the first draw, which takes half the time.
 
   With draws='inverse' the cumulative distribution is inverted: for one key the count grows with the

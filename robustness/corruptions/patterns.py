@@ -371,7 +371,7 @@ def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Ar
   """Returns two factors of the brightness of each pixel near one star, [N, N] each.
 
   They are l² / distance², with the pixel's distance from the centre of the star, and 1 − (f − ½)².
-  The pixel lies at the fraction f of the angle between two rays, and l is interpolated between the
+  The pixel is at the fraction f of the angle between two rays, and l is interpolated between the
   `lengths` [199], in pixels, of these rays.
   """
   r, c = grid(side)

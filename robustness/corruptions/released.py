@@ -89,7 +89,7 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the released set for images of `side` pixels whose corruptions include `names`."""
+  """Returns the released set for images of `side` pixels that has the corruptions `names`."""
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
   return next(matches, RELEASED[side])
@@ -98,7 +98,7 @@ def matching_set(names: Collection[str], side: int) -> ReleasedSet:
 def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the released set whose protocol corrupted images can follow.
+  """Returns the released set with a protocol that corrupted images can follow.
 
   Args:
     image_shape: Shape (H, W, C) of the images.

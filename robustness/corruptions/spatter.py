@@ -105,7 +105,7 @@ def relief(levels: jax.Array) -> jax.Array:
 
 
 def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
-  """Returns a colour as [1, 1, C] with as many channels as an image."""
+  """Returns a colour as [1, 1, C] with the same number of channels as an image."""
   return like_channels(jnp.asarray(colour)[None, None, :], image)
 
 

@@ -44,7 +44,7 @@ MADE_WITH = ('quantize', 'constants', 'photographs')
 
 @dataclasses.dataclass(frozen=True)
 class StoredOrMade(CorruptionViews):
-  """Base class of studies of corruptions whose images are computed or read.
+  """Base class of studies of corrupted images that are computed or read.
 
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
@@ -78,7 +78,7 @@ class StoredOrMade(CorruptionViews):
   def facts(self) -> dict[str, dict[str, str]]:
     """Descriptions, for results, of the pictures in frost, mosaics and stickers.
 
-    It is empty for stored images, whose pictures are unknown.
+    It is empty for stored images, because their pictures are unknown.
     """
     return {} if self.is_stored else super().facts
 
@@ -182,7 +182,7 @@ class StoredOrMade(CorruptionViews):
   ) -> tuple[RecordsReader, ViewTable]:
     """Returns the records with a row per image and a view per corruption and severity.
 
-    For stored images, whose records have a row for each image in each part, rows are rearranged;
+    Records of stored images have a row for each image in each part; these rows are rearranged, and
     the clean images are the first view if the set has them.
     """
     if not self.is_stored:
@@ -250,7 +250,7 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(origin, denominator=denominator).table()
 
   def denominator(self, first: str) -> str:
-    """Returns the name of the errors by which mCE divides, '' without mCE.
+    """Returns the name of the errors in the denominator of mCE, '' without mCE.
 
     `first` is the label of the first classifier.
     """

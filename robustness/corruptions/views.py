@@ -161,7 +161,7 @@ class CorruptionViews(Study):
   def references(self) -> tuple[str, ...]:
     """The names of the corruptions, or references `FILE.py:NAME`, without repeats.
 
-    Sets are replaced by their members; the order is that of `NUMBERS`.
+    Sets are replaced by their members; the order is the same as in `NUMBERS`.
     """
     return spelt_out(self.corruptions)
 
@@ -282,11 +282,11 @@ class CorruptionViews(Study):
     return dataclasses.replace(table, facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table that states of which images, and how, the corrupted images were made."""
+    """Returns the table of how, and from what images, the corrupted images were made."""
     return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
-    """Returns the image side, in pixels, whose published constants images of a shape get."""
+    """Returns the image side, in pixels, of the published constants for images of a shape."""
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
@@ -369,7 +369,7 @@ class Provenance:
     digest: Digest of the images.
     num_images: Number of images before corruption.
     image_shape: Shape of the corrupted images, (H, W, C).
-    denominator: Name of the errors by which mCE divides; '' if there is no mCE.
+    denominator: Name of the errors in the denominator of mCE; '' if there is no mCE.
     clean: Whether clean images were measured too.
   """
 

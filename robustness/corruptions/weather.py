@@ -115,7 +115,7 @@ def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Arr
 
 
 def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns rows and columns of a picture after `resize`, at least those of the image."""
+  """Returns rows and columns of a picture after `resize`, at least `height` and `width`."""
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
 

@@ -104,7 +104,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns those of the transforms `names` that are listed in `resembles` by name or family.
+  """Returns the transforms of `names` that are listed in `resembles` by name or family.
 
   Raises:
     InputError: `resembles`, the setting `key`, has a word that is no transform and no family.

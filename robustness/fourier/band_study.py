@@ -1,4 +1,4 @@
-"""Base class of studies of frequency bands, whose views show images with some frequencies only."""
+"""Base class of studies of frequency bands: each view has some frequencies of the images only."""
 
 import abc
 import dataclasses

@@ -3,7 +3,7 @@
 A low pass of bandwidth B keeps the B × B square of frequencies centred on zero. A high pass keeps
 the B × B square centred on the highest frequency, the Nyquist frequency (Yin et al. 2019,
 section 2). On N pixels a side, these are the frequencies with |f_y| ≥ m and |f_x| ≥ m,
-m = (N − B + 1) / 2; for example N = 32 and B = 27 give m = 3. A high pass is not the complement of
+m = (N − B + 1) / 2; for example m = 3 for N = 32 and B = 27. A high pass is not the complement of
 a low pass, since it removes frequencies that are low on either axis.
 """
 

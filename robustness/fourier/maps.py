@@ -25,7 +25,7 @@ from robustness.results import Results
 BANDS = ('low', 'mid', 'high')
 """Names of the three frequency bands of `bands`."""
 FREQUENCY = ['frequency_y', 'frequency_x']
-"""The columns of a table of results by which a map is grouped."""
+"""The columns of a table of results that group it into the points of a map."""
 SAME_IMAGES = ('source', 'name', 'path', 'split')
 """Keys of the description of data. If all agree, equal example ids mean the same image."""
 
@@ -189,7 +189,7 @@ class FinishedMap:
   def _folders(self) -> list[pathlib.Path]:
     """The folders with records of the run, for all seeds.
 
-    For a task of a battery, they are those of all its tasks with the same study.
+    For a task of a battery, they are the folders of all its tasks with the same study.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
@@ -199,7 +199,7 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    These are the records of all rounds of a sequential run, else those of the first classifier.
+    These are from all rounds of a sequential run, else from the first classifier.
     """
     paths = []
     for folder in self._folders or [self.directory / 'records']:

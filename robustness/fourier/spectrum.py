@@ -29,7 +29,8 @@ PIXELS_PER_CYCLE = 64  # a ring is one cycle wide for each 64 pixels of the shor
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
   """Returns the amplitude spectrum |F| of an image [H, W, C], float32 [H, W // 2 + 1, channels].
 
-  `channels` is 'each' for a spectrum per channel, or 'grey' for that of .299 R + .587 G + .114 B.
+  `channels` is 'each' for a spectrum per channel, or 'grey' for the spectrum of
+  .299 R + .587 G + .114 B.
   """
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:

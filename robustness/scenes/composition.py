@@ -152,7 +152,7 @@ def visible(
     size: int32 [2], height and width of the cutout.
     placement: Its place on the canvas.
     side: Side of the canvas in pixels.
-    max_reduction: Largest factor by which the cutout is reduced.
+    max_reduction: Largest factor of reduction of the cutout.
 
   Returns:
     The part, [D, D, 4] with D = ⌈√2 · side⌉ + 12, and the position of its first pixel in the

@@ -100,8 +100,8 @@ def _rotation(
   """Returns the size of a rotated rectangle, and the map from its positions to the cutout's.
 
   The map of a position p in the rotated, expanded rectangle is linear·p + shift. Both rectangles
-  have the same centre. As in Pillow, corners are rotated by the inverse map, which gives the same
-  extent, because the rectangle is symmetric.
+  have the same centre. As in Pillow, corners are rotated by the inverse map; the extent is the
+  same, because the rectangle is symmetric.
 
   Args:
     size: height and width of the cutout in pixels, float64 [2].

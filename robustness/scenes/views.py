@@ -167,7 +167,7 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
   """Returns the side of a sheet with all pixels of a cutout that a scene can show.
 
   An upright cutout is surrounded by empty canvas, so that a scene is a window of the sheet. `area`
-  is that of the cutout as a fraction of the canvas, and `turning` whether scenes rotate it.
+  is the cutout's area as a fraction of the canvas, and `turning` whether scenes rotate it.
   """
   if turning:
     return math.ceil(math.sqrt(2) * side) + 12

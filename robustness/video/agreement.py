@@ -102,7 +102,7 @@ def _bootstrapped(
   """Returns κ of the summed counts of G groups, with an interval over resampled groups.
 
   Args:
-    sums: counts by group, [G, ...], whose sum `kappa` takes.
+    sums: counts by group, [G, ...]; `kappa` takes their sum.
     kappa: function from summed counts [..., counts] to κ.
     sizes: number of items of each group, int [G].
     n: number of all items.

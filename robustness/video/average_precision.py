@@ -206,7 +206,7 @@ def worst_frames(
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-  """Settings by which detections are scored.
+  """Settings for scoring detections.
 
   Attributes:
     k: largest distance from the anchor in frames.

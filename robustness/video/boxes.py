@@ -44,8 +44,7 @@ COCO: json_files.Form = {
 }
 """Form of COCO annotations from which neighbor sets are built: sizes and classes are required."""
 TOLERANCE = 1.0
-"""Largest distance in pixels by which a box may extend beyond its image without counting as
-clipped.
+"""Largest distance in pixels that a box may extend beyond its image without counting as clipped.
 """
 Entries = Sequence[Mapping[str, Any]]
 """Boxes in COCO's JSON, checked against `RESULTS`, `TRUTH` or `COCO`."""
@@ -279,7 +278,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of the F frames.
-    class_names: class names of the neighbor sets, by which ILSVRC's files name classes.
+    class_names: class names of the neighbor sets; ILSVRC's files name classes with them.
 
   Raises:
     InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).

@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Neighbor sets to be reviewed, whose pairs are numbered in the order of their anchors."""
+  """Neighbor sets to be reviewed, with pairs numbered in the order of their anchors."""
 
   sets: NeighborSets
   class_names: Mapping[int, str]

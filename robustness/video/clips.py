@@ -58,7 +58,7 @@ BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
 """First bytes of Matroska and WebM files, and the identifier of their segment."""
 RIFF_SLACK = 9
-"""Bytes by which a RIFF chunk may overstate its size: some writers count its header or padding."""
+"""Most bytes that a RIFF chunk may overstate its size by: some writers count header or padding."""
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
@@ -134,7 +134,7 @@ class FrameFolder:
 
 
 class VideoFile:
-  """A video file whose frames are written as PNG files, which keeps the decoded pixels exactly."""
+  """A video file with frames to write as PNG files, which keeps the decoded pixels exactly."""
 
   def __init__(self, root: pathlib.Path, file: pathlib.Path):
     """Names the clip by its path under `root`, without reading the file."""
@@ -290,7 +290,7 @@ def _undecodable(file: pathlib.Path, number: int, why: str) -> InputError:
 def require_complete(path: pathlib.Path) -> None:
   """Raises InputError if a video file is shorter than its headers state.
 
-  Files whose headers state no size are accepted.
+  Files with headers that state no size are accepted.
   """
   try:
     with path.open('rb') as file:

@@ -87,7 +87,7 @@ def pictures(
 def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
   """Returns a row for each box: image, class, corners and score.
 
-  `scales` [E] are the factors by which the corners are scaled, one for each image.
+  `scales` [E] are the factors that the corners are multiplied by, one for each image.
   """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]
@@ -95,7 +95,7 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
-  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] by which it was scaled.
+  """Returns a frame as a picture, uint8 [H, W, 3], and its scale in (0, 1].
 
   Its sides are at most `MAX_SIDE`. `path` is relative to `folder`.
   """

@@ -164,7 +164,7 @@ class NeighborSets:
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
     """Returns the labels that count for the neighbor of each pair, int32 [P, L], padded with −1.
 
-    `rule` is `FRAME` for the labels of the neighbor, `ANCHOR` for those of its anchor.
+    `rule` is `FRAME` for the labels of the neighbor, `ANCHOR` for the labels of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
@@ -428,8 +428,8 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
 def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names of a class index, in label order.
 
-  Names of ImageNet's classes are replaced by those of the label space `imagenet`. `path` is the
-  file, for messages.
+  Names of ImageNet's classes are replaced by the names of the label space `imagenet`. `path` is
+  the file, for messages.
   """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')

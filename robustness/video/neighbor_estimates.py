@@ -50,7 +50,7 @@ class SetOutcomes:
     neighbor: bool [..., P], whether the prediction for the neighbor of each pair is right.
     group: int [P], index in [0, A) of the anchor of each pair, ascending.
     offset: int [P], frame number of the neighbor minus the anchor's, never 0.
-    videos: int [A], number of the video of each set, by which intervals group sets; None if every
+    videos: int [A], number of the video of each set; intervals group sets by video. None if every
       set has its own video.
     models: labels of the models on the leading axis; () if there is no such axis.
   """
@@ -127,7 +127,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   Args:
     sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
-    rule: labels by which a neighbor is judged, its own ('frame') or those of its anchor ('anchor').
+    rule: labels for judging a neighbor, its own ('frame') or its anchor's ('anchor').
 
   Raises:
     InputError: `predictions` are not of F frames.
@@ -259,7 +259,7 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
 
 
 def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
-  """Returns {frames per second, rounded down: outcomes of the sets whose video has this rate}.
+  """Returns {frames per second, rounded down: outcomes of the sets with a video of this rate}.
 
   The paper's table 8 has 25, 29 (for 29.97) and 30. Sets of unknown rate are left out, and the dict
   is empty if all rates are unknown.
@@ -277,7 +277,7 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   """Returns the index of each of the A' anchors of `after` among the anchors of `before`, int [A'].
 
   Raises:
-    InputError: an anchor of `after` (the reviewed sets) is not among those of `before`.
+    InputError: an anchor of `after` (the reviewed sets) is not an anchor of `before`.
   """
   place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]
@@ -293,7 +293,7 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
   """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
 
-  It has one pair for each set with neighbors: that of the neighbor which the most models predict
+  It has one pair for each set with neighbors: the pair of the neighbor that the most models predict
   wrongly. Among equals it is the frame nearest to the anchor, then the earlier one. `outcomes` has
   models on its leading axis.
   """

@@ -18,7 +18,7 @@ HELD_SECONDS = 600.0  # time for which a pair is reserved for the annotator to w
 
 
 class OutdatedAnswerError(InputError):
-  """Raised for an answer about an item whose state has changed since the page showed it."""
+  """Raised for an answer about an item that has changed since the page showed it."""
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:

@@ -229,9 +229,9 @@ def is_loopback(host: str) -> bool:
 def is_own_host(header: str | None, bound: str) -> bool:
   """Returns whether the Host header of a request names this server, at any port.
 
-  This refuses requests of a page of another site whose name was made to resolve to this machine,
-  because browsers send that name. The port is ignored: browsers omit port 80, and a tunnel has
-  another one.
+  This refuses requests of a page of another site with a name that was made to resolve to this
+  machine, because browsers send that name. The port is ignored: browsers omit port 80, and
+  a tunnel has another one.
   """
   name = re.sub(r':\d*$', '', header or '')
   name = name.removeprefix('[').removesuffix(']').lower()
@@ -248,7 +248,7 @@ def _is_own_post(headers: Message) -> bool:
   """Returns whether a POST request comes from the page of this server.
 
   A form of another site cannot send JSON, and a script of another site would need a permission that
-  this server does not give; the Origin header, which browsers add, must also agree.
+  this server does not grant; the Origin header, which browsers add, must also agree.
   """
   kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
   origin = headers.get('Origin')

@@ -1,4 +1,4 @@
-"""Reader of YTBB-Robust as released, whose annotations of anchors and pairs become neighbor sets.
+"""Reader of YTBB-Robust as released; annotations of anchors and pairs become neighbor sets.
 
 A folder holds `anchor_labels.json` and `pmk_labels.json`, {"labels": [name], "annotations":
 [{"key", "notes", "labels": [index of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with the
@@ -150,7 +150,7 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip: label} from the CSV file of the release, of which `count` classes are valid."""
+  """Returns {clip: label} from the CSV file of the release, with `count` valid classes."""
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     begins = ','.join(rows.fieldnames or ())
