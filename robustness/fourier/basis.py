@@ -61,7 +61,8 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   32 × 32 pixels, 394 in 28 × 28, 25,090 in 224 × 224, and 1985 in its window of 63 × 63.
 
   Args:
-    height, width: Size of the image in pixels.
+    height: Height of the image in pixels.
+    width: Width of the image in pixels.
     window: Side of the centred square of frequencies, at most the shorter side; 0 takes all.
 
   Raises:
@@ -89,9 +90,11 @@ def basis_image(
   """Returns the basis image U of one frequency, float32 [height, width], with unit ℓ2 norm.
 
   Args:
-    fy, fx: Integer scalars, cycles per image; may be traced. For the phase 'reference' they must be
-      a frequency of `distinct_frequencies`, because its mirror has another phase.
-    height, width: Size of the image in pixels.
+    fy: Integer, cycles per image down; may be traced. For the phase 'reference', (fy, fx) must be a
+      frequency of `distinct_frequencies`, because its mirror has another phase.
+    fx: Integer, cycles per image across; may be traced.
+    height: Height of the image in pixels.
+    width: Width of the image in pixels.
     phase: One of `PHASES`.
   """
   choice('phase', phase, PHASES)
@@ -160,7 +163,8 @@ def add_wave(
   Args:
     key: Random key that draws the sign r = ±1 of each channel, with probability ½ each.
     image: [H, W, C] in [0, 1].
-    fy, fx: Integer scalars, the frequency in cycles per image.
+    fy: Integer, cycles per image down.
+    fx: Integer, cycles per image across.
     norm: v, the ℓ2 norm of the change of one channel; the image changes by v √C.
     phase: One of `PHASES`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
@@ -220,7 +224,8 @@ def wave_views(
   The clean view has norm 0 and id 0. The id of a frequency is 1 + (fy mod H) W + (fx mod W).
 
   Args:
-    fy, fx: integers [V], cycles per image.
+    fy: Integers [V], cycles per image down.
+    fx: Integers [V], cycles per image across.
     image_shape: (H, W, C).
     norm: v, the ℓ2 norm of the change of one channel.
     phase: One of `PHASES`.

@@ -21,7 +21,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """Returns the lowest |f_y| and |f_x| that a high pass keeps, in cycles per image.
 
   Args:
-    height, width: Size of the image in pixels.
+    height: Height of the image in pixels.
+    width: Width of the image in pixels.
     bandwidth: B on the shorter side; the longer side is in proportion. 0 scales the published 27 of
       32 pixels, which keeps |f| ≥ 3, to the size and rounds (23 for 28 pixels, 183 for 224).
 

@@ -38,7 +38,8 @@ def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[i
   the limits are 3.5 and 7 cycles per image.
 
   Args:
-    frequency_y, frequency_x: Cycles per image, of any shapes that broadcast to the result's.
+    frequency_y: Cycles per image down, of any shape that broadcasts with the other's.
+    frequency_x: Cycles per image across.
     image_size: Height and width of the image in pixels, not of a window of frequencies.
   """
   distance, nyquist = np.hypot(frequency_y, frequency_x), min(image_size) / 2
