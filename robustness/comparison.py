@@ -650,7 +650,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
       facets = {**group.facets, 'reference': ' and '.join(references)}
       values = effective_robustness(x, group.in_order(labels), n)
       for label, value in zip(labels, values, strict=True):
-        estimate = Estimate(float(value), np.nan, np.nan, n, n, '')
+        estimate = Estimate.without_interval(float(value), n)
         rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
     parts = [results.table, part(rows)] if rows else [results.table]
     table = assemble([estimates.astype(object) for estimates in parts])
@@ -746,7 +746,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
     values = effective_robustness(clean[:, None], shifted, n)
     counts = [len(answers.ids) for answers in all_answers]
     return [
-      Estimate(float(value), np.nan, np.nan, count, count, '')
+      Estimate.without_interval(float(value), count)
       for value, count in zip(values, counts, strict=True)
     ]
   both_groups = [paired[0].group(CLEAN), paired[0].group(group)]

@@ -8,6 +8,7 @@ simulations.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -132,6 +133,11 @@ class Estimate:
   method: str
   p: float = np.nan
   note: str = ''
+
+  @classmethod
+  def without_interval(cls, value: float, n: int) -> Self:
+    """Returns a value of n observations that has no interval, such as a published one."""
+    return cls(value, np.nan, np.nan, n, n, '')
 
 
 def row(

@@ -89,7 +89,7 @@ def published(results: Results) -> pd.DataFrame:
     row.
     """
     n, places = table.images, {**facets, 'source': PUBLISHED}
-    printed = Estimate(round(value, 4), np.nan, np.nan, n, n, '')
+    printed = Estimate.without_interval(round(value, 4), n)
     return row(label, versus, declared[name], places, printed, np.nan)
 
   def rows() -> Iterator[Any]:

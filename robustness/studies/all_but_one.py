@@ -109,7 +109,7 @@ class AllButOne(StoredOrMade):
     rows, n = [], TABLE_3.images
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
-      published = Estimate(round(1 - accuracy, 4), np.nan, np.nan, n, n, '')
+      published = Estimate.without_interval(round(1 - accuracy, 4), n)
       if name == 'clean':
         rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, published, np.nan))
       elif name in set(columns.corruption):

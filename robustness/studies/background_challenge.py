@@ -124,7 +124,7 @@ class BackgroundChallenge(Study):
     yield self.means(OVERALL, recorded)
     rows = []
     for label, value in PUBLISHED.items():
-      estimate = Estimate(value, np.nan, np.nan, FOREGROUNDS, FOREGROUNDS, '')
+      estimate = Estimate.without_interval(value, FOREGROUNDS)
       rows.append(row(label, '', SURVIVING, {}, estimate, np.nan))
     yield part(rows)
 

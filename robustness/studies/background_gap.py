@@ -83,7 +83,7 @@ class BackgroundGap(Study):
     for name, values in BACKGROUNDS.items():
       is_gap = name == GAP.name
       for label, value in values.items():
-        estimate = Estimate(value, np.nan, np.nan, PICTURES, PICTURES, '')
+        estimate = Estimate.without_interval(value, PICTURES)
         facets = {} if is_gap else {VARIANT: name}
         quantity, words = GAP if is_gap else ACCURACY, label.replace('_', ' ')
         rows.append(row(words, '', quantity, facets, estimate, np.nan))

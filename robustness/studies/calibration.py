@@ -162,7 +162,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
           estimate = measured.estimate(quantity.name, self.confidence)
         else:
           value, n = float(measured.values[quantity.name]), measured.n
-          estimate = Estimate(value, np.nan, np.nan, n, n, '')
+          estimate = Estimate.without_interval(value, n)
         yield row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
 
   def _curves(

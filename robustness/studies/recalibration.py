@@ -188,7 +188,7 @@ class Recalibration(StoredOrMade):
     for label, fitted in fits.items():
       if TEMPERATURE in fitted.scalings:
         temperature, n = 1 / float(fitted.scalings[TEMPERATURE].weight), len(fitting)
-        estimate = Estimate(temperature, np.nan, np.nan, n, n, '')
+        estimate = Estimate.without_interval(temperature, n)
         yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
     draws = Draws.generate(len(measured), self.resamples, SEED)
     for name in (NONE, *self.scalings):

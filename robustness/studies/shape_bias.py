@@ -110,6 +110,6 @@ class ShapeBias(Study):
       values = [(label.replace('_', ' '), {}, value) for label, value in networks.items()]
       values += [(HUMANS, {CLASS: name}, value) for name, value in classes.items()]
       for label, facets, value in values:
-        estimate = Estimate(value, np.nan, np.nan, PICTURES, PICTURES, '')
+        estimate = Estimate.without_interval(value, PICTURES)
         rows += [row(label, '', quantity, facets, estimate, np.nan)] if value == value else []
     yield part(rows)

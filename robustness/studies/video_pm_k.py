@@ -389,7 +389,7 @@ class VideoPmK(ScoresPredictions):
     n = right.num_anchors
     rows = []
     for label, median in drops.groupby('classifier', sort=False).value.median().items():
-      estimate = Estimate(median, np.nan, np.nan, n, n, '')
+      estimate = Estimate.without_interval(median, n)
       rows.append(row(str(label), '', MEDIAN_DROP, {'k': self.k}, estimate, np.nan))
     yield part(rows)
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
