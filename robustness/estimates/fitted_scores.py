@@ -116,20 +116,20 @@ class LastLayer:
     return of_logits(ENERGY, self(change(features)))
 
 
-def virtual_logit(bank: Recording, directions: int) -> Score:
+def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   """Returns the score 'vim', fitted to training images.
 
   Args:
+    layer: the last layer of the network.
     bank: records of training images.
     directions: number D of principal directions of the features that are removed.
 
   Raises:
-    InputError: D is not below the number of features, or see `LastLayer.solved`.
+    InputError: D is not below the number of features.
   """
   size = bank.features.shape[1]
   if directions >= size:
     raise InputError(f"D = {directions} of 'vim' for {size} features: give 1 to {size - 1}.")
-  layer = LastLayer.solved(bank)
   origin = -linalg.pinv(layer.kernel.T) @ layer.bias
   centred = bank.features - origin
   residual = linalg.eigh(centred.T @ centred)[1][:, : size - directions]  # of the smallest values
@@ -140,26 +140,26 @@ def virtual_logit(bank: Recording, directions: int) -> Score:
   )
 
 
-def rectified(bank: Recording, held_out: Recording, percentile: float) -> Score:
+def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
   """Returns the score 'react', in which features are cut at a limit.
 
   Args:
-    bank: records of training images, which the last layer is solved from.
+    layer: the last layer of the network.
     held_out: records of images; their features decide the limit.
     percentile: the percentile of all their features that is the limit, in [0, 100].
   """
-  layer, limit = LastLayer.solved(bank), np.percentile(held_out.features, percentile)
+  limit = np.percentile(held_out.features, percentile)
   return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))
 
 
-def shaped(bank: Recording, percentile: float) -> Score:
+def shaped(layer: LastLayer, percentile: float) -> Score:
   """Returns the score 'ash', in which only the largest features of each image are kept.
 
   Args:
-    bank: records of training images, which the last layer is solved from.
+    layer: the last layer of the network.
     percentile: features above this percentile of the image's own features are kept, in [0, 100].
   """
-  layer, size = LastLayer.solved(bank), bank.features.shape[1]
+  size = len(layer.kernel)
   count = size - round(size * percentile / 100)
 
   def shape(features: np.ndarray) -> np.ndarray:

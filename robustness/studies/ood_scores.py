@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from robustness.core.settings import differing_keys
 from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
-from robustness.estimates.fitted_scores import Recording, Score
+from robustness.estimates.fitted_scores import LastLayer, Recording, Score
 from robustness.estimates.means import Row, part, row
 from robustness.estimates.out_of_distribution import FITTED, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
@@ -220,7 +220,9 @@ class OodScores(ScoresPredictions):
       if len(paths) > 1
     }
     recordings = [_recording(bank, label) for bank in banks or [first]]
-    scores = {name: self._score(name, recordings[0], recordings[-1]) for name in self.scores}
+    bank, held_out = recordings[0], recordings[-1]
+    last_layer = functools.cache(lambda: LastLayer.solved(bank))  # vim, react and ash
+    scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
     outside = dict(zip(names.values(), (_values(t, label, scores) for t in unknown), strict=True))
     inside_by_set = {TEST: [_values(first, label, scores)]}
     data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted])))
@@ -244,9 +246,12 @@ class OodScores(ScoresPredictions):
           for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
             yield {**row(label, '', quantity, facets, estimate, self.confidence), **note}
 
-  def _score(self, name: str, bank: Recording, held_out: Recording) -> Score:
-    """Returns a score by its name, fitted to training or held-out images if it is one of
-    `FITTED`.
+  def _score(
+    self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]
+  ) -> Score:
+    """Returns a score by its name, fitted to training or held-out images if it is one of `FITTED`.
+
+    `last_layer` returns the last layer of the network, for the scores that need it.
     """
     match name:
       case 'gen':
@@ -256,11 +261,11 @@ class OodScores(ScoresPredictions):
       case 'mds' | 'rmds':
         return fitted_scores.mahalanobis(bank, is_relative=name == 'rmds')
       case 'vim':
-        return fitted_scores.virtual_logit(bank, self.directions)
+        return fitted_scores.virtual_logit(last_layer(), bank, self.directions)
       case 'react':
-        return fitted_scores.rectified(bank, held_out, self.percentile)
+        return fitted_scores.rectified(last_layer(), held_out, self.percentile)
       case 'ash':
-        return fitted_scores.shaped(bank, self.percentile)
+        return fitted_scores.shaped(last_layer(), self.percentile)
       case 'klm':
         return fitted_scores.kl_matching(held_out)
     return lambda x: ood.of_logits(name, x.logits)

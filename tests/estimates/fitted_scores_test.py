@@ -25,12 +25,14 @@ def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
 
 
 KERNEL, BIAS, BANK, IMAGES = made()
+LAYER = LastLayer.solved(BANK)
+CURVED = LastLayer.solved(BANK._replace(logits=np.tanh(BANK.logits)))
 SCORES = {
   'mds': lambda: fitted_scores.mahalanobis(BANK, is_relative=False),
   'rmds': lambda: fitted_scores.mahalanobis(BANK, is_relative=True),
-  'vim': lambda: fitted_scores.virtual_logit(BANK, 4),
-  'react': lambda: fitted_scores.rectified(BANK, BANK, 90),
-  'ash': lambda: fitted_scores.shaped(BANK, 90),
+  'vim': lambda: fitted_scores.virtual_logit(LAYER, BANK, 4),
+  'react': lambda: fitted_scores.rectified(LAYER, BANK, 90),
+  'ash': lambda: fitted_scores.shaped(LAYER, 90),
   'klm': lambda: fitted_scores.kl_matching(BANK),
   'gen': lambda: lambda images: ood.generalised_entropy(images.logits, 0.1, 100),
 }
@@ -74,13 +76,16 @@ def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
 
 @cases(
   'fit, message',
-  (lambda: fitted_scores.virtual_logit(BANK, 12), "D = 12 of 'vim' for 12 features: give 1 to 11"),
   (
-    lambda: fitted_scores.shaped(Recording(*(x[:12] for x in BANK)), 90),
+    lambda: fitted_scores.virtual_logit(LAYER, BANK, 12),
+    "D = 12 of 'vim' for 12 features: give 1 to 11",
+  ),
+  (
+    lambda: LastLayer.solved(Recording(*(x[:12] for x in BANK))),
     '12 features and is solved for from 12 images',
   ),
   (
-    lambda: fitted_scores.shaped(BANK._replace(logits=np.tanh(BANK.logits)), 90)(IMAGES),
+    lambda: fitted_scores.shaped(CURVED, 90)(IMAGES),
     "differ by up to .*'vim', 'react' and 'ash' need a network with a linear last layer",
   ),
   (
