@@ -25,6 +25,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness import comparison, launch, parallel
 from robustness import workdir as workdir_files
 from robustness.attacks import ATTACKS, Attack
+from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import Policy
 from robustness.building import checks
 from robustness.classifiers import ClassifierSettings, Images, resolved
@@ -158,17 +159,23 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
     if settings:
       raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
     return study
-  values = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
+  values: dict[str, Any] = {
+    key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()
+  }
   kind = studies.STUDIES.find(study, 'study')
-  for key, entries in list(values.items()):
-    parts = [part for part in np.atleast_1d(np.array(entries, object)) if isinstance(part, Part)]
+  objects: dict[str, Part] = {}
+  for key, value in values.items():
+    entries = value if isinstance(value, tuple) else (value,)
+    parts = {part.name: part for part in entries if isinstance(part, Part)}
     if parts:
-      section = key.removesuffix('s')
-      values[key] = tuple(part.name for part in parts)
-      values[section] = {
-        part.name: {name: getattr(part, name) for name in kind.settings_of(type(part))}
-        for part in parts
-      }
+      values[key] = tuple(part.name if isinstance(part, Part) else part for part in entries)
+      objects |= parts
+  for section, chosen in kind.chosen_parts(values).items() if objects else ():
+    settings_by_name = {
+      name: {field: getattr(objects[name], field) for field in kind.settings_of(chosen[name])}
+      for name in chosen.keys() & objects.keys()
+    }
+    values[section] = {**values.get(section, {}), **settings_by_name}
   return studies.from_config({'name': study, **values})
 
 
@@ -413,10 +420,9 @@ def as_policy(policy: Any) -> Policy:
   if isinstance(policy, Policy):
     return policy
   parts: list[Any] = [policy] if isinstance(policy, (str, Part)) else list(policy)
-  named = [
-    Policy.of(**{part: {}}).augmentations[0] if isinstance(part, str) else part for part in parts
-  ]
-  return Policy(tuple(named))
+  return Policy(
+    tuple(AUGMENTATIONS.find(part, 'policy')() if isinstance(part, str) else part for part in parts)
+  )
 
 
 def attack(
@@ -447,7 +453,7 @@ def attack(
     InputError: an unknown attack or setting, or a model without gradient.
   """
   logits = model
-  if not callable(model) or isinstance(model, Model) or hasattr(model, 'parameters'):
+  if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = _classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
   values = {'norm': norm, 'epsilon': epsilon, **settings}

@@ -232,12 +232,10 @@ class Results:
       InputError: no figure has the name, or begins with it.
     """
     figures = self.figures()
-    names = [title for title in figures if title == name] + [
-      title for title in figures if title.startswith(name)
-    ]
-    if not names:
+    titles = [title for title in figures if title.startswith(name)]
+    if not titles:
       raise InputError(f'no figure {name!r}; {nearest(name, figures)}.')
-    return figures[names[0]][0]
+    return figures[name if name in figures else titles[0]][0]
 
   def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes the report, one HTML file that contains its figures, and returns its path."""

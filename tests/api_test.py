@@ -176,6 +176,10 @@ def test_a_study_and_its_parts_may_be_objects():
   )
   by_object = robustness.measure('attack_error', tiny_classifier(), ROWS, attacks=[PGD(steps=3)])
   assert by_object.table.equals(by_name.table)
+  mixed = robustness.measure(
+    'attack_error', tiny_classifier(), ROWS, attacks=['fgsm', PGD(steps=3)]
+  )
+  assert {*mixed.table.attack.dropna()} >= {'fgsm', 'pgd'}
   accuracy = robustness.measure(Accuracy(), tiny_classifier(), ROWS)
   assert accuracy.value('top1_accuracy').value == pytest.approx(
     (tiny_classifier().predict(IMAGES).argmax(1) == LABELS).mean()

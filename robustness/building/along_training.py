@@ -67,11 +67,10 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
 
   Estimates with more than one other facet stay with the steps: a curve has no room for them.
   """
-  results_by_step = [
-    (int(path.name.removeprefix('step')), Results.read(path))
-    for label in labels
-    for path in sorted((folder / label).glob('step*'), key=lambda path: int(path.name[4:]))
-  ]
+  results_by_step = []
+  for label in labels:
+    folders = {int(path.name.removeprefix('step')): path for path in (folder / label).glob('step*')}
+    results_by_step += [(step, Results.read(folders[step])) for step in sorted(folders)]
   if not results_by_step:
     raise InputError(
       f'no step of {", ".join(labels)} was measured: the training had ended before '

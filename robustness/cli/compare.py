@@ -99,7 +99,6 @@ def compared(
   entries: Mapping[str, Sequence[comparison.Entry]],
   common: bool = False,
   references: Sequence[str] = (),
-  baseline: str = '',
 ) -> tuple[Results, dict[str, Results]]:
   """Returns the comparison of classifiers as one set of results, and one for each task by name.
 
@@ -107,10 +106,9 @@ def compared(
     entries: the classifiers by task, see `comparison.read_entries`.
     common: see `run`.
     references: see `run`.
-    baseline: label of the classifier that is subtracted; '' takes the first.
   """
   # A task may lack classifiers, so the task with the most of them has the first of all.
-  baseline = baseline or max(entries.values(), key=len)[0].label
+  baseline = max(entries.values(), key=len)[0].label
   tasks = {
     task: comparison.compare(entries_of_task, common, baseline)
     for task, entries_of_task in entries.items()
