@@ -8,7 +8,6 @@ robustness correlations PATH PATH ... --out=DIR
   images. DIR gets the tables, one page of scatter plots, and report.html.
 """
 
-import argparse
 import itertools
 import json
 import shlex
@@ -18,6 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from robustness import comparison, workdir
+from robustness.cli import new_parser
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -47,11 +47,7 @@ MAX_PANELS = 24
 
 def main(arguments: Sequence[str]) -> int:
   """Writes the correlations to a folder, and prints them and the path of the report; returns 0."""
-  parser = argparse.ArgumentParser(
-    'robustness correlations',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = new_parser('robustness correlations', __doc__)
   parser.add_argument('paths', nargs='+', metavar='PATH', help='a workdir, or a folder of several')
   parser.add_argument('--out', type=expanded, required=True, help='where the page goes')
   options = parser.parse_args(arguments)

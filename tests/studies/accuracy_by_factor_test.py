@@ -16,7 +16,7 @@ from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy_by_factor import AccuracyByFactor
 from tests.cases import cases
 from tests.refusals import refused
-from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.studies.conftest import classifier, recorded, rows, table_of_networks
 from tests.table_rows import estimate
 
 ROWS = rows()
@@ -30,14 +30,7 @@ WITH_COLUMNS = dataclasses.replace(
 
 
 def table(folder, study: AccuracyByFactor, array_rows: ArrayRows = WITH_COLUMNS):
-  study.check(array_rows, {})
-  return table_of(
-    study,
-    [
-      Evaluation(label, recorded(folder / label, study, classifier(label, seed), array_rows))
-      for seed, label in enumerate(('first', 'second'))
-    ],
-  )
+  return table_of_networks(folder, study, array_rows)
 
 
 def test_groups_by_word_are_those_counted_by_hand(tmp_path):

@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robustness.evaluation.study import Evaluation
 from robustness.studies.background_gap import BackgroundGap
 from tests.refusals import refused
-from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.studies.conftest import classifier, rows, table_of_networks
 from tests.table_rows import estimate
 
 COUNT = rows().num_examples
@@ -21,15 +20,7 @@ RIGHT = np.argmax(classifier('', 0).predict(rows().images), 1) == rows().labels
 
 @pytest.fixture(scope='module')
 def table(tmp_path_factory):
-  study, folder = BackgroundGap(), tmp_path_factory.mktemp('records')
-  study.check(WITH_VARIANTS, {})
-  return table_of(
-    study,
-    [
-      Evaluation(label, recorded(folder / label, study, classifier(label, seed), WITH_VARIANTS))
-      for seed, label in enumerate(('first', 'second'))
-    ],
-  )
+  return table_of_networks(tmp_path_factory.mktemp('records'), BackgroundGap(), WITH_VARIANTS)
 
 
 def test_the_gap_is_the_difference_of_two_accuracies(table):

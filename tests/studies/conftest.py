@@ -76,6 +76,19 @@ def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd
   return assemble(study.reduce(evaluations, shape).estimates)
 
 
+def table_of_networks(folder, study: Study, array_rows: ArrayRows) -> pd.DataFrame:
+  """Returns the table of a study of the networks 'first' and 'second' on rows."""
+  study.check(array_rows, {})
+  labels = enumerate(('first', 'second'))
+  return table_of(
+    study,
+    [
+      Evaluation(label, recorded(folder / label, study, classifier(label, seed), array_rows))
+      for seed, label in labels
+    ],
+  )
+
+
 def show_image(study: Study, image: np.ndarray, view: int, example: int = 3) -> np.ndarray:
   """Returns an image as a view shows it, with the draws of an example."""
   row = {'image': image, 'example_id': np.int32(example)}
