@@ -34,7 +34,7 @@ from robustness.cli import compare as comparing
 from robustness.config.experiment import Execution
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
@@ -57,6 +57,9 @@ from robustness.training import loop
 from robustness.training.settings import TrainingSettings
 from robustness.training.training import Pipeline, Training
 from robustness.training.writers import NO_WRITER, training_writer
+
+OF_CONFIGS = ('balanced', 'keep', 'measure', 'precision', 'split', 'validation')
+"""Settings of trainings that `train` does not take: only the run of a config carries them out."""
 
 
 def classifier(
@@ -351,11 +354,15 @@ def train(
       none.
     class_names: the names of the labels, in order.
     progress: see `measure`.
-    **settings: settings of `TrainingSettings`, such as `batch_size` and `learning_rate`.
+    **settings: settings of `TrainingSettings`, such as `batch_size` and `learning_rate`, without
+      `OF_CONFIGS`.
 
   Raises:
     InputError: an argument cannot be used, or the training diverged.
   """
+  for key in settings:
+    if key in OF_CONFIGS:
+      raise InputError(f'train does not take {key!r}: set {KEYS.training}.{key} of a config.')
   rows = _rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1

@@ -260,6 +260,8 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
   assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
   refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
   refused('learning_rat', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1)
+  held_out = {'epochs': 1, 'validation': 0.5}
+  refused('config.training.validation', robustness.train, 'small_cnn', images, labels, **held_out)
 
 
 def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
