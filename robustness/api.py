@@ -14,24 +14,28 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
+from jax.typing import DTypeLike
 
 import input_pipeline
 from input_pipeline.settings import DataSettings, Source
-from robustness import comparison, launch, parallel
+from robustness import comparison, launch
 from robustness import workdir as workdir_files
 from robustness.attacks import ATTACKS, Attack
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import Policy
 from robustness.building import checks
+from robustness.building.builder import ClassifierBuilder
 from robustness.classifiers import ClassifierSettings, Images, resolved
+from robustness.classifiers.trained_here import TrainedHere
 from robustness.cli import command_line
 from robustness.cli import compare as comparing
-from robustness.config.experiment import Execution
+from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
 from robustness.core.errors import KEYS, InputError, naming
@@ -44,22 +48,44 @@ from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
-from robustness.models import catalog, weights
-from robustness.models.classifier import Classifier, from_linen
-from robustness.models.inputs import Inputs
+from robustness.models import catalog
+from robustness.models.architecture import Architecture
+from robustness.models.classifier import Classifier
+from robustness.models.layers import Network
 from robustness.models.model import Model
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.present import summary
 from robustness.present.publish import Presentation
 from robustness.results import SINGLE, Results, summary_name
-from robustness.training import loop
 from robustness.training.settings import TrainingSettings
-from robustness.training.training import Pipeline, Training
 from robustness.training.writers import NO_WRITER, training_writer
 
-OF_CONFIGS = ('balanced', 'keep', 'measure', 'precision', 'split', 'validation')
-"""Settings of trainings that `train` does not take: only the run of a config carries them out."""
+
+@dataclasses.dataclass(frozen=True)
+class _ModuleArchitecture(Architecture):
+  """A user's Linen module with its number of classes, which gets images in [0, 1]."""
+
+  mean: tuple[float, ...] = (0.0,)
+  std: tuple[float, ...] = (1.0,)
+
+  def build(
+    self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
+  ) -> nn.Module:
+    """Returns the module; it computes in its own precision."""
+    return self.network
+
+
+@dataclasses.dataclass(frozen=True)
+class _TrainedModule(TrainedHere):
+  """A user's Linen module that is trained."""
+
+  module: nn.Module | None = None
+
+  @property
+  def architecture(self) -> Architecture:
+    """The module as an architecture without published weights."""
+    return _ModuleArchitecture(self.name, cast('Network', self.module), (), '', '')
 
 
 def classifier(
@@ -354,68 +380,55 @@ def train(
       none.
     class_names: the names of the labels, in order.
     progress: see `measure`.
-    **settings: settings of `TrainingSettings`, such as `batch_size` and `learning_rate`, without
-      `OF_CONFIGS`.
+    **settings: settings of `TrainingSettings`, such as `batch_size`, `learning_rate` and
+      `validation`, without `measure` and `split`; and `initial_weights` or `input_filter`.
 
   Raises:
     InputError: an argument cannot be used, or the training diverged.
   """
-  for key in settings:
-    if key in OF_CONFIGS:
+  for key in ('measure', 'split'):
+    if key in settings:
       raise InputError(f'train does not take {key!r}: set {KEYS.training}.{key} of a config.')
   rows = _rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
-  with naming('config.training', 'train'), naming('config.classifier', 'train'):
-    training_settings = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
-  architecture = catalog.find(network) if isinstance(network, str) else None
-  if isinstance(network, str) and architecture is None:
+  is_named = isinstance(network, str)
+  if is_named and catalog.find(network) is None:
     raise InputError(f'no architecture {network!r}; `robustness list classifiers` names them.')
-  attack = ATTACKS.find(attack, 'attack')() if isinstance(attack, str) else attack
-  objective = objective or CrossEntropy()
+  if isinstance(attack, str):
+    attack = ATTACKS.find(attack, 'attack')()
   if isinstance(objective, str):
     objective = OBJECTIVES.find(objective, 'objective')()
-  devices = parallel.create('jit', training_settings.batch_size // training_settings.accumulate)
-  statistics = (architecture.mean, architecture.std) if architecture else ((0.0,), (1.0,))
-  num_classes, name = len(rows.class_names), network if isinstance(network, str) else 'network'
-  module = architecture.build(num_classes, jnp.float32, None) if architecture else network
-  pipeline = Pipeline(as_policy(policy), attack, objective)
-  training = Training(
-    module,
-    rows,
-    Inputs(*statistics),
-    training_settings,
-    pipeline,
-    seed,
-    fit=architecture.fit if architecture else None,
-    fit_rows=architecture.fit_rows if architecture else 0,
-  )
+  data = DataSettings(source=images) if isinstance(images, Source) else images
+  recipe_settings = {
+    key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
+  }
   with contextlib.ExitStack() as stack:
-    stack.enter_context(progress_bars.showing(progress))
-    folder = workdir or stack.enter_context(tempfile.TemporaryDirectory())
-    variables = loop.train(
-      training,
-      directory=pathlib.Path(folder) / 'checkpoints' / name,
-      parallel=devices,
-      writer=training_writer(pathlib.Path(folder), name) if workdir else NO_WRITER,
-      facts={'class_names': list(rows.class_names)},
+    for section in ('config.training', 'config.classifier', 'config'):
+      stack.enter_context(naming(section, 'train'))
+    training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
+    recipe = (TrainedHere if is_named else functools.partial(_TrainedModule, module=network))(
+      name=network if is_named else 'network',
+      train=True,
+      augment=as_policy(policy),
+      attack=attack,
+      objective=objective or CrossEntropy(),
+      training=training,
+      data=data if isinstance(data, DataSettings) else DataSettings(split=''),
+      seed=seed,
+      **recipe_settings,
     )
-  return from_linen(
-    module,
-    variables,
-    name=name,
-    input_shape=rows.image_shape,
-    class_names=rows.class_names,
-    mean=statistics[0],
-    std=statistics[1],
-    provenance={
-      'sha256': weights.digest(variables),
-      'seed': seed,
-      **pipeline.describe(),
-      **{key: value for key, value in rows.description.items() if key == 'class_groups'},
-    },
-  )
+    stack.enter_context(progress_bars.showing(progress))
+    folder = pathlib.Path(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
+    (trained,) = ClassifierBuilder(
+      Experiment({}, '', recipe.data, {recipe.name: recipe}, Execution(seed=seed), False),
+      rows,
+      lambda _: rows,
+      folder / 'checkpoints',
+      lambda name: training_writer(folder, name) if workdir else NO_WRITER,
+    ).build()
+    return trained
 
 
 def as_policy(policy: Any) -> Policy:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from matplotlib.figure import Figure
 
 import robustness
@@ -260,8 +261,32 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
   assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
   refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
   refused('learning_rat', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1)
-  held_out = {'epochs': 1, 'validation': 0.5}
-  refused('config.training.validation', robustness.train, 'small_cnn', images, labels, **held_out)
+  refused(
+    "'measure'", robustness.train, 'small_cnn', images, labels, epochs=1, measure=['accuracy']
+  )
+
+
+class Mean(nn.Module):
+  @nn.compact
+  def __call__(self, images, train=False):
+    return nn.Dense(2)(images.mean((1, 2)))
+
+
+def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_path):
+  images, labels = np.random.default_rng(0).random((24, 8, 8, 3), np.float32), np.arange(24) % 2
+  held_out = {'epochs': 2, 'batch_size': 8, 'validation': 0.25, 'keep': 'best'}
+  options = {**held_out, 'balanced': 'label', 'precision': 'bfloat16'}
+  trained = robustness.train('small_cnn', images, labels, **options, workdir=tmp_path)
+  assert trained.provenance['kept'] == 'best by validation accuracy'
+  folder = str(tmp_path / 'checkpoints' / 'small_cnn')
+  loaded = robustness.classifier('small_cnn', variables=folder, name='loaded')
+  models = {'trained': trained, 'loaded': loaded}
+  table = robustness.measure('accuracy', models, images, labels).table
+  assert table.value[0] == table.value[1]
+  options = {'epochs': 1, 'batch_size': 8}
+  again = robustness.train('small_cnn', images, labels, **options, initial_weights=folder)
+  assert again.provenance['initial_weights'] == 'small_cnn'
+  assert robustness.train(Mean(), images, labels, **options).predict(images).shape == (24, 2)
 
 
 def test_records_of_one_training_are_not_resumed_with_another(tmp_path):

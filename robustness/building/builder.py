@@ -27,7 +27,6 @@ from robustness.core.errors import KEYS, InputError, SettingError, naming
 from robustness.core.rows import Rows, identity_of
 from robustness.core.typing import Facts, Variables
 from robustness.environments.balance import balanced
-from robustness.environments.class_groups import from_settings
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator, check_fit
 from robustness.evaluation.study import Study
@@ -174,11 +173,9 @@ class ClassifierBuilder:
     data have class groups, it also has the classes of each group and, if rows are stored in
     environments, these.
     """
-    facts = dict(recipe.shown_in_training)
-    if recipe.data.class_groups or recipe.data.random_class_groups:
-      groups = from_settings(recipe.data, self.class_names(recipe))
-      facts['class_groups'] = groups.describe()
-      description = self.open_rows(recipe).description
+    facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
+    if 'class_groups' in description:
+      facts['class_groups'] = description['class_groups']
       if 'environments' in description:
         facts['training_environments'] = description['environments']
     return facts
@@ -299,15 +296,17 @@ class ClassifierBuilder:
     folder = self.directory.parent / along_training.FOLDER
     return {name: along_training.joined(folder / name, labels[name]) for name in labels}
 
-  def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows:
+  def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
     """Returns the function that measures the accuracy of the weights during a training.
 
     If training rows are held out, it predicts these, with all classes of the network. Otherwise it
-    predicts the rows of the study, in the label space of the recipe. Test-time adaptation is not
-    used in either case.
+    predicts the rows of the study, in the label space of the recipe; None if there is no study.
+    Test-time adaptation is not used in either case.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)
+    if not (len(held_out) or self.experiment.measurements):
+      return None
     classifier = self._load(label)
     if len(held_out):
       rows = rows.at(held_out)
