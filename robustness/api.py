@@ -44,7 +44,6 @@ from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
 from robustness.environments.class_groups import from_settings, with_groups
-from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
@@ -55,9 +54,7 @@ from robustness.models.layers import Network
 from robustness.models.model import Model
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
-from robustness.present import summary
-from robustness.present.publish import Presentation
-from robustness.results import SINGLE, Results, summary_name
+from robustness.results import SINGLE, Results
 from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
 
@@ -305,19 +302,9 @@ def read(directory: str | os.PathLike[str]) -> Results:
   """
   path, config, _ = workdir_files.find(os.fspath(directory))
   results = Results.read(path)
-  by_task, presented = results.by_task, {}
-  for task, section in workdir_files.study_sections(config, path).items():
-    if task in by_task:
-      measured = by_task[task]
-      presented[task] = recorded_study.of_results(section, measured.study, measured.settings)
-  summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
-  if workdir_files.seeds_of(config, path):
-    results.presentation = summary.of_seeds(summary_of_tasks, presented)
-  elif SINGLE in presented:
-    results = results.with_facets(presented[SINGLE].described_facets)
-    results.presentation = Presentation.of_study(presented[SINGLE])
-  else:
-    results.presentation = summary.of_battery(summary_of_tasks, presented)
+  studies_by_task, results.presentation = workdir_files.presented(path, results, config)
+  if SINGLE in studies_by_task:
+    results = results.with_facets(studies_by_task[SINGLE].described_facets)
   results.studies = functools.partial(workdir_files.read, path)
   return results
 

@@ -14,7 +14,7 @@ import math
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -34,8 +34,6 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 
 if TYPE_CHECKING:
   from matplotlib.figure import Figure
-
-  from robustness.present.publish import Presentation
 
 JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
@@ -142,6 +140,22 @@ class Value(NamedTuple):
   high: float
 
 
+class Presenter(Protocol):
+  """The protocol for what shows results: `robustness.present.publish.Presentation`."""
+
+  def displayed_figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
+    """Returns {name: (figure, caption)}, the main figure first."""
+
+  def report(self, results: Results, /) -> bytes:
+    """Returns the report as one HTML file."""
+
+  def latex(self, results: Results, /) -> str:
+    """Returns the headlines as a LaTeX table."""
+
+  def html(self, results: Results, /) -> str:
+    """Returns title, headlines and main figure as HTML for a notebook."""
+
+
 @dataclasses.dataclass(repr=False)
 class Results:
   """Everything that a study reports. Shares are fractions, never percent.
@@ -173,7 +187,7 @@ class Results:
   quantities: tuple[Quantity, ...] = ()
   tasks: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
   environment: Section = dataclasses.field(default_factory=dict)
-  presentation: Presentation | None = dataclasses.field(default=None, compare=False, repr=False)
+  presentation: Presenter | None = dataclasses.field(default=None, compare=False, repr=False)
   studies: Callable[[], Mapping[str, Any]] | None = dataclasses.field(
     default=None, compare=False, repr=False
   )
@@ -183,7 +197,7 @@ class Results:
     return f'Results({self.study!r}, {len(self.table)} estimates of {", ".join(self.labels)})'
 
   @property
-  def presented_by(self) -> Presentation:
+  def presented_by(self) -> Presenter:
     """The object that draws the figures and writes the report.
 
     Raises:

@@ -39,7 +39,9 @@ from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
 from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study, of_recorded
 from robustness.evaluation.views import ViewTable
-from robustness.results import JSON_NAME, SINGLE, Findings, Results
+from robustness.present import summary
+from robustness.present.publish import Presentation
+from robustness.results import JSON_NAME, SEED, SINGLE, Findings, Results, summary_name
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
 RECORDS, TASKS = 'records', 'tasks'
@@ -508,6 +510,28 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
     battery, f'{file}, battery', {name: {'study': dict} for name in battery['tasks']}
   )
   return {name: battery[name]['study'] for name in battery['tasks']}
+
+
+def presented(
+  path: pathlib.Path, results: Results, config: Section, study_file: str = ''
+) -> tuple[dict[str, Study], Presentation]:
+  """Returns the studies of results by task, and what presents the results.
+
+  Args:
+    path: the workdir.
+    results: results of the workdir, or of one of its seeds, which may lack tasks.
+    config: the config of the workdir.
+    study_file: see `recorded_study.of_results`.
+  """
+  sections, tasks = study_sections(config, path), results.by_task
+  studies_by_task = {
+    task: recorded_study.of_results(section, tasks[task].study, tasks[task].settings, study_file)
+    for task, section in sections.items()
+    if task in tasks
+  }
+  summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
+  has_seeds = SEED in results.table.columns
+  return studies_by_task, summary.of_run(summary_of_tasks, studies_by_task, has_seeds)
 
 
 def seeds_of(config: Section, path: pathlib.Path) -> list[int]:

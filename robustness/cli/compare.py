@@ -23,7 +23,7 @@ from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import charts, summary, text
-from robustness.present.publish import Presentation, captioned, publish
+from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import SINGLE, Results, joined
 
 PROGRAM, COMPARISON = 'robustness compare', 'comparison'
@@ -85,13 +85,16 @@ def run(
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compared(entries, common, references)
+
+  def published(folder: pathlib.Path, results: Results, drawn: Drawn = ()) -> Drawn:
+    """Writes results, figures and the report to a folder, and returns the figures."""
+    assert isinstance(results.presentation, Presentation)
+    return publish(folder, results, results.presentation, environment, config, drawn, pdf)
+
   figures = {
-    task: publish(
-      workdir.task_folder(out, task), of_task, of_task.presented_by, environment, config, pdf=pdf
-    )
-    for task, of_task in tasks.items()
+    task: published(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()
   }
-  publish(out, results, results.presented_by, environment, config, captioned(figures), pdf)
+  published(out, results, captioned(figures))
   return results
 
 

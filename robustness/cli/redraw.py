@@ -17,9 +17,9 @@ from robustness.config.recorded import recorded
 from robustness.core.errors import InputError
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
-from robustness.present import page, summary
+from robustness.present import page
 from robustness.present.publish import Drawn, Presented, captioned, illustrate
-from robustness.results import SINGLE, Results, summary_name
+from robustness.results import SINGLE, Results
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,20 +93,13 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
         'the records.'
       ) from error
 
-  studies: dict[str, Study] = {}
-  name_of_summary = summary_name(config.get('battery', {}).get('summary', ''))
   for folder, folders_by_task in task_folders.items():
-    figures = {}
-    for name, task_folder in folders_by_task.items():
-      results = Results.read(task_folder)
-      studies[name] = recorded_study.of_results(
-        sections[name], results.study, results.settings, study_file
-      )
-      figures[name] = draw(task_folder, studies[name])
+    studies, of_all = workdir.presented(path, Results.read(folder), config, study_file)
+    drawn = {name: draw(place, studies[name]) for name, place in folders_by_task.items()}
     if SINGLE not in sections:
-      draw(folder, summary.of_battery(name_of_summary, studies), captioned(figures))
+      draw(folder, of_all, captioned(drawn))
   if seeds:
-    draw(path, summary.of_seeds(name_of_summary, studies))
+    draw(path, workdir.presented(path, Results.read(path), config, study_file)[1])
   return path / page.NAME
 
 

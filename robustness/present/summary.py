@@ -26,6 +26,20 @@ MAX_WORST_TASKS = 3
 """Most tasks that are reported for a classifier, worst first."""
 
 
+def of_run(summary: str, studies: Mapping[str, Presented], has_seeds: bool = False) -> Presentation:
+  """Returns title, figures and findings of the report on a run, or on one of its seeds.
+
+  Args:
+    summary: one of `robustness.results.SUMMARIES`.
+    studies: the study of each task.
+    has_seeds: whether the report is on all seeds of several.
+  """
+  if has_seeds:
+    return of_seeds(summary, studies)
+  single = studies.get(SINGLE)
+  return Presentation.of_study(single) if single else of_battery(summary, studies)
+
+
 def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a battery's report.
 
