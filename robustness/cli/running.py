@@ -351,9 +351,12 @@ def _planned_training(
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
-  due = (schedule.is_due(step, settings, len(fitted)) for step in range(1, steps))
-  times, count = 1 + sum(due), len(held_out) or evaluated.num_examples
+  times, measured = (
+    1 + sum(is_due(step, settings, len(fitted)) for step in range(1, steps))
+    for is_due in (schedule.is_due, schedule.is_measured)
+  )
+  count = len(held_out) or evaluated.num_examples
   amount = f'{times:,} × {count:,} rows'
   yield f'{label}: evaluations in between', amount, f'{times * count:,}'
   for name, (amount, count) in along.items():
-    yield f'{label}: {name} along the training', f'{times:,} × {amount}', f'{times * count:,}'
+    yield f'{label}: {name} along the training', f'{measured:,} × {amount}', f'{measured * count:,}'

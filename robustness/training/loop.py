@@ -68,7 +68,7 @@ def train(
       epoch) and `evaluation/...`.
     evaluate: function from variables to {name: number} with `accuracy`, which must not change or
       store the variables. With `keep='best'` it decides which weights are kept.
-    measure: function of step and variables that is called after each evaluation.
+    measure: function of step and variables, called at the steps of `measure_at`.
     facts: further JSON values for `classifier.json`, such as the class names.
     label: label of the progress line.
 
@@ -239,6 +239,7 @@ class _Run:
         progress.advance(size)
         self._log(step)
         state = self._evaluate_if_due(step, state, progress)
+        self._measure_if_due(step, state, progress)
         progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
       self.checkpoints.wait()  # before SIGTERM ends the process again
@@ -274,8 +275,6 @@ class _Run:
       if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}
-      if self.measure:
-        self.measure(step, jax.tree.map(np.asarray, single.variables))
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
     self.newest.update(numbers)
     self.meter.pause()
@@ -285,14 +284,24 @@ class _Run:
     best = {**copied, 'score': np.float32(numbers['accuracy']), 'step': np.int32(step)}
     return state.replace(best=self.parallel.replicate(best))
 
+  def _measure_if_due(self, step: int, state: TrainState, progress: Progress) -> None:
+    """Calls `measure` at the steps of the schedule and at the last step."""
+    is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
+    if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
+      self.meter.flush()
+      variables = self.parallel.unreplicate(state).variables
+      with progress.other_work('evaluation'):
+        self.measure(step, jax.tree.map(np.asarray, variables))
+      self.meter.pause()
+
   def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
     """Saves the state at the last step, every `checkpoint_every_steps` steps and after SIGTERM.
 
     Raises:
       Preempted: the run received SIGTERM (`is_stopped`).
     """
-    period, is_last = self.settings.checkpoint_every_steps, step == self.training.total_steps
-    if not (is_stopped or is_last or (period and step % period == 0)):
+    is_last = step == self.training.total_steps
+    if not (is_stopped or is_last or schedule.is_saved(step, self.settings)):
       return
     self.meter.flush()
     self.writer.flush()

@@ -7,6 +7,7 @@ import optax
 
 from robustness.core.settings import require
 from robustness.training.settings import (
+  CHECKPOINTS,
   CONSTANT,
   MAX_STEPS,
   PLATEAU,
@@ -122,6 +123,18 @@ def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size
   return period > 0 and step // period > (step - 1) // period
+
+
+def is_saved(step: int, settings: TrainingSettings) -> bool:
+  """Returns whether a step is a multiple of `checkpoint_every_steps`."""
+  return settings.checkpoint_every_steps > 0 and step % settings.checkpoint_every_steps == 0
+
+
+def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> bool:
+  """Returns whether the studies of `measure` are measured after a step, see `measure_at`."""
+  if settings.measure_at == CHECKPOINTS:
+    return is_saved(step, settings)
+  return is_due(step, settings, num_examples)
 
 
 @jax.tree_util.register_dataclass

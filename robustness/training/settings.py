@@ -15,6 +15,7 @@ MAX_EPOCHS, MAX_STEPS = 1_000_000, 2**31 - 1  # steps are counted in 32 bits
 WHERE = 'config.training'
 SGD, ADAMW, LAMB = OPTIMIZERS = ('sgd', 'adamw', 'lamb')
 LAST, BEST = KEPT = ('last', 'best')
+EVALUATIONS, CHECKPOINTS = MEASURED_AT = ('evaluations', 'checkpoints')
 PRECISIONS = ('float32', 'bfloat16')
 
 
@@ -64,9 +65,11 @@ class TrainingSettings:
       one micro-batch at a time, and updates its running averages for each.
     checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
     evaluate_every_epochs: epochs between evaluations; 0 evaluates only at the end.
-    measure: names of studies or tasks of the run that are measured at each evaluation too, with
-      that step's weights; their results are in the workdir's folder `along_training`. Each costs
-      its rows × views per evaluation.
+    measure: names of studies or tasks of the run that are measured along the training too, with
+      the weights of the step; their results are in the workdir's folder `along_training`. Each
+      costs its rows × views every time.
+    measure_at: when `measure` measures, besides the end: 'evaluations' (`evaluate_every_epochs`) or
+      'checkpoints' (`checkpoint_every_steps`).
     validation: fraction of the training rows, in [0, 1), that is held out and evaluated instead of
       the rows of the study. The rows do not depend on the seed, and a clip's frames stay together.
       0 holds none out.
@@ -120,6 +123,7 @@ class TrainingSettings:
   checkpoint_every_steps: int = setting(500, '0 (at the end alone) or more', lambda x: x >= 0)
   evaluate_every_epochs: float = setting(1.0, '0 (at the end alone) or more', lambda x: x >= 0)
   measure: tuple[str, ...] = ()
+  measure_at: str = word(EVALUATIONS, MEASURED_AT, only_with=('measure',))
   validation: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
   keep: str = word(LAST, KEPT, only_with=('validation',))
   precision: str = word('', ('', *PRECISIONS))

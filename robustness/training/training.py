@@ -34,7 +34,7 @@ RESERVED = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
 """Columns that a training adds to its rows, in place of columns of the same name."""
 REPORTING = (
   *('checkpoint_every_steps', 'log_every_steps', 'evaluate_every_epochs', 'measure'),
-  'resident_bytes',
+  *('measure_at', 'resident_bytes'),
 )
 """Settings that do not change the trained weights: what is logged and when, and where rows are
 stored."""

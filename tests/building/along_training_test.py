@@ -4,7 +4,10 @@ import pytest
 
 from robustness import launch
 from robustness.building import along_training
+from robustness.cli.running import planned_work
+from robustness.config import experiment as experiments
 from robustness.results import Results
+from robustness.training.checkpoint import Checkpoints
 from tests.refusals import bad_setting, refused
 
 TRAINING = {
@@ -60,6 +63,31 @@ def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_pa
   assert measured == ['step1', 'step2', 'step2', 'step3']
   uninterrupted, stopped = (folder_of(workdir) / 'results.csv' for workdir in (finished, tmp_path))
   assert uninterrupted.read_bytes() == stopped.read_bytes()
+
+
+def test_kept_checkpoints_are_measured_with_the_same_bytes_after_a_stop(tmp_path, monkeypatch):
+  changes = {'steps': 5, 'checkpoint_every_steps': 2, 'measure_at': 'checkpoints'}
+  launch.run(config(**changes), tmp_path / 'whole')
+  table = Results.read(folder_of(tmp_path / 'whole')).table
+  assert sorted(set(table.step)) == [2, 4, 5]
+  save = Checkpoints.save
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(Checkpoints, 'save', interrupted_at(4, save))
+    launch.run(config(**changes), tmp_path / 'stopped')
+  launch.run(config(**changes), tmp_path / 'stopped')
+  whole, stopped = (folder_of(tmp_path / name) / 'results.csv' for name in ('whole', 'stopped'))
+  assert whole.read_bytes() == stopped.read_bytes()
+  plan = planned_work(experiments.from_config(config(**changes)))
+  assert ('cnn: corruption_error along the training', '3 × 24 rows × 2 views', '144') in plan
+
+
+def interrupted_at(step, save):
+  def interrupted(self, state):
+    if int(state.step) == step:
+      raise KeyboardInterrupt
+    save(self, state)
+
+  return interrupted
 
 
 def test_measuring_changes_no_training_and_names_a_task_of_the_run(finished, tmp_path):
