@@ -67,16 +67,18 @@ def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_pa
 
 def test_kept_checkpoints_are_measured_with_the_same_bytes_after_a_stop(tmp_path, monkeypatch):
   changes = {'steps': 5, 'checkpoint_every_steps': 2, 'measure_at': 'checkpoints'}
-  launch.run(config(**changes), tmp_path / 'whole')
-  table = Results.read(folder_of(tmp_path / 'whole')).table
+  launch.run(config(**changes), tmp_path / 'complete')
+  table = Results.read(folder_of(tmp_path / 'complete')).table
   assert sorted(set(table.step)) == [2, 4, 5]
   save = Checkpoints.save
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(Checkpoints, 'save', interrupted_at(4, save))
     launch.run(config(**changes), tmp_path / 'stopped')
   launch.run(config(**changes), tmp_path / 'stopped')
-  whole, stopped = (folder_of(tmp_path / name) / 'results.csv' for name in ('whole', 'stopped'))
-  assert whole.read_bytes() == stopped.read_bytes()
+  uninterrupted, stopped = (
+    folder_of(tmp_path / name) / 'results.csv' for name in ('complete', 'stopped')
+  )
+  assert uninterrupted.read_bytes() == stopped.read_bytes()
   plan = planned_work(experiments.from_config(config(**changes)))
   assert ('cnn: corruption_error along the training', '3 × 24 rows × 2 views', '144') in plan
 

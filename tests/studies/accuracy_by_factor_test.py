@@ -11,12 +11,12 @@ from robustness.core.rows import ArrayRows, as_float32
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR
+from robustness.estimates.table import select
 from robustness.evaluation import failures
-from robustness.evaluation.study import Evaluation
 from robustness.studies.accuracy_by_factor import AccuracyByFactor
 from tests.cases import cases
 from tests.refusals import refused
-from tests.studies.conftest import classifier, recorded, rows, table_of_networks
+from tests.studies.conftest import classifier, measured, rows
 from tests.table_rows import estimate
 
 ROWS = rows()
@@ -29,12 +29,12 @@ WITH_COLUMNS = dataclasses.replace(
 )
 
 
-def table(folder, study: AccuracyByFactor, array_rows: ArrayRows = WITH_COLUMNS):
-  return table_of_networks(folder, study, array_rows)
+def table(study: AccuracyByFactor, array_rows: ArrayRows = WITH_COLUMNS):
+  return measured(study, array_rows=array_rows)[0].table
 
 
-def test_groups_by_word_are_those_counted_by_hand(tmp_path):
-  estimates = table(tmp_path, AccuracyByFactor(factors=('pose',), fewest=2))
+def test_groups_by_word_are_those_counted_by_hand():
+  estimates = table(AccuracyByFactor(factors=('pose',), fewest=2))
   assert {*estimates['pose'].dropna()} == {'left', 'right'}, 'the empty word is none'
   for pose in ('left', 'right'):
     right_in_pose = RIGHT[pose == POSES]
@@ -51,12 +51,12 @@ def test_groups_by_word_are_those_counted_by_hand(tmp_path):
   assert difference.value == pytest.approx((second * 1.0 - RIGHT)[POSES == 'left'].mean())
 
 
-def test_numbers_are_cut_at_quantiles_and_small_groups_left_out(tmp_path):
-  estimates = table(tmp_path, AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
-  hours = estimates[(estimates.quantity == 'accuracy') & (estimates.versus == '')]
+def test_numbers_are_cut_at_quantiles_and_small_groups_left_out():
+  estimates = table(AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
+  hours = select(estimates, 'accuracy', hour=...)
   assert sorted(set(hours.n)) == [COUNT // 4] and hours.hour.nunique() == 4
   every = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
-  assert table(tmp_path / 'sites', every)['site'].nunique() == COUNT // 4
+  assert table(every)['site'].nunique() == COUNT // 4
   few = AccuracyByFactor(factors=('pose',), fewest=14)
   message = 'pose has 1 groups of at least 14 images; accuracy by it needs two.* config.study.bins'
   refused(message, few.check, WITH_COLUMNS, {})
@@ -91,44 +91,44 @@ def test_the_ratio_of_a_group_without_an_error_has_an_interval():
   assert paired.low < paired.value == 0 < paired.high
 
 
-def test_the_ratio_of_a_group_in_one_site_has_a_note_instead_of_an_interval(tmp_path):
+def test_the_ratio_of_a_group_in_one_site_has_a_note_instead_of_an_interval():
   places = np.where(SITES == 0, 'harbour', 'field')
   with_places = dataclasses.replace(ROWS, columns={'place': places, 'site': SITES})
   study = AccuracyByFactor(factors=('place',), clusters='site', fewest=4)
-  estimates = table(tmp_path, study, with_places)
+  estimates = table(study, with_places)
   for place, versus in itertools.product(('harbour', 'field'), ('', 'first')):
     row = estimate(estimates, 'second', 'error_ratio', versus, place=place)
     assert np.isfinite(row.value) and np.isnan([row.low, row.high]).all()
     assert row.note == 'no interval: too few clusters, effectively 1.0'
 
 
-def test_brightness_is_measured_in_the_images(tmp_path):
+def test_brightness_is_measured_in_the_images():
   study = AccuracyByFactor(factors=('brightness', 'contrast'), bins=2, fewest=2)
-  records = recorded(tmp_path, study, classifier('first', 0), ROWS)
+  results, only = measured(study, ('first',))
+  records = only.records
   images = as_float32(ROWS.images)
   np.testing.assert_allclose(records.column('brightness'), images.mean((1, 2, 3)), rtol=1e-5)
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
 
 
-def test_estimates_count_clusters_and_pairs_of_factors_are_groups(tmp_path):
+def test_estimates_count_clusters_and_pairs_of_factors_are_groups():
   unclustered = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
   clustered = dataclasses.replace(unclustered, clusters='site')
-  by_image, by_site = table(tmp_path / 'alone', unclustered), table(tmp_path / 'alike', clustered)
+  by_image, by_site = table(unclustered), table(clustered)
   assert estimate(by_image, 'first', 'overall_accuracy').clusters == COUNT
   for quantity, facets in (('overall_accuracy', {}), ('error_ratio', {'pose': 'left'})):
     row = estimate(by_site, 'first', quantity, **facets)
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
   partly_placed = dataclasses.replace(ROWS, columns={'site': np.where(POSES == 'left', POSES, '')})
-  network = classifier('first', 0)
-  records = recorded(tmp_path / 'some', clustered, network, partly_placed)
-  units = clustered.by_row(records, ROWS.image_shape).units
+  by_class = dataclasses.replace(clustered, factors=('class',))
+  results, only = measured(by_class, ('first',), partly_placed)
+  units = clustered.by_row(only.records, ROWS.image_shape).units
   assert len(set(units)) == 1 + (POSES != 'left').sum(), 'images of no known site are alone'
-  records = recorded(tmp_path / 'one', clustered, network, WITH_COLUMNS)
-  evaluation = Evaluation('first', records)
+  results, evaluation = measured(clustered, ('first',), WITH_COLUMNS)
   of_classes = failures.findings(clustered, [evaluation], ROWS.image_shape)[0].estimates[0]
   assert (of_classes.clusters < of_classes.n).all(), 'classes have these clusters too'
   is_in_pair = (POSES == 'left') & (ROWS.labels == 1)
-  pair = estimate(by_image, 'first', 'accuracy', pose='left', **{'class': '1'})
+  pair = estimate(by_image, 'first', 'accuracy', pose='left', **{'class': ROWS.class_names[1]})
   assert (pair.value, pair.n) == (RIGHT[is_in_pair].mean(), is_in_pair.sum())
 
 

@@ -13,16 +13,16 @@ from robustness.studies.accuracy import Accuracy
 from robustness.studies.corruption_error import CorruptionError
 from tests.made_records import made
 from tests.networks import SHAPE
-from tests.studies.conftest import COUNT, table_of
+from tests.studies.conftest import COUNT, measured, table_of
 from tests.table_rows import estimate
 
 
-def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate):
+def test_top_k_accuracy_is_the_share_of_ranks_below_k():
   study = Accuracy(top_k=2, confidence=0.9)
-  (only,) = evaluate(study, ('first',))
-  results = table_of(study, [only])
-  assert list(results.quantity) == ['top1_accuracy', 'top2_accuracy']
-  for k, row in zip((1, 2), results.itertuples(), strict=True):
+  results, only = measured(study, ('first',))
+  table = results.table[results.table['class'].isna()]
+  assert list(table.quantity) == ['top1_accuracy', 'top2_accuracy']
+  for k, row in zip((1, 2), table.itertuples(), strict=True):
     right = int((only.records.column('rank') < k).sum())
     exact = stats.binomtest(right, COUNT).proportion_ci(0.9, 'exact')
     assert (row.value, row.n, row.confidence) == (right / COUNT, COUNT, 0.9)
@@ -30,13 +30,12 @@ def test_top_k_accuracy_is_the_share_of_ranks_below_k(evaluate):
   assert list(table_of(Accuracy(top_k=1), [only]).quantity) == ['top1_accuracy'], 'given once'
 
 
-def test_two_classifiers_are_compared_in_pairs(evaluate):
-  first, second = evaluate(Accuracy())
-  results = table_of(Accuracy(), [first, second])
-  assert len(results) == 6, 'two accuracies of each, and their differences'
+def test_two_classifiers_are_compared_in_pairs():
+  results, first, second = measured(Accuracy(top_k=2))
+  assert results.table['class'].isna().sum() == 6, 'two accuracies of each, and their differences'
   right = [e.records.column('rank') == 0 for e in (first, second)]
   b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
-  row = estimate(results, 'second', 'top1_accuracy', 'first')
+  row = estimate(results.table, 'second', 'top1_accuracy', 'first')
   assert row.value == pytest.approx(right[1].mean() - right[0].mean()) == (c - b) / COUNT
   assert row.low <= row.value <= row.high
   assert row.p == pytest.approx(stats.binomtest(b, b + c).pvalue)

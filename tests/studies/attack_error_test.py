@@ -14,19 +14,18 @@ from robustness.attacks.pgd import FGSM, PGD
 from robustness.core import random_keys
 from robustness.estimates.comparison import mcnemar
 from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import select
 from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.fourier.filters import high_pass
 from robustness.present import text
-from robustness.results import Results
 from robustness.studies.attack_error import AttackError
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.networks import SHAPE
 from tests.refusals import bad_setting, refused
-from tests.studies.conftest import COUNT, classifier, recorded, rows
+from tests.studies.conftest import COUNT, classifier, measured, recorded, rows
 from tests.table_rows import estimate
 
 STEPS, STEP_SIZE = 4, 0.008
@@ -62,9 +61,9 @@ def attacked_by_hand(study: AttackError, seed: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_errors_and_spectra_equal_those_of_attacks_on_whole_batches(evaluate):
-  findings = SMALL.reduce(evaluate(SMALL), SHAPE)
-  results = assemble(findings.estimates)
+def test_errors_and_spectra_equal_those_of_attacks_on_whole_batches():
+  findings, *_ = measured(SMALL)
+  results = findings.table
   labels, worst = rows().labels, {}
   for seed, label in enumerate(('first', 'second')):
 
@@ -199,13 +198,12 @@ def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_r
 
 
 @pytest.mark.slow
-def test_auto_attack_counts_by_stage_equally_on_any_devices(evaluate, tmp_path, caplog):
+def test_auto_attack_counts_by_stage_equally_on_any_devices(tmp_path, caplog):
   budget = {'auto_attack': {'iterations': 3, 'queries': 5}, 'pgd': {'steps': 1}}
   study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, attack=budget)
-  (first,) = evaluations = evaluate(study, ('first',))
+  results, first = measured(study, ('first',))
   stage, rank = (first.records.table(name)[:, 2] for name in ('measure/stage', 'rank'))
-  results = study.reduce(evaluations, SHAPE)
-  after = select(assemble(results.estimates), 'error_after', stage=..., epsilon=...)
+  after = select(results.table, 'error_after', stage=..., epsilon=...)
   np.testing.assert_allclose(after.value, [(stage <= number).mean() for number in range(1, 5)])
   assert after.value.iloc[0] > 0 and after.value.iloc[-1] == (rank > 0).mean() < 1
   by_square = int((stage == 4).sum())
@@ -259,8 +257,9 @@ def test_restarts_are_described_with_the_attacks_that_start_at_random():
 
 
 @pytest.fixture(scope='module')
-def small_records(tmp_path_factory):
-  return recorded(tmp_path_factory.mktemp('small'), SMALL, classifier('first', 0), rows())
+def small_records():
+  results, first = measured(SMALL, ('first',))
+  yield first.records
 
 
 @cases(
@@ -283,31 +282,28 @@ def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
   assert study.differences(small_records, SHAPE) == [*common, *expected]
 
 
-def test_a_headline_notes_that_auto_attack_was_shortened(evaluate):
+def test_a_headline_notes_that_auto_attack_was_shortened():
   settings = {'auto_attack': {'queries': 20, 'iterations': 2}}
   ball = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}
   study = AttackError(attacks=('auto_attack',), attack=settings, **ball)
-  table = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
-  [row] = select(table, 'attack_error', epsilon=...).itertuples()
+  results, _ = measured(study, ('first',))
+  [row] = select(results.table, 'attack_error', epsilon=...).itertuples()
   expected = "AutoAttack of 2 steps and 20 queries, fewer than its authors': a lower bound"
   assert row.note == expected
-  results = Results('attack_error', [{'label': 'first'}], {}, {}, table=table)
-  results.quantities = study.quantities
   assert f'[1] {expected}' in text.summary(results)
 
 
-def test_images_that_an_attack_leaves_as_they_are_have_no_change(evaluate):
+def test_images_that_an_attack_leaves_as_they_are_have_no_change():
   settings = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon, 'attack': {'fab': {'steps': 3}}}
   study = AttackError(attacks=('fab',), **settings)
-  (evaluation,) = evaluate(study, ('first',))
+  results, evaluation = measured(study, ('first',))
   wrong = evaluation.records.table('rank') > 0
   norm = evaluation.records.column('measure/energy', 1) ** 0.5
   changed = wrong[:, 1] & (norm > 0)
   assert 0 < changed.sum() < wrong[:, 1].sum(), 'images that were wrong before are left'
-  findings = study.reduce([evaluation], SHAPE)
-  row = estimate(assemble(findings.estimates), 'first', 'change_norm', attack=..., epsilon=...)
+  row = estimate(results.table, 'first', 'change_norm', attack=..., epsilon=...)
   assert (row.n, row.value) == (changed.sum(), pytest.approx(norm[changed].mean()))
-  at_zero = findings.arrays['first/spectrum'][0, 0]
+  at_zero = results.arrays['first/spectrum'][0, 0]
   rings = evaluation.records.column('measure/rings', 1)[changed]
   centre = tuple(side // 2 for side in SHAPE[:2])
   assert at_zero[centre] == pytest.approx(rings[:, 0].mean(), rel=1e-4)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import robustness
 from robustness.core.rows import ArrayRows
-from robustness.evaluation.study import Evaluation
 from robustness.studies.background_challenge import BackgroundChallenge
 from tests.networks import tiny_classifier
 from tests.refusals import bad_setting, refused
-from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
 SHAPE = (8, 8, 3)
@@ -31,7 +30,7 @@ def folder(tmp_path):
   return tmp_path / 'backgrounds'
 
 
-def test_a_foreground_survives_if_it_is_right_on_every_background(tmp_path, folder):
+def test_a_foreground_survives_if_it_is_right_on_every_background(folder):
   study, network = BackgroundChallenge(backgrounds=str(folder)), tiny_classifier(9, shape=SHAPE)
   pictures = np.stack([np.asarray(Image.open(p)) for p in sorted(folder.iterdir())]) / 255
   pasted = np.where(MASKS[:, None, ..., None], IMAGES[:, None], pictures[None])
@@ -39,9 +38,7 @@ def test_a_foreground_survives_if_it_is_right_on_every_background(tmp_path, fold
   answers = answers.reshape(COUNT, 5)
   labels = np.where(np.arange(COUNT) % 3 == 0, (answers[:, 0] + 1) % 4, answers[:, 0])
   rows = ArrayRows(IMAGES, labels, network.class_names, columns={'foreground': MASKS})
-  study.check(rows, {})
-  records = recorded(tmp_path / 'records', study, network, rows)
-  table = table_of(study, [Evaluation('net', records)], SHAPE)
+  table = robustness.measure(study, {'net': network}, rows).table
   is_right = answers == labels[:, None]
   surviving = estimate(table, 'net', 'surviving_foregrounds')
   assert (surviving.value, surviving.n) == (is_right.all(1).mean(), COUNT)

@@ -7,7 +7,7 @@ import pytest
 
 from robustness.studies.background_gap import BackgroundGap
 from tests.refusals import refused
-from tests.studies.conftest import classifier, rows, table_of_networks
+from tests.studies.conftest import classifier, measured, rows
 from tests.table_rows import estimate
 
 COUNT = rows().num_examples
@@ -19,8 +19,8 @@ RIGHT = np.argmax(classifier('', 0).predict(rows().images), 1) == rows().labels
 
 
 @pytest.fixture(scope='module')
-def table(tmp_path_factory):
-  return table_of_networks(tmp_path_factory.mktemp('records'), BackgroundGap(), WITH_VARIANTS)
+def table():
+  return measured(BackgroundGap(), array_rows=WITH_VARIANTS)[0].table
 
 
 def test_the_gap_is_the_difference_of_two_accuracies(table):

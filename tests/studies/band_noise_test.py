@@ -10,7 +10,7 @@ from robustness.fourier.filters import KINDS
 from robustness.studies import band_noise, filtered_accuracy
 from tests.end_to_end import runs
 from tests.networks import SHAPE
-from tests.studies.conftest import COUNT, classifier, rows, show_image, table_of
+from tests.studies.conftest import COUNT, classifier, measured, rows, show_image, table_of
 from tests.table_rows import estimate
 
 SIDE = (32, 32, 3)
@@ -52,12 +52,12 @@ def test_filtered_images_keep_the_frequencies_of_the_square(kind):
   np.testing.assert_array_equal(show_image(study, image, 0), image)
 
 
-def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_bandwidth(evaluate):
+def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_bandwidth():
   study = filtered_accuracy.FilteredAccuracy()
   bands = [*(('low_pass', b) for b in (1, 3, 5)), *(('high_pass', b) for b in (2, 4))]
   assert study.bands(SHAPE) == bands
-  evaluations = evaluate(study)
-  results = table_of(study, evaluations)
+  measurement, *evaluations = measured(study)
+  results = measurement.table
   facets = {'band': ..., 'bandwidth': ...}
   in_bands = {k: select(results, 'accuracy', k, **facets) for k in ('', 'first')}
   data, right = rows(), {}

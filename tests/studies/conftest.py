@@ -2,14 +2,15 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import pytest
 from flax import linen as nn
 
+import robustness
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.estimates.table import assemble
@@ -19,6 +20,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Evaluation, Study
 from robustness.models.classifier import Classifier, from_linen
 from robustness.parallel.mesh import MeshParallel
+from robustness.results import SINGLE
 from tests.networks import CLASSES, SHAPE, tiny_rows
 
 COUNT = 40
@@ -50,15 +52,13 @@ def rows() -> ArrayRows:
   return ArrayRows(images, np.where(np.arange(COUNT) % 6 == 0, second, first), CLASSES)
 
 
-@pytest.fixture
-def evaluate(tmp_path):
-  def run(study: Study, labels=('first', 'second'), name='records') -> list[Evaluation]:
-    return [
-      Evaluation(label, recorded(tmp_path / name / label, study, classifier(label, seed), rows()))
-      for seed, label in enumerate(labels)
-    ]
-
-  return run
+def measured(
+  study: Study, labels: Sequence[str] = ('first', 'second'), array_rows: ArrayRows | None = None
+) -> tuple[Any, ...]:
+  """Returns the results of the networks, whose records last as long as these, and evaluations."""
+  networks = {label: classifier(label, seed) for seed, label in enumerate(labels)}
+  results = robustness.measure(study, networks, array_rows or rows())
+  return results, *results.studies()[SINGLE].evaluations
 
 
 def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identity=None) -> Records:
@@ -74,19 +74,6 @@ def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identi
 
 def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd.DataFrame:
   return assemble(study.reduce(evaluations, shape).estimates)
-
-
-def table_of_networks(folder, study: Study, array_rows: ArrayRows) -> pd.DataFrame:
-  """Returns the table of a study of the networks 'first' and 'second' on rows."""
-  study.check(array_rows, {})
-  labels = enumerate(('first', 'second'))
-  return table_of(
-    study,
-    [
-      Evaluation(label, recorded(folder / label, study, classifier(label, seed), array_rows))
-      for seed, label in labels
-    ],
-  )
 
 
 def show_image(study: Study, image: np.ndarray, view: int, example: int = 3) -> np.ndarray:

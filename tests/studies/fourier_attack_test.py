@@ -16,7 +16,7 @@ from robustness.studies import fourier_attack, fourier_heatmap, fourier_preview
 from tests.made_records import made
 from tests.networks import SHAPE
 from tests.refusals import bad_setting, refused
-from tests.studies.conftest import rows, table_of
+from tests.studies.conftest import measured, rows
 from tests.table_rows import estimate
 
 STUDY = fourier_attack.FourierAttack(norm=1.0, queries=3)
@@ -27,9 +27,9 @@ def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
   return rates[rates.classifier == label].sort_values('queries')
 
 
-def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured(evaluate):
-  evaluations = evaluate(STUDY)
-  results = table_of(STUDY, evaluations)
+def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured():
+  measurement, *evaluations = measured(STUDY)
+  results = measurement.table
   frequencies = STUDY._frequencies(SHAPE)
   assert len(STUDY.views(SHAPE)) == 1 + len(frequencies)
   answers = {}
@@ -37,19 +37,19 @@ def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured(ev
     wrong, label = evaluation.records.table('rank') > 0, evaluation.label
     half = STUDY._measured(evaluation.records)
     assert abs(half.sum() - (~half).sum()) <= 1 and len(set(np.diff(np.flatnonzero(half)))) > 1
-    choosing, measured = wrong[~half], wrong[half]
+    choosing, shown = wrong[~half], wrong[half]
     worst = np.argsort(-choosing[:, 1:].mean(0), kind='stable')[:3]
     rates = waves(results, label)
     np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[worst])
     np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[worst])
-    np.testing.assert_allclose(rates.value, measured[:, 1 + worst].mean(0))
-    answers[label] = [measured[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
+    np.testing.assert_allclose(rates.value, shown[:, 1 + worst].mean(0))
+    answers[label] = [shown[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
     for n, turned in enumerate(answers[label], 1):
       row = estimate(results, label, 'error', queries=n)
       exact = stats.binomtest(int(turned.sum()), len(turned)).proportion_ci(0.95, 'exact')
       assert (row.value, row.low, row.high) == pytest.approx((turned.mean(), *exact))
     clean = estimate(results, label, 'clean_error')
-    assert (clean.value, clean.n) == (measured[:, 0].mean(), len(measured))
+    assert (clean.value, clean.n) == (shown[:, 0].mean(), len(shown))
   for n, (first, second) in enumerate(zip(*answers.values(), strict=True), 1):
     row = estimate(results, 'second', 'error', 'first', queries=n)
     only = int((second & ~first).sum()), int((first & ~second).sum())
@@ -74,7 +74,7 @@ def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   return str(directory)
 
 
-def test_a_finished_map_names_the_frequencies(evaluate, tmp_path):
+def test_a_finished_map_names_the_frequencies(tmp_path):
   frequencies = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
   expected = [frequencies.cell[4, 3], frequencies.cell[3, 2], frequencies.cell[1, 1]]
   errors = np.zeros(len(frequencies))
@@ -82,7 +82,7 @@ def test_a_finished_map_names_the_frequencies(evaluate, tmp_path):
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'map', errors, source='other'))
   views = study.views(SHAPE)
   assert len(views) == 4
-  results = assemble(study.reduce(evaluate(study, ('first',)), SHAPE).estimates)
+  results = measured(study, ('first',))[0].table
   rates = waves(results, 'first')
   np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[expected])
   np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[expected])

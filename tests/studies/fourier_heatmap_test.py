@@ -9,7 +9,7 @@ from scipy import stats
 
 from robustness.core import random_keys
 from robustness.estimates.intervals import korn_graubard
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation, Findings
 from robustness.fourier.basis import CLEAN, basis_image
 from robustness.fourier.maps import band_map, centred_map
@@ -18,7 +18,7 @@ from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.networks import SHAPE, tiny_rows
 from tests.refusals import bad_setting, refused
 from tests.studies import conftest
-from tests.studies.conftest import COUNT, table_of
+from tests.studies.conftest import COUNT, measured, table_of
 from tests.table_rows import estimate
 
 STUDY = FourierHeatmap(norm=1.5, top_k=2)
@@ -57,9 +57,8 @@ def sample_arrays(study: FourierHeatmap) -> dict[str, np.ndarray]:
   return study.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name), Findings())
 
 
-def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one_trial(evaluate):
-  (only,) = evaluate(STUDY, ('first',))
-  results = reduced(STUDY, [only])
+def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one_trial():
+  results, only = measured(STUDY, ('first',))
   rank = only.records.table('rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
@@ -83,8 +82,8 @@ def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one
   assert trials <= len(frequencies) < frequencies.cell.size
 
 
-def test_difference_map_and_its_significance_against_scipy(evaluate):
-  first, second = evaluate(STUDY)
+def test_difference_map_and_its_significance_against_scipy():
+  plain, first, second = measured(STUDY)
   right = [e.records.table('rank') == 0 for e in (first, second)]
   b, c = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
   pairs = zip(b, c, strict=True)
@@ -106,8 +105,8 @@ def test_difference_map_and_its_significance_against_scipy(evaluate):
     assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
 
-def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves(evaluate):
-  results = reduced(STUDY, evaluate(STUDY))
+def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves():
+  results, *_ = measured(STUDY)
   distance = np.hypot(AXIS_Y[:, None], AXIS_X)
   nyquist = min(HEIGHT, WIDTH) / 2
   masks: dict[tuple[str, Any], np.ndarray] = {
@@ -125,32 +124,27 @@ def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves(eva
       assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
   radii = select(results.table, 'error', radius=...)
   assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
-  results.quantities = STUDY.quantities
-  results.arrays = sample_arrays(STUDY)
-  figures = STUDY.figures(results)
+  figures = results.figures()
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
   titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
   assert titles == ['clean', '(−1, −1)', '(−2, −2)']
 
 
-def test_bands_that_the_window_cuts_say_so(evaluate):
-  window = dataclasses.replace(STUDY, window=1)
-  full, cut = (s.reduce(evaluate(s, name=f'bands{s.window}'), SHAPE) for s in (STUDY, window))
+def test_bands_that_the_window_cuts_say_so():
+  (full, *_), (cut, *_) = measured(STUDY), measured(dataclasses.replace(STUDY, window=1))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
   assert cells['all'] == [1, HEIGHT * WIDTH] and cells['high'][0] == 0 < cells['high'][1]
   assert all(row[1] == row[2] for row in full.tables['bands'].rows)
-  rows, of_cut = assemble(full.estimates), assemble(cut.estimates)
-  assert 'high' not in set(of_cut.band.dropna())
+  assert 'high' not in set(cut.table.band.dropna())
   note = f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
-  assert estimate(of_cut, 'second', 'error', 'first').note == note
-  assert not rows[rows['quantity'] == 'error'].note.any(), 'nothing is cut of a whole map'
+  assert estimate(cut.table, 'second', 'error', 'first').note == note
+  assert not select(full.table, 'error', band=...).note.any(), 'nothing is cut of a whole map'
 
 
-def test_layer_maps_are_means_of_the_records(evaluate):
+def test_layer_maps_are_means_of_the_records():
   study = dataclasses.replace(STUDY, layers=('stages',))
-  (only,) = evaluate(study, ('first',))
-  results = reduced(study, [only])
+  results, only = measured(study, ('first',))
   for layer in ('stage1', 'logits'):
     change = only.records.table(f'layer_change/{layer}').astype(np.float64)
     ends = ('value', 'high')
@@ -160,17 +154,13 @@ def test_layer_maps_are_means_of_the_records(evaluate):
     np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
 
 
-def test_each_layer_map_is_drawn_as_shares_of_its_largest_value(evaluate):
-  study = dataclasses.replace(STUDY, layers=('stages',))
-  results = reduced(study, evaluate(study))
-  layers = ['stage1', 'logits']
-  results.classifiers = [{'label': label, 'layers': layers} for label in ('first', 'second')]
-  results.quantities, results.arrays = study.quantities, sample_arrays(study)
-  figures = study.figures(results)
+def test_each_layer_map_is_drawn_as_shares_of_its_largest_value():
+  results, *_ = measured(dataclasses.replace(STUDY, layers=('stages',)))
+  figures = results.figures()
   for label in ('first', 'second'):
     figure, caption = figures[f'layer_change_frequency_y_frequency_x_layer_{label}']
     assert 'share of the largest in its map' in caption
-    for axes, layer in zip(figure.axes[:2], layers, strict=True):
+    for axes, layer in zip(figure.axes[:2], ('stage1', 'logits'), strict=True):
       change = drawn(results, 'layer_change', label, layer=layer)
       (image,) = axes.images
       np.testing.assert_allclose(image.get_array(), 100 * change / change.max(), rtol=1e-6)
@@ -214,12 +204,9 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
   assert len(counts) == 8, 'every combination of signs over the three channels occurs'
 
 
-def test_a_map_of_a_class_is_the_error_on_its_images(evaluate):
-  study = dataclasses.replace(STUDY, classes=('all',))
-  (only,) = evaluate(STUDY, ('first',))
-  names = tiny_rows(COUNT).class_names
-  only.records.identity = {'classes': names}
-  results = reduced(study, [only])
+def test_a_map_of_a_class_is_the_error_on_its_images():
+  study, names = dataclasses.replace(STUDY, classes=('all',)), tiny_rows(COUNT).class_names
+  results, only = measured(study, ('first',))
   wrong, labels = only.records.table('rank') > 0, only.records.column('label')
   for label, name in enumerate(names):
     class_map = drawn(results, 'class_error', 'first', **{'class': name})

@@ -11,7 +11,7 @@ from robustness.estimates.table import select
 from robustness.fourier.basis import basis_image, distinct_frequencies
 from robustness.studies.fourier_preview import FourierPreview
 from tests.networks import SHAPE
-from tests.studies.conftest import COUNT, classifier, rows, table_of
+from tests.studies.conftest import COUNT, classifier, measured, rows, table_of
 from tests.studies.fourier_attack_test import finished
 from tests.table_rows import estimate
 
@@ -36,9 +36,8 @@ def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energy(evaluate):
-  study = FourierPreview()
-  results = table_of(study, evaluate(study))
+def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energy():
+  results = measured(FourierPreview())[0].table
   gradient, (height, width, _), frequencies = gradients(), SHAPE, FREQUENCIES
   slopes = np.zeros((COUNT, len(frequencies)))
   for index, (fy, fx) in enumerate(zip(frequencies.fy, frequencies.fx, strict=True)):
@@ -49,8 +48,8 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
     own_mirror = 2 * fy % height == 0 and 2 * fx % width == 0
     mean = squares[0] if own_mirror else (squares[0] + squares[1]) / 2
     slopes[:, index] = np.sqrt(mean.sum(1))
-  measured = by_frequency(results, 'sensitivity')
-  np.testing.assert_allclose(measured, slopes.mean(0), rtol=1e-4, atol=2e-6)
+  values = by_frequency(results, 'sensitivity')
+  np.testing.assert_allclose(values, slopes.mean(0), rtol=1e-4, atol=2e-6)
   energy = np.abs(np.fft.fft2(gradient, axes=(1, 2))).astype(float) ** 2
   rows_axis, columns_axis = (np.fft.fftfreq(side, 1 / side) for side in (height, width))
   distance = np.hypot(rows_axis[:, None], columns_axis[None, :])
@@ -72,11 +71,11 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
   assert sum(weighted) == pytest.approx(1)
 
 
-def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(evaluate, tmp_path):
+def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(tmp_path):
   error = np.random.default_rng(0).random(len(FREQUENCIES))
   study = FourierPreview(heat_map=finished(tmp_path / 'map', error))
-  evaluations = evaluate(study, ('first',))
-  results = table_of(study, evaluations)
+  measurement, *evaluations = measured(study, ('first',))
+  results = measurement.table
   sensitivity = by_frequency(results, 'sensitivity')
   np.testing.assert_allclose(by_frequency(results, 'measured_error'), error)
   row = estimate(results, 'first', 'rank_correlation')

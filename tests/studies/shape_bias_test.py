@@ -7,10 +7,9 @@ import pytest
 
 from robustness.core.rows import ArrayRows
 from robustness.estimates.intervals import clopper_pearson
-from robustness.evaluation.study import Evaluation
 from robustness.studies.shape_bias import ShapeBias
 from tests.refusals import refused
-from tests.studies.conftest import classifier, recorded, rows, table_of
+from tests.studies.conftest import classifier, measured, rows
 from tests.table_rows import estimate
 
 CLASSES = np.asarray(rows().class_names)
@@ -27,15 +26,8 @@ def counts(answers: np.ndarray, mask: np.ndarray) -> tuple[int, int]:
 
 
 @pytest.fixture(scope='module')
-def table(tmp_path_factory):
-  study, folder = ShapeBias(), tmp_path_factory.mktemp('records')
-  study.check(WITH_TEXTURES, {})
-  evaluations = []
-  for seed, label in enumerate(('first', 'second')):
-    arguments = folder / label, study, classifier(label, seed), WITH_TEXTURES
-    records = recorded(*arguments, identity={'classes': list(rows().class_names)})
-    evaluations.append(Evaluation(label, records))
-  return table_of(study, evaluations)
+def table():
+  return measured(ShapeBias(), array_rows=WITH_TEXTURES)[0].table
 
 
 def test_bias_is_the_share_of_shapes_among_shapes_and_textures(table):
