@@ -12,7 +12,7 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
-from robustness.present.choice import first_headlines, headlines, labels_of, short_names
+from robustness.present.choice import CLASS, first_headlines, headlines, labels_of, short_names
 from robustness.present.notation import Notation, column_name
 from robustness.results import Results, Table
 
@@ -25,11 +25,13 @@ class HeadlineText(NamedTuple):
     values: values as text by (classifier, versus), where `versus` is the classifier that is
       subtracted or ''.
     notes: notes by the same keys.
+    is_of_classes: whether it is about single classes.
   """
 
   name: str
   values: dict[tuple[str, str], str]
   notes: dict[tuple[str, str], str]
+  is_of_classes: bool = False
 
 
 def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
@@ -45,7 +47,7 @@ def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
   names = short_names(choices) if limit else [choice.name for choice in choices]
   for name, choice in zip(names, choices, strict=True):
     unit = Notation(choice.quantity).unit
-    line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {})
+    line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {}, CLASS in choice.facets)
     for _, row in choice.summary_rows.iterrows():
       key = row.classifier, row.versus
       text = Notation(choice.quantity, difference=bool(row.versus)).bare(row)

@@ -9,20 +9,22 @@ from robustness.present import headlines
 from robustness.present.choice import labels_of
 from robustness.results import Results, Table
 
-MAX_SENTENCES, WIDTH = 4, 100
-"""Most findings that are printed, and letters in a line."""
+MAX_SENTENCES, MAX_CLASS_LINES, WIDTH = 4, 3, 100
+"""Most findings and lines about single classes that are printed, and letters in a line."""
 
 
 def summary(results: Results) -> list[str]:
   """Returns lines with each classifier's headlines, paired differences and their notes.
 
-  If there are no headlines, a line refers to the report.
+  If there are no headlines, a line refers to the report. Single classes come last and have at most
+  `MAX_CLASS_LINES` lines.
   """
   tasks = results.over_seeds.by_task
   rows, labels = headlines.cells(tasks), labels_of(tasks)
   if not rows:
     count = len(results.table)
     return [f'{count} estimates, too many to print: see the report.'] if count else []
+  rows, is_shortened = _without_many_classes(rows)
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
@@ -36,7 +38,22 @@ def summary(results: Results) -> list[str]:
   if len(labels) == 1:
     heads, table = ['', *labels], [[name, value] for name, _, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
+  footnotes += ['further headlines of single classes are in the report'] * is_shortened
   return [*lines(Table(heads, table)), *footnotes]
+
+
+def _without_many_classes(
+  rows: Sequence[headlines.HeadlineText],
+) -> tuple[list[headlines.HeadlineText], bool]:
+  """Returns headlines with at most `MAX_CLASS_LINES` lines about single classes, and whether others
+  were left out.
+  """
+  shown, num_lines = [], 0
+  for row in rows:
+    num_lines += len({label for label, _ in row.values}) * row.is_of_classes
+    if not row.is_of_classes or num_lines <= MAX_CLASS_LINES:
+      shown.append(row)
+  return shown, len(shown) < len(rows)
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:

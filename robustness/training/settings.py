@@ -149,6 +149,8 @@ class TrainingSettings:
     rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
     is_single = not (self.lookahead and self.ema_decay)
     rule('lookahead', is_single, f'0 where {KEYS.training.ema_decay} averages the weights')
+    fits = not self.steps or self.lookahead <= self.steps
+    rule('lookahead', fits, f'at most {KEYS.training.steps}, which is {self.steps}')
     plain = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
     rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
     valid = (

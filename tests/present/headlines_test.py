@@ -57,6 +57,21 @@ def test_an_undefined_value_has_its_note_in_the_row():
   assert table.rows[0][2] == 'undefined' and table.rows[0][3].startswith('60')
 
 
+def test_single_classes_have_at_most_three_lines_in_the_terminal():
+  names, shares = list('abcdefghij'), np.arange(COUNT)[:, None] < np.arange(30, 50, 2)
+  parts, quantities = [], []
+  for name in ('one', 'two', 'three'):
+    quantity = Quantity(name, f'accuracy {name}', better='higher', headline=True)
+    outcomes = Outcomes({'x': shares, 'y': shares}, pd.DataFrame({'class': names}))
+    parts.append(means(quantity, outcomes, ('class',)))
+    quantities.append(quantity)
+  described, data = [{'label': label} for label in 'xy'], {'num_examples': COUNT}
+  results = Results('made', described, data, {}, table=assemble(parts), quantities=(*quantities,))
+  lines = text.summary(results)
+  assert sum('in class' in line for line in lines) == 2, 'a second headline would have four'
+  assert lines[-1] == 'further headlines of single classes are in the report'
+
+
 def test_few_values_have_a_row_each_and_many_have_one_row_for_the_worst():
   few = made({ERROR: {'a': (0.2, 0.4), 'b': (0.2, 0.2)}})
   table = headlines.table({'': few})
