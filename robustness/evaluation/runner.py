@@ -7,6 +7,7 @@ the host, unless the classifier is a function on the host.
 """
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import math
@@ -319,7 +320,9 @@ class Evaluator:
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
     view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
     variables = self.classifier.variables if self.classifier else None
-    jax.eval_shape(lambda v, b, x: self.show(v, self._prepare(b), x), variables, batch, view)
+    traced = copy.copy(self)
+    vars(traced)['_logits'] = jax.jit(self._logits)  # attacks call it often, and a shape is traced once
+    jax.eval_shape(lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with the columns that the views add, see `Views.add_columns`."""
