@@ -2,9 +2,9 @@
 
 python docs/pictures.py --workdirs=/tmp/pictures [CONFIG ...]
 
-The link images/CONFIG/FIGURE.png in a page means figures/FIGURE.png of the first command that a
-page prints with configs/CONFIG.py. Every such command is run with its folders in `--workdirs`,
-where a finished run is not repeated. An hour on two busy cores draws all; `si_score` needs
+The link images/CONFIG/FIGURE.png in a page means figures/FIGURE.png of the first command with
+configs/CONFIG.py that the page prints, or that any page prints where this one prints none. Every
+such command is run with its folders in `--workdirs`, where a finished run is not repeated. An hour on two busy cores draws all; `si_score` needs
 `pip install '.[imagenet]'`.
 """
 
@@ -41,11 +41,13 @@ def linked() -> dict[str, set[str]]:
 def command(config: str) -> list[str]:
   """Returns the arguments of main.py in the first command printed with a config.
 
+  Pages that show a figure of the config are searched first.
+
   Raises:
     ValueError: no page prints one.
   """
-  for page in pages():
-    text = page.read_text(encoding='utf-8').replace('\\\n', ' ')
+  texts = [page.read_text(encoding='utf-8').replace('\\\n', ' ') for page in pages()]
+  for text in sorted(texts, key=lambda text: f'images/{config}/' not in text):
     printed = re.search(rf'python main\.py (--config=configs/{config}\.py .*)', text)
     if printed:
       return shlex.split(printed[1])
