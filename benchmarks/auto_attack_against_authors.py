@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,23 +25,40 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from benchmarks import subject, timing
-from benchmarks.heatmap_against_loops import NETWORK, networks
 from robustness import parallel
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS, AutoAttack
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
-from robustness.models import catalog
+from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier
+from robustness.models.state_dict import read_arrays
 from robustness.studies.attack_error import AttackError
 from robustness.training.checkpoint import load_variables
 
+NETWORK = 'resnet20'
 KINDS = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
 KINDS |= {'mean': 'running_mean', 'var': 'running_var'}
 THEIRS = {'apgd_ce': 'apgd-ce', 'apgd_t': 'apgd-t', 'fab_t': 'fab-t', 'apgd_dlr': 'apgd-dlr'}
 ERRORS = ('after', 'ours', 'theirs', 'theirs - ours, 95 %', 'only theirs, only ours', 'McNemar p')
 RATES = ('network', 'images', 'ours, images/s', 'theirs, images/s', 'ratio', 'seconds, theirs')
+
+
+def networks(file: str, name: str = NETWORK) -> tuple[Any, Classifier]:
+  """Returns a network in PyTorch and in JAX with the weights of a file, or with random ones."""
+  import torch
+
+  from benchmarks.torch_networks import ResNet
+
+  network = ResNet(int(name.removeprefix('resnet'))).eval()
+  if not file:
+    file = str(pathlib.Path(tempfile.mkdtemp()) / 'random.pth')
+    torch.save(network.state_dict(), file)
+  variables = weights.load(file, catalog.get(name))  # refuses what does not fit
+  tensors = {name: torch.from_numpy(np.array(value)) for name, value in read_arrays(file).items()}
+  network.load_state_dict(tensors, strict=False)  # counters of batches may be missing
+  return network, subject.classifier(name, variables=variables)
 
 
 def trained(folder: str) -> tuple[Any, Classifier]:

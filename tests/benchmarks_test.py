@@ -12,12 +12,7 @@ from tests.models import peers
 from tests.refusals import refused
 
 CASES = {
-  'heatmap_against_loops': '--images 16 --frequencies 3 --rounds 1 --networks small_cnn --sizes 8',
   'input_throughput': '--network squeezenet1_1 --images 4 --sizes 2 --rounds 1',
-  'scaling': '--sizes 16x2 16x3',
-  'policy_throughput': (
-    '--network small_cnn --batch 10 --rounds 1 --policies gaussian augmix environment --steps 1'
-  ),
   'startup': (
     '--config.study.window=3 --config.training.steps=2 --config.data.num_images=16 '
     '--config.training.batch_size=16 --config.classifiers=natural'
@@ -76,16 +71,6 @@ def test_sequential_coverage(tables):
   header, _, *lines = [line.split('|') for line in lines]
   least = header.index(' least coverage ')
   assert [0.95 <= float(line[least]) < 0.96 for line in lines] == [True, True]
-
-
-@pytest.mark.slow
-def test_the_named_networks_are_compared_with_pytorch(tables):
-  pytest.importorskip('torch', reason='runs PyTorch too')
-  options = '--images 4 --frequencies 2 --rounds 1 --sizes 4 --networks resnet32 resnet20'
-  table = tables('heatmap_against_loops', options)
-  check_ratios(table)
-  measured = [line.split('|')[1].strip() for line in table[2:]]
-  assert measured == 2 * ['resnet32'] + 2 * ['resnet20']
 
 
 @pytest.mark.slow

@@ -245,7 +245,7 @@ class Normalised(nn.Module):
 @pytest.fixture(scope='module')
 def resnet20(shared_dir):
   """The published ResNet-20 as a PyTorch module with its normalisation, and as ours."""
-  from benchmarks.heatmap_against_loops import networks
+  from benchmarks.auto_attack_against_authors import networks
   from robustness.models import catalog
 
   (file,) = (shared_dir / 'data/weights').glob('cifar10_resnet20-*.th')
