@@ -4,6 +4,7 @@ A row per classifier has the heatmap of Fourier frequencies, the errors by corru
 and the accuracy under attack by its radius ε.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robustness.estimates.facets import CORRUPTION, EPSILON, SEVERITY
+from robustness.estimates.facets import EPSILON
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import select
 from robustness.present import charts, maps, style
@@ -48,7 +49,15 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
   Columns that no task measured are left out; without any, the result is empty.
   """
-  columns = list(filter(None, (_heat_map(tasks), _corruptions(tasks), _attack(tasks))))
+  columns = [
+    column
+    for column in (
+      _map_column(tasks, 'frequency', *FREQUENCIES),
+      _map_column(tasks, 'corruption and severity', 'corruption', 'severity'),
+      _attack(tasks),
+    )
+    if column
+  ]
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
   if not columns:
     return {}
@@ -85,41 +94,39 @@ def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.Data
   return None
 
 
-def _heat_map(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of heatmaps over Fourier frequencies; None if no task measured them."""
-  measured = _rows(tasks, *FREQUENCIES)
-  return measured and _Column(f'{measured[0].words} by frequency', *measured, _draw_map)
+def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
+  """Returns the column of heatmaps over the facets `y` and `x`; None if no task measured them.
+
+  `words` names the facets in the caption.
+  """
+  measured = _rows(tasks, y, x)
+  if measured is None:
+    return None
+  draw = functools.partial(_draw_map, y, x)
+  return _Column(f'{measured[0].words} by {words}', *measured, draw)
 
 
 def _draw_map(
-  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
+  y: str, x: str, axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's heatmap over Fourier frequencies; see `_Column.draw`."""
-  image = maps.cell_image(axes, maps.cells_of(rows, *FREQUENCIES), Notation(quantity), limits)
-  _name_axes(axes, 'horizontal frequency', 'vertical frequency')
-  _add_bar(axes, image, quantity)
+  """Draws a classifier's values by `y` and `x` as coloured cells; see `_Column.draw`.
 
-
-def _corruptions(tasks: Mapping[str, Results]) -> _Column | None:
-  """Returns the column of grids over corruption and severity; None if no task measured them."""
-  measured = _rows(tasks, 'corruption', 'severity')
-  return measured and _Column(
-    f'{measured[0].words} by corruption and severity', *measured, _draw_corruptions
-  )
-
-
-def _draw_corruptions(
-  axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
-) -> None:
-  """Draws a classifier's values by corruption and severity as coloured cells."""
-  names = list(dict.fromkeys(rows.corruption))
-  numbered = rows.assign(corruption=rows.corruption.map(names.index))
-  table = maps.cells_of(numbered, 'corruption', 'severity')
+  A facet `y` with names, such as the corruption, has a line for each name.
+  """
+  names = [] if (y, x) == FREQUENCIES else list(dict.fromkeys(rows[y]))
+  numbered = rows.assign(**{y: rows[y].map(names.index)}) if names else rows
+  table = maps.cells_of(numbered, y, x)
   image = maps.cell_image(axes, table, Notation(quantity), limits)
-  axes.set_yticks(range(len(names)), [value_text(CORRUPTION, name) for name in names])
-  axes.set_xticks(list(table.columns))
-  _name_axes(axes, SEVERITY.axis, '')
-  _add_bar(axes, image, quantity)
+  if names:
+    axes.set_yticks(range(len(names)), [value_text(quantity.facet(y), name) for name in names])
+    axes.set_xticks(list(table.columns))
+    _name_axes(axes, quantity.facet(x).axis, '')
+  else:
+    _name_axes(axes, 'horizontal frequency', 'vertical frequency')
+  bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, aspect=18)
+  bar.ax.tick_params(labelsize=6)
+  name = quantity.words.partition(' under ')[0]
+  bar.set_label(f'{name} ({Notation(quantity).unit})', fontsize=7)
 
 
 def _attack(tasks: Mapping[str, Results]) -> _Column | None:
@@ -160,11 +167,3 @@ def _name_axes(axes: Axes, x: str, y: str) -> None:
   """Writes the names `x` and `y` at the axes."""
   axes.set_xlabel(x, fontsize=7)
   axes.set_ylabel(y, fontsize=7)
-
-
-def _add_bar(axes: Axes, image: Any, quantity: Quantity) -> None:
-  """Draws the colour scale of an image next to it, with the quantity and its unit."""
-  bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, aspect=18)
-  bar.ax.tick_params(labelsize=6)
-  name = quantity.words.partition(' under ')[0]
-  bar.set_label(f'{name} ({Notation(quantity).unit})', fontsize=7)
