@@ -6,14 +6,12 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, a
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import select
-from robustness.present import charts, forms, style
+from robustness.present import charts, forms
 from robustness.present.notation import Notation
 from robustness.results import Results
-from robustness.video.testbed import draw_point
 
 ACCURACY = Quantity('accuracy', 'accuracy', better='higher')
 """Quantity of the axes."""
@@ -32,45 +30,26 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   if worst.empty:
     return {}
   k = int(worst.k.max())
-  anchor = select(table, 'accuracy_anchor').set_index('classifier')
-  pm_k = select(table, 'accuracy_pm_k').set_index('classifier')
-  static = select(table, 'accuracy_static').set_index('classifier')
+  anchor, pm_k, static = (
+    select(table, name).set_index('classifier')
+    for name in ('accuracy_anchor', 'accuracy_pm_k', 'accuracy_static')
+  )
   if not static.empty:
+    panels = [
+      forms.NamedPoints(('one static set',), anchor, static),
+      forms.NamedPoints((f'pm-{k}',), anchor, pm_k),
+    ]
+    figure = forms.named_points(panels, 'accuracy on anchors (%)', 'accuracy (%)', results.labels)
     caption = (
       'Accuracy on one static set, the frame of each neighbor set on which most classifiers err, '
-      f'against accuracy on anchors; grey: accuracy at pm-{k}, on the worst frame for each '
-      f'classifier{charts.sample(static)}.'
+      f'and accuracy at pm-{k}, on the worst frame for each classifier, against accuracy on '
+      f'anchors{charts.sample(static)}.'
     )
-    figure = static_set(anchor, static, pm_k, k)
     figures['accuracy_static_against_accuracy_anchor'] = figure, caption
   for label in results.labels:
     if picture := _by_class(results, label, k):
       figures[f'accuracies_class_{label}'] = picture
   return figures
-
-
-@style.styled
-def static_set(anchor: pd.DataFrame, static: pd.DataFrame, worst: pd.DataFrame, k: int) -> Figure:
-  """Draws accuracy on the static set and, in grey, at pm-k against accuracy on anchors.
-
-  The tables are rows of the table of results, indexed by classifier.
-  """
-  figure = Figure(figsize=(style.COLUMN_WIDTH + 0.6, 3.4), layout='constrained')
-  axes, ends = figure.subplots(), ['value', 'low', 'high']
-  grey: dict[str, Any] = {'color': '0.6', 'fmt': 'o', 'markersize': 2.5, 'elinewidth': 0.4}
-  for index, label in enumerate(static.index):
-    x = anchor.loc[label, ends]
-    draw_point(axes, x, worst.loc[label, ends], label=None if index else f'pm-{k}', **grey)
-  for index, label in enumerate(static.index):
-    x, y = anchor.loc[label, ends], static.loc[label, ends]
-    look: dict[str, Any] = {'color': style.colour(index), 'fmt': style.marker(index)}
-    draw_point(axes, x, y, markersize=3.5, elinewidth=0.8, label=label, **look)
-  style.diagonal(axes, 'no drop')
-  axes.set_xlabel('accuracy on anchors (%)')
-  axes.set_ylabel('accuracy (%)')
-  axes.spines[['top', 'right']].set_visible(False)
-  style.legend_above(figure)
-  return figure
 
 
 def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:

@@ -154,7 +154,7 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
     for place, entry in enumerate(entry for entry in models if entry.kind == kind):
       label = kind if place == 0 else None
       look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
-      draw_point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
+      _draw_point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
   x = np.array([entry.anchor for entry in models])
   anchors = [anchor.value for anchor, _ in measured.values()]
   grid = np.linspace(min(x.min(), *anchors, 1) - 0.02, max(x.max(), *anchors, 0) + 0.02, 50)
@@ -169,27 +169,20 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
   for index, (label, pair) in enumerate(measured.items()):
     ends = ((row.value, row.low, row.high) for row in pair)
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]
-    draw_point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
+    _draw_point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy at pm-10 (%)')
   axes.spines[['top', 'right']].set_visible(False)
-  low = max(axes.get_xlim()[0], axes.get_ylim()[0])
-  high = min(axes.get_xlim()[1], axes.get_ylim()[1])
-  if low < high:
-    axes.plot([low, high], [low, high], ':', color='0.5', linewidth=0.8, label='no drop')
+  style.diagonal(axes, 'no drop')
   style.legend_above(figure)
   return figure
 
 
-def draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
+def _draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
   """Draws a point with error bars, in percent.
 
   `x` and `y` are fractions: a value and the ends of its interval. `look` are options of `errorbar`.
   """
-
-  def errors(value: float, low: float, high: float) -> list[list[float]]:
-    return [[value - low], [high - value]]
-
-  x_percent, y_percent = 100 * np.array(x), 100 * np.array(y)
-  x_errors, y_errors = errors(*x_percent), errors(*y_percent)
+  x_percent, y_percent = 100 * np.array([x, y])
+  x_errors, y_errors = (abs(ends[1:, None] - ends[0]) for ends in (x_percent, y_percent))
   axes.errorbar(x_percent[0], y_percent[0], xerr=x_errors, yerr=y_errors, **look)
