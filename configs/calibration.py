@@ -19,16 +19,13 @@ python main.py --config=configs/calibration.py:workdir --workdir=/tmp/calibratio
   bands), from its records: no classifier, no images. --config.task chooses the task of a battery.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, nested, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.defaults import ConfigDict, nested, variants
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('calibration', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
-  return config
+  return plain_and_noisy_digits('calibration')
 
 
 def cifar10() -> ConfigDict:
@@ -36,10 +33,7 @@ def cifar10() -> ConfigDict:
 
   It takes 1000 test images.
   """
-  config = default_config('calibration')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('calibration')
 
 
 def workdir() -> ConfigDict:

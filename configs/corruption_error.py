@@ -86,14 +86,12 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10, use_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('corruption_error', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
+  config = plain_and_noisy_digits('corruption_error')
   config.study.top_k = 2
   return config
 
@@ -103,9 +101,7 @@ def cifar10() -> ConfigDict:
 
   It takes 1000 test images.
   """
-  config = default_config('corruption_error')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
+  config = resnet20_on_cifar10('corruption_error')
   config.study.corruptions = ('fourier_cifar',)
   return config
 

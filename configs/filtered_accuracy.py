@@ -31,6 +31,7 @@ python main.py --config=configs/filtered_accuracy.py:imagenet_trained \
 
 from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
+  resnet20_on_cifar10,
   train_airbench,
   train_on_imagenet,
   train_small_networks,
@@ -47,10 +48,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on filtered CIFAR-10 test images."""
-  config = default_config('filtered_accuracy')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('filtered_accuracy')
 
 
 def cifar10_trained() -> ConfigDict:

@@ -13,25 +13,20 @@ python main.py --config=configs/flip_rate.py:cifar10 --workdir=/tmp/flip_rate_ci
   fixed: rates are no published ones of ImageNet-P or CIFAR-10-P.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('flip_rate', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
+  config = plain_and_noisy_digits('flip_rate')
   config.data.num_images = 200
   return config
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on 1000 CIFAR-10 test images."""
-  config = default_config('flip_rate')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('flip_rate')
 
 
 get_config = variants(digits, cifar10)

@@ -26,23 +26,19 @@ python main.py --config=configs/fourier_attack.py:imagenet --workdir=/tmp/fourie
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('fourier_attack', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
+  config = plain_and_noisy_digits('fourier_attack')
   config.study.norm = 8.0
   return config
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on 1000 CIFAR-10 test images."""
-  config = default_config('fourier_attack')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
+  config = resnet20_on_cifar10('fourier_attack')
   config.study.norm = 3.43
   return config
 

@@ -40,14 +40,12 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
 """
 
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('fourier_heatmap', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
+  config = plain_and_noisy_digits('fourier_heatmap')
   config.study.norm = 8.0
   config.study.top_k = 2
   return config

@@ -18,7 +18,7 @@ python main.py --config=configs/fourier_preview.py:cifar10 --workdir=/tmp/previe
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
@@ -31,10 +31,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on 1000 CIFAR-10 test images."""
-  config = default_config('fourier_preview')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('fourier_preview')
 
 
 get_config = variants(digits, cifar10)

@@ -14,24 +14,18 @@ python main.py --config=configs/frequency_shortcuts.py:cifar10 --workdir=/tmp/sh
   published ResNet-20 for .96 of deer; through the cat's set it takes .88 of all others for cats.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('frequency_shortcuts', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
-  return config
+  return plain_and_noisy_digits('frequency_shortcuts')
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on CIFAR-10."""
-  config = default_config('frequency_shortcuts')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('frequency_shortcuts')
 
 
 get_config = variants(digits, cifar10)

@@ -14,7 +14,7 @@ python main.py --config=configs/recalibration.py:cifar10 --workdir=/tmp/recalibr
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_small_networks, use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
@@ -29,10 +29,7 @@ def cifar10() -> ConfigDict:
 
   It takes 1000 test images.
   """
-  config = default_config('recalibration')
-  use_cifar10(config)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('recalibration')
 
 
 get_config = variants(digits, cifar10)

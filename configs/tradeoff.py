@@ -20,14 +20,12 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits."""
-  config = default_config('tradeoff', labels=('natural', 'gaussian'))
-  train_small_networks(config)
-  add_gaussian_noise(config.classifiers.gaussian)
+  config = plain_and_noisy_digits('tradeoff')
   config.data.num_images = 500
   return config
 

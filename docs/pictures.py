@@ -4,8 +4,8 @@ python docs/pictures.py --workdirs=/tmp/pictures [CONFIG ...]
 
 The link images/CONFIG/FIGURE.png in a page means figures/FIGURE.png of the first command with
 configs/CONFIG.py that the page prints, or that any page prints where this one prints none. Every
-such command is run with its folders in `--workdirs`, where a finished run is not repeated. An hour on two busy cores draws all; `si_score` needs
-`pip install '.[imagenet]'`.
+such command is run with its folders in `--workdirs`, where a finished run is not repeated. An hour
+on two busy cores draws all; `si_score` needs `pip install '.[imagenet]'`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import copy
 
 from ml_collections import ConfigDict
 
-from robustness.config.defaults import sections_of_classifiers
+from robustness.config.defaults import default_config, sections_of_classifiers
 
 
 def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
@@ -15,6 +15,26 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   config.data.tfds.dataset = 'cifar10'
   config.data.cifar10_c.clean_dataset = 'cifar10'  # where CIFAR-10-C is read in its place
   config.data.num_images = num_images
+
+
+def resnet20_on_cifar10(study_name: str) -> ConfigDict:
+  """Returns the config of a study of a ResNet-20, which is not trained, on 1000 CIFAR-10 test
+  images.
+  """
+  config = default_config(study_name)
+  use_cifar10(config)
+  config.classifier.name = 'resnet20'
+  return config
+
+
+def plain_and_noisy_digits(study_name: str) -> ConfigDict:
+  """Returns the config of a study of two small CNNs, trained on MNIST digits as they are and with
+  Gaussian noise.
+  """
+  config = default_config(study_name, labels=('natural', 'gaussian'))
+  train_small_networks(config)
+  add_gaussian_noise(config.classifiers.gaussian)
+  return config
 
 
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:

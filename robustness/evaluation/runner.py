@@ -321,7 +321,7 @@ class Evaluator:
     view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
     variables = self.classifier.variables if self.classifier else None
     traced = copy.copy(self)
-    vars(traced)['_logits'] = jax.jit(self._logits)  # attacks call it often, and a shape is traced once
+    vars(traced)['_logits'] = jax.jit(self._logits)  # which attacks call often, traced once a shape
     jax.eval_shape(lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
