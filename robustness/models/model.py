@@ -211,8 +211,8 @@ class Model:
   ) -> Classifier:
     """Returns the classifier, in the way that its library allows.
 
-    Modules of PyTorch, Linen and NNX have named layers. Functions that JAX can trace have a
-    gradient but no layers, and all others have neither.
+    Modules of PyTorch, Linen and NNX with their library's order of axes have named layers.
+    Functions that JAX can trace have a gradient but no layers, and all others have neither.
 
     Args:
       call: function of variables and images in [0, 1] that calls the module.
@@ -223,7 +223,7 @@ class Model:
     """
     statistics: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
     facts = {'kind': self.library}
-    if self.library == 'torch':
+    if self.library == 'torch' and is_first:
       made = Classifier.from_torch(self.module, shape, names, **statistics)
     elif self.library in ('linen', 'nnx') and not is_first:
       statistics |= {'input_shape': shape, 'class_names': names}

@@ -86,6 +86,14 @@ def test_class_names_are_those_of_the_model_or_of_the_data():
   refused('4 outputs, and there are 3', Model(linear).classifier, IMAGES, data[:3])
 
 
+def test_a_module_of_pytorch_may_take_channels_last():
+  torch = pytest.importorskip('torch', reason='needs torch')
+  module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 4)).eval()
+  expected = module(torch.from_numpy(IMAGES)).detach().numpy()
+  made = Model(module, channels='last').classifier(IMAGES)
+  np.testing.assert_allclose(made.predict(IMAGES), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_modules_of_pytorch_take_channels_first_and_keep_their_layers():
   torch = pytest.importorskip('torch', reason='needs torch')
   layers = torch.nn.Conv2d(3, 2, 3), torch.nn.Dropout(), torch.nn.Flatten(), torch.nn.Linear(72, 4)
