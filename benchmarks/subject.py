@@ -60,7 +60,6 @@ def options(
   *,
   networks: Sequence[str],
   images: int,
-  frequencies: int = 0,
   rounds: int = 0,
   clock: bool = False,
   choices: Sequence[str] | None = None,
@@ -71,7 +70,6 @@ def options(
     doc: the benchmark's docstring.
     networks: default of `--networks`.
     images: default of `--images`.
-    frequencies: default of `--frequencies`; 0 leaves the option out.
     rounds: see `timing.options`.
     clock: see `timing.options`.
     choices: the allowed networks; all by default.
@@ -83,8 +81,6 @@ def options(
   parser.add_argument('--weights', default='', help='file with weights; random ones by default')
   parser.add_argument('--data', default='', help='.npz with image and label; random by default')
   parser.add_argument('--images', type=int, default=images)
-  if frequencies:
-    parser.add_argument('--frequencies', type=int, default=frequencies, help='0: all distinct ones')
   return parser
 
 
@@ -136,16 +132,6 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   indices = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
   key = random_keys.stream(0, study.name)
   return Evaluator(network, views, key, parallel.create('jit')).with_views(indices)
-
-
-def delivered(data: Rows, block: int) -> Candidate:
-  """Returns the reading of all rows without a network, and their number."""
-
-  def call() -> None:
-    for batch in data.batches(block, stored=True):
-      batch['image'].sum()  # what is mapped from disk is read
-
-  return call, data.num_examples
 
 
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:

@@ -112,12 +112,6 @@ def spread(ratios: np.ndarray) -> Ratio:
   return float(np.median(ratios)), float(ratios.min()), float(ratios.max())
 
 
-def scaled(ratio: Ratio, factor: float) -> Ratio:
-  """Returns a ratio and its range times a factor."""
-  median, low, high = ratio
-  return median * factor, low * factor, high * factor
-
-
 def describe_ratio(ratio: Ratio) -> str:
   """Writes a ratio as `0.95 (0.93 to 0.97)`: median and range over the rounds."""
   return f'{ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g})'

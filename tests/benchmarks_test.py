@@ -12,7 +12,6 @@ from tests.models import peers
 from tests.refusals import refused
 
 CASES = {
-  'input_throughput': '--network squeezenet1_1 --images 4 --sizes 2 --rounds 1',
   'startup': (
     '--config.study.window=3 --config.training.steps=2 --config.data.num_images=16 '
     '--config.training.batch_size=16 --config.classifiers=natural'
