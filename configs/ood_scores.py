@@ -25,7 +25,7 @@ python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
   command with --config.data.split=train.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, nested, variants
+from robustness.config.defaults import ConfigDict, default_battery, default_config, nested, variants
 from robustness.config.trainings import use_cifar10
 from robustness.estimates.out_of_distribution import SCORES
 from robustness.evaluation import study
@@ -75,4 +75,24 @@ def openood() -> ConfigDict:
   return config
 
 
-get_config = variants(cifar10, unknown, workdirs, openood)
+def sets() -> ConfigDict:
+  """Returns the battery that records one network on all sets of OpenOOD 1.5 for CIFAR-10."""
+  names_in_tfds = {'cifar100': 'cifar100', 'mnist': 'mnist', 'svhn': 'svhn_cropped', 'dtd': 'dtd'}
+  unknown_sets = ('cifar100', 'tiny_imagenet', 'mnist', 'svhn', 'dtd', 'places365')
+  config = default_battery(dict.fromkeys(('known', 'training', *unknown_sets), 'ood_scores'))
+  use_cifar10(config, num_images=2000)
+  config.classifier.name = 'resnet20'
+  config.battery.training.data.split = 'train'
+  config.battery.training.data.num_images = 5000
+  for name in unknown_sets:
+    data = config.battery[name].data
+    data.known_classes = False
+    data.resize, data.crop = 32, 32
+    if name in names_in_tfds:
+      data.tfds.dataset = names_in_tfds[name]
+    else:
+      data.source = 'folder'
+  return config
+
+
+get_config = variants(cifar10, unknown, workdirs, openood, sets)

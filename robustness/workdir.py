@@ -543,7 +543,12 @@ def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
   """Returns the study of the task `name` of a workdir; `SINGLE` if it has a single study. See
   `read`.
+
+  The folder WORKDIR/tasks/NAME stands for the task NAME of WORKDIR.
   """
+  folder = expanded(directory).resolve()
+  if not name and folder.parent.name == TASKS:
+    directory, name = folder.parents[1], folder.name
   tasks = read(directory)
   if name in tasks:
     return tasks[name]

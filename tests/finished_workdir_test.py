@@ -43,6 +43,7 @@ def test_a_task_of_a_battery_is_found_by_what_it_records(workdir):
   (battery / 'config.json').write_text(json.dumps({'battery': section}))
   task = read_task(battery, 'plain')
   assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
+  assert read_task(battery / 'tasks/plain', '').folder == task.folder
   refused('choose one of its tasks, plain', read_task, battery, '')
   refused("no task 'plane'; did you mean 'plain'", read_task, battery, 'plane')
 
