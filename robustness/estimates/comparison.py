@@ -6,7 +6,7 @@ robustness: accuracy relative to a line through other classifiers.
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import special, stats
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
@@ -92,11 +92,7 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  order, count = np.argsort(values, axis=None), values.size
-  adjusted = values.ravel()[order] * (count / np.arange(1, count + 1))
-  is_significant = np.zeros(count, bool)
-  is_significant[order[: np.flatnonzero(adjusted <= rate).max(initial=-1) + 1]] = True
-  return is_significant.reshape(values.shape)
+  return np.asarray(stats.false_discovery_control(values, axis=None) <= rate).reshape(values.shape)
 
 
 def paired_difference(

@@ -84,10 +84,8 @@ def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = Tr
   return anchor & ~all_right if include_anchor else anchor.astype(float) - all_right
 
 
-_higher_is_better = functools.partial(Quantity, drawn=True, better='higher')
-"""Returns a quantity that figures show and for which higher is better, given its name and words."""
-_lower_is_better = functools.partial(Quantity, drawn=True, better='lower')
-"""Returns a quantity that figures show and for which lower is better, given its name and words."""
+_drawn = functools.partial(Quantity, drawn=True, better='higher')
+"""Returns a quantity that figures show, given its name and words; higher is better by default."""
 _headline = functools.partial(Quantity, headline=True, better='higher')
 """Returns a quantity that reports state first, given its name and words."""
 ANCHOR = _headline(
@@ -104,27 +102,29 @@ DROP = _headline(
   statistic=drop,
 )
 MEDIAN_DROP = Quantity('median_drop', 'median over classes of the drop', better='lower', low=-1)
-NEIGHBORS_ONLY = _higher_is_better(
+NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
   statistic=functools.partial(worst, include_anchor=False),
 )
-OFFSET_ERROR = _lower_is_better(
+OFFSET_ERROR = _drawn(
   'error',
   'error of the frame',
+  better='lower',
   statistic=lambda right: metrics.by_offset(right, ~right.neighbor, ~right.anchor),
 )
-TURNED = _lower_is_better(
+TURNED = _drawn(
   'turned_wrong',
   'share of sets with a right anchor and a wrong frame so far from it',
+  better='lower',
   statistic=lambda right: metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor)),
 )
-CONDITIONAL = _higher_is_better(
+CONDITIONAL = _drawn(
   'conditional_accuracy',
   'accuracy k frames from an anchor that is right',
   statistic=lambda right, near: metrics.by_offset(right, right.neighbor, right.anchor)[..., near],
 )
-STATIC = _higher_is_better(
+STATIC = _drawn(
   'accuracy_static',
   'accuracy on the frame of each set on which most classifiers err',
   statistic=metrics.static_right,
