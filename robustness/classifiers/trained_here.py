@@ -91,8 +91,15 @@ class TrainedHere(Network):
     return self.with_shapes(label, self.trained(shapes, images, initial, {}), precision)
 
   def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
-    """Returns the weights that the training begins with; None if they are drawn at random."""
-    return self.start.read(image_shape) if self.start else None
+    """Returns the weights that the training begins with, read once; None if drawn at random."""
+    if self.start and image_shape not in self._initial:
+      self._initial[image_shape] = self.start.read(image_shape)
+    return self._initial.get(image_shape)
+
+  @functools.cached_property
+  def _initial(self) -> dict[tuple[int, int, int], NetworkWeights]:
+    """Cache of `initial` by the shape of images."""
+    return {}
 
   def trained(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
