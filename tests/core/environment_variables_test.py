@@ -12,10 +12,17 @@ ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
 @cases(
   'name, value, message',
   ('JAX_PLATFORMS', 'cuda', f'{ABSENT}cuda: this machine has no such device. Unset'),
-  ('JAX_PLATFORMS', 'nonsense', f"{ABSENT}nonsense: Unable to initialize backend 'nonsense': "),
+  pytest.param(
+    'JAX_PLATFORMS',
+    'nonsense',
+    f"{ABSENT}nonsense: Unable to initialize backend 'nonsense': ",
+    marks=pytest.mark.slow,
+  ),
   ('JAX_ENABLE_X64', 'maybe', 'the environment has JAX_ENABLE_X64=maybe: invalid truth value '),
   ('JAX_NUM_CPU_DEVICES', 'abc', 'the environment has JAX_NUM_CPU_DEVICES=abc: Invalid value '),
-  ('JAX_NUM_CPU_DEVICES', '0', 'JAX cannot start its devices with JAX_'),
+  pytest.param(
+    'JAX_NUM_CPU_DEVICES', '0', 'JAX cannot start its devices with JAX_', marks=pytest.mark.slow
+  ),
   ('MPLBACKEND', 'nonsense', 'the environment has MPLBACKEND=nonsense: Key backend: '),
   ('XLA_FLAGS', '--xla_nonsense=1', 'Unknown flag in XLA_FLAGS: --xla_nonsense=1'),
 )
@@ -27,6 +34,7 @@ def test_the_doctor_names_the_variable_in_one_line(name, value, message):
   assert heading in ([], ['machine'])
 
 
+@pytest.mark.slow
 @cases(
   'name, value, arguments',
   ('JAX_PLATFORMS', 'cuda', ('--workdir=WORKDIR',)),

@@ -3,6 +3,8 @@
 import io
 import sys
 
+import pytest
+
 from robustness.core import plain_characters
 from robustness.core.progress import Progress
 from tests.cases import cases
@@ -69,8 +71,8 @@ def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
 
 @cases(
   'command, words',
-  ('list', 'Tar files of samples'),
-  ('doctor', ' x cpu'),
+  pytest.param('list', 'Tar files of samples', marks=pytest.mark.slow),
+  pytest.param('doctor', ' x cpu', marks=pytest.mark.slow),
   ('attack_error --dry_run', ' x '),
 )
 def test_commands_print_ascii(command, words):

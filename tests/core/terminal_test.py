@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from robustness.core import terminal
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
@@ -56,6 +58,7 @@ warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
   assert 'donated' not in answer.stderr and 'Glyph' not in answer.stderr
 
 
+@pytest.mark.slow
 @cases('level, expected', (None, '3'), ('0', '0'))
 def test_libraries_in_c_print_fatal_errors_alone_unless_the_user_chose(level, expected):
   """The level is set before JAX is imported, which would set another one."""
