@@ -29,7 +29,7 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
   add_methods,
   finetune_resnet50,
-  train_airbench,
+  train_airbench_selectively,
   train_on_imagenet,
   train_selectively,
   train_small_networks,
@@ -50,16 +50,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 at half its width on CIFAR-10.
-
-  Flips are random instead of alternating by epoch, because batches here have no epochs.
-  """
+  """Returns the config of airbench94 at half its width on CIFAR-10."""
   config = default_config('systematic', LABELS)
   use_cifar10(config)
-  train_airbench(config, 'airbench94_half')
-  for classifier in config.classifiers.values():
-    classifier.augment.policy = ('flip', 'crop')
-  train_selectively(config, ('rotation',))
+  train_airbench_selectively(config, ('rotation',))
   config.data.classes_per_group = 5
   return config
 

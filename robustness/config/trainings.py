@@ -140,6 +140,17 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   config.classifiers.erm.augment.policy += ('environment',)
 
 
+def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
+  """Trains airbench94 at half its width on CIFAR-10, on whole data and on a part of the cells.
+
+  Flips are random instead of alternating by epoch, because batches of cells have no epochs.
+  """
+  train_airbench(config, 'airbench94_half')
+  for classifier in config.classifiers.values():
+    classifier.augment.policy = ('flip', 'crop')
+  train_selectively(config, environments)
+
+
 def add_methods(config: ConfigDict) -> None:
   """Adds five classifiers that are trained on the cells of `erm` by other methods.
 
