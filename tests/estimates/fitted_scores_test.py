@@ -107,8 +107,8 @@ def test_means_over_sets_take_the_same_samples_of_known_images():
   area_a, area_b, mean = (estimates[name][0] for name in ('a', 'b', 'both'))
   assert mean.value == pytest.approx((area_a.value + area_b.value) / 2)
   assert (mean.n, mean.clusters) == (140, 140)
-  one, alone = ([dataclasses.astuple(e) for e in estimates[name]] for name in ('one', 'a'))
-  assert one == alone
+  mean_of_one, alone = ([dataclasses.astuple(e) for e in estimates[name]] for name in ('one', 'a'))
+  assert mean_of_one == alone
   twice = ood.separations(inside, units, dict.fromkeys('ab', sets['a']), {'both': ['a', 'b']})
   width = twice['both'][0].high - twice['both'][0].low
   assert 0.5 < width / (area_a.high - area_a.low) < 1, 'the known images vary in both'
