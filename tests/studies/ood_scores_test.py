@@ -72,8 +72,10 @@ def test_all_scores_have_means_over_the_sets_of_one_battery(tmp_path):
   config.battery.training.data.num_images = 1200  # more than features
   runs.run(config, tmp_path / 'sets', drawn=False)
 
-  known, bank, *others = (str(tmp_path / 'sets/tasks' / task) for task in config.battery.tasks)
-  settings = {'predictions': known, 'bank': bank, 'near': others[:1], 'far': others[1:]}
+  predictions, bank, *ood_sets = (
+    str(tmp_path / 'sets/tasks' / task) for task in config.battery.tasks
+  )
+  settings = {'predictions': predictions, 'bank': bank, 'near': ood_sets[:1], 'far': ood_sets[1:]}
   settings |= {'study.directions': 5, 'study.neighbours': 3}
   config = runs.shrunk('ood_scores', 'openood', settings)
   table = runs.run(config, tmp_path / 'openood', drawn=False).table
