@@ -47,6 +47,14 @@ CATALOGUE: dict[str, tuple[int, str]] = {
   'vertical_lines': (37, 'laion_c'),
   'geometric_shapes': (38, 'laion_c'),
   'luminance_checkerboard': (39, 'laion_c'),
+  'resample_nearest': (52, 'resampling'),
+  'resample_box': (53, 'resampling'),
+  'resample_bilinear': (54, 'resampling'),
+  'resample_bicubic': (55, 'resampling'),
+  'resample_lanczos': (56, 'resampling'),
+  'resample_bilinear_aliased': (57, 'resampling'),
+  'resample_bicubic_aliased': (58, 'resampling'),
+  'resample_jpeg': (59, 'resampling'),
 }
 """{corruption: (its number, the file in `robustness/corruptions` that declares it)}.
 
@@ -107,6 +115,8 @@ SETS = {
   'c_bar_cifar': tuple(n for n in C_BAR if n not in _IMAGENET_ONLY.split()),
   # Li et al. (2025).
   'laion_c': tuple(NAMED[number] for number in range(34, 40)),
+  # Shrunk and enlarged, of this project.
+  'resampling': tuple(NAMED[number] for number in range(52, 60)),
 }
 """{name of a set: its corruptions}, over which papers average."""
 STORED_SETS = {'imagenet_3dcc': tuple(STORED)}

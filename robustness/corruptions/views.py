@@ -99,7 +99,8 @@ class CorruptionViews(Study):
     corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
       (19), 'fourier_cifar' (the 15 of Yin et al.'s table 3), 'fourier_imagenet' (the 12 of table
       4), 'c_bar_cifar' and 'c_bar_imagenet' (ten each, Mintun et al.), 'laion_c' (the six of Li et
-      al.), and for stored images 'imagenet_3dcc' (the 12 of Kar et al.).
+      al.), 'resampling' (eight kernels), and for stored images 'imagenet_3dcc' (the 12 of Kar et
+      al.).
     severities: Integers of 1..5.
     protocol: 'exact' corrupts the floats of the rows at their size; 'as_released' follows the
       released generators (`robustness.corruptions.released`): 8-bit images of 32, 64 or 224 pixels,

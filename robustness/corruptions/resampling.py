@@ -1,0 +1,91 @@
+"""Resampling: an image is shrunk by a factor and enlarged to its size again.
+
+Kernels are 'nearest', 'box', 'bilinear', 'bicubic' (Keys, a = -½) and 'lanczos' (three lobes) at
+pixel centres, as in Pillow. Antialiased kernels are stretched by the factor when they shrink, as in
+Pillow; those named `_aliased` are not, as in loaders that take `torch.nn.functional.interpolate`.
+The results between are clipped to [0, 1] and not rounded. No set of such images was published: the
+factors are those of this project.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.corruptions import jpeg
+from robustness.corruptions.corruption import Corruption, Strength, corruption
+from robustness.corruptions.digital import boxes
+from robustness.corruptions.filters import HIGHEST
+from robustness.corruptions.names import BLUR
+
+SCALES = (0.8, 0.65, 0.5, 0.35, 0.25)
+"""Side of the shrunk image divided by that of the image, by severity."""
+QUALITY = 75
+"""JPEG quality of the shrunk image in `resample_jpeg`, which is Pillow's default."""
+
+
+def resize(
+  image: jax.Array, shape: tuple[int, int], kernel: str, antialias: bool = True
+) -> jax.Array:
+  """Returns an image [H, W, C] resized to a shape (height, width) and clipped to [0, 1].
+
+  `kernel` is 'nearest', 'box', 'bilinear', 'bicubic' or 'lanczos'; 'box' averages the pixels of
+  each box and only shrinks.
+  """
+  if kernel == 'box':
+    rows, columns = (boxes(old, new) for old, new in zip(image.shape, shape, strict=False))
+    weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
+    return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)
+  if kernel == 'nearest':
+    steps = [old / new for old, new in zip(image.shape, shape, strict=False)]
+    # Pillow adds the step in float64, which decides which of two equally near pixels it takes.
+    lines = [
+      np.cumsum([s / 2, *[s] * (n - 1)]).astype(int) for s, n in zip(steps, shape, strict=True)
+    ]
+    return image[lines[0]][:, lines[1]]
+  method = {'lanczos': 'lanczos3'}.get(kernel, kernel)
+  size = (*shape, image.shape[-1])
+  return jnp.clip(jax.image.resize(image, size, method, antialias, HIGHEST), 0, 1)
+
+
+def _resampling(
+  name: str, down: str, up: str, antialias: bool = True, quality: int = 0
+) -> Corruption:
+  """Returns a corruption that shrinks by the kernel `down` and enlarges by `up`.
+
+  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it.
+  """
+
+  def resampled(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+    def resample(image: jax.Array, scale: float) -> jax.Array:
+      height, width = image.shape[:2]
+      small = resize(image, (int(height * scale), int(width * scale)), down, antialias)
+      small = jpeg.round_trip(small, quality) if quality else small
+      return resize(small, (height, width), up)
+
+    branches = [functools.partial(resample, scale=scale) for scale in strength.constants['scale']]
+    return jax.lax.switch(strength.index, branches, image)
+
+  resampled.__name__ = name
+  return corruption(
+    'scale',
+    {32: SCALES, 224: SCALES},
+    BLUR,
+    least_side=lambda constants: 4,
+    reason='or no pixel remains',
+  )(resampled)
+
+
+resample_nearest = _resampling('resample_nearest', 'nearest', 'nearest')
+resample_box = _resampling('resample_box', 'box', 'nearest')
+resample_bilinear = _resampling('resample_bilinear', 'bilinear', 'bilinear')
+resample_bicubic = _resampling('resample_bicubic', 'bicubic', 'bicubic')
+resample_lanczos = _resampling('resample_lanczos', 'lanczos', 'lanczos')
+resample_bilinear_aliased = _resampling(
+  'resample_bilinear_aliased', 'bilinear', 'bilinear', antialias=False
+)
+resample_bicubic_aliased = _resampling(
+  'resample_bicubic_aliased', 'bicubic', 'bicubic', antialias=False
+)
+resample_jpeg = _resampling('resample_jpeg', 'bilinear', 'bilinear', quality=QUALITY)
