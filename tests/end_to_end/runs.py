@@ -56,6 +56,8 @@ def shrunk(
   window = {'study.window': 5} if 'window' in config.get('study', {}) else {}
   small = {key: value for key, value in SMALL.items() if key.partition('.')[0] in config}
   config.update_from_flattened_dict({**flat(small), **window, **flat(changes)})
+  if config.get('training', {}).get('lookahead'):  # at most the steps
+    config.training.lookahead = min(config.training.lookahead, config.training.steps)
   return config
 
 
