@@ -2,9 +2,9 @@
 
 Kernels are 'nearest', 'box', 'bilinear', 'bicubic' (Keys, a = -½) and 'lanczos' (three lobes) at
 pixel centres, as in Pillow. Antialiased kernels are stretched by the factor when they shrink, as in
-Pillow; those named `_aliased` are not, as in loaders that take `torch.nn.functional.interpolate`.
-The results between are clipped to [0, 1] and not rounded. No set of such images was published: the
-factors are those of this project.
+Pillow; those named `_aliased` are not, as in `torch.nn.functional.interpolate`, whose bicubic
+kernel has a = -¾ instead. The results between are clipped to [0, 1] and not rounded. No set of
+such images was published: the factors are those of this project.
 """
 
 import functools
