@@ -30,8 +30,9 @@ def in_turn(
   """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
   If a run finds a misclassified image, this image is kept and later runs skip its row. Before each
-  run, the rows that are still correct are moved to the front and attacked in tiles of equal size,
-  so that only these rows cost time. The result of a row does not depend on other rows.
+  run, the rows that are still correct are moved to the front and attacked in tiles of equal size.
+  The last tile is filled with copies of its first row, so that a run ends when these rows have
+  fallen. The result of a row does not depend on other rows.
 
   Args:
     run: The attack, which returns an image for each row of a tile; keys differ from run to run.
@@ -48,15 +49,14 @@ def in_turn(
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Returns (adversarial images, whether they are correct) after run `number`."""
-    order = jnp.argsort(~state[1], stable=True)
-    order = jnp.concatenate([order, jnp.full(tile, rows, order.dtype)])
+    order = jnp.flatnonzero(state[1], size=rows + tile, fill_value=rows)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       """Returns the same after the run on the tile of rows with an index."""
       adversarial, right = state
       padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
-      row = jnp.minimum(padded, rows - 1)
+      row = jnp.where(padded < rows, padded, padded[0])
       candidates = run(number, run_keys[row], images[row], labels[row])
       has_fallen = right[row] & (logits(candidates).argmax(-1) != labels[row])
       target = jnp.where(has_fallen, padded, rows)
