@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from robustness.core.typing import PyTree
 from robustness.models.naming import HEAD_BIAS
+from robustness.training import depth
 from robustness.training.settings import ALL, NONE, PLATEAU, SGD, TrainingSettings
 
 PLATEAU_FACTOR = 0.1
@@ -59,9 +60,10 @@ def create(
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
 
   The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
-  all layers except the last are multiplied by `backbone_rate_multiplier`, and the updates of `stem`
-  by `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before
-  decay, which amounts to a learning rate larger and a decay smaller by this factor.
+  all layers except the last are multiplied by `backbone_rate_multiplier`, those of each layer by a
+  power of `layer_decay`, and those of `stem` by `stem_rate`. Gradients of the biases of
+  normalisations are multiplied by `bias_rate` before decay, which amounts to a learning rate larger
+  and a decay smaller by this factor.
 
   Under 'plateau' η is multiplied by a factor that starts at 1 and falls to a tenth after each epoch
   with a mean training loss that is not below the least earlier mean by at least a ten-thousandth of
@@ -110,6 +112,12 @@ def create(
         lambda params: jax.tree.map(operator.not_, is_in_head(params)),
       )
     )
+  if settings.layer_decay != 1:
+
+    def decayed(updates: PyTree, _: PyTree) -> PyTree:
+      return jax.tree.map(operator.mul, updates, depth.rate_factors(updates, settings.layer_decay))
+
+    stages.append(optax.stateless(decayed))
   if settings.stem_epochs:
     stages.append(optax.masked(optax.scale_by_schedule(lambda _: stem_rate), is_in_stem))
   if settings.schedule == PLATEAU:

@@ -25,7 +25,7 @@ from robustness.objectives import Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
-from robustness.training import auxiliary_norms, optimizer, schedule
+from robustness.training import auxiliary_norms, depth, optimizer, schedule
 from robustness.training.schedule import StepScalars
 from robustness.training.settings import BEST, WHERE, TrainingSettings
 from robustness.training.state import TrainState, with_initial
@@ -226,6 +226,7 @@ class Training:
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
+      'layer_decay': (depth.is_in_block, 'layers called stage1 or block0'),
     }
     for name, (select, words) in layers.items():
       value, unused = vars(settings)[name], vars(TrainingSettings())[name]

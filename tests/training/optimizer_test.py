@@ -8,6 +8,7 @@ import pytest
 from flax import traverse_util
 
 from robustness.models import catalog
+from robustness.training import depth
 from robustness.training.optimizer import create, has_decay, is_in_head, rate_factor
 from robustness.training.schedule import learning_rate
 from robustness.training.settings import TrainingSettings
@@ -169,3 +170,48 @@ def test_only_the_map_to_logits_is_in_the_head(name):
   variables = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)
   flags = traverse_util.flatten_dict(is_in_head(variables['params']), sep='/')
   assert {path for path, last in flags.items() if last} == {'head/dense/kernel', 'head/dense/bias'}
+
+
+@cases(
+  'name, depths, layer_of_paths',
+  (
+    'convnext_tiny',
+    (3, 3, 9, 3),
+    {'patches/bias': 0, 'stage2/halve/kernel': 4, 'stage4/block2/scale': 18, 'norm/bias': 19},
+  ),
+  ('swin_tiny', (2, 2, 6, 2), {'stem/bias': 0, 'stage4/join/kernel': 11, 'norm/bias': 12}),
+  ('vit_s32', (12,), {'embedding/position': 0, 'block10/norm1/bias': 11, 'norm/bias': 12}),
+  ('deit3_s16', (12,), {'embedding/class_token': 0, 'block0/scale1': 1, 'norm/scale': 12}),
+  (
+    'efficientnetv2_s',
+    (2, 4, 4, 6, 9, 15),
+    {'stem/bn/bias': 0, 'stage3/block0/expand/bn/bias': 7, 'top/conv/kernel': 40},
+  ),
+)
+def test_the_rate_falls_by_layer_from_the_head_to_the_stem(name, depths, layer_of_paths):
+  architecture = catalog.get(name)
+  images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
+  params = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)['params']
+  layers = traverse_util.flatten_dict(depth.layers(params), sep='/')
+  assert {path: layers[path] for path in layer_of_paths} == layer_of_paths
+  assert {*layers.values()} == {*range(sum(depths) + 2)}
+  assert layers['head/dense/kernel'] == sum(depths) + 1
+  factors = traverse_util.flatten_dict(depth.rate_factors(params, 0.8), sep='/')
+  for path, layer in layers.items():
+    assert factors[path] == pytest.approx(0.8 ** (sum(depths) + 1 - layer))
+
+
+@pytest.mark.parametrize('optimizer', ['sgd', 'adamw', 'lamb'])
+def test_layer_decay_multiplies_the_whole_step(optimizer):
+  names = 'stem', 'block0', 'block1', 'head'
+  params = {name: {'kernel': jnp.array([[1.0, -2.0]])} for name in names}
+  gradient = jax.tree.map(lambda x: x + 0.5, params)
+  plain = PLAIN if optimizer == 'sgd' else {}
+  steps = {}
+  for decay in (1.0, 0.5):
+    settings = TrainingSettings(optimizer=optimizer, layer_decay=decay, weight_decay=0.1, **plain)
+    after = _updates(settings, [gradient], params)
+    steps[decay] = jax.tree.map(jnp.subtract, after, params)
+  for name, factor in zip(names, (0.125, 0.25, 0.5, 1), strict=True):
+    expected = factor * steps[1.0][name]['kernel']
+    np.testing.assert_allclose(steps[0.5][name]['kernel'], expected, rtol=1e-5)
