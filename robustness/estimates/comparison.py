@@ -6,7 +6,8 @@ robustness: accuracy relative to a line through other classifiers.
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
@@ -92,7 +93,9 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  return np.asarray(stats.false_discovery_control(values, axis=None) <= rate).reshape(values.shape)
+  return np.asarray(scipy.stats.false_discovery_control(values, axis=None) <= rate).reshape(
+    values.shape
+  )
 
 
 def paired_difference(
