@@ -5,8 +5,8 @@ robustness: accuracy relative to a line through other classifiers.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 import scipy
+from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
