@@ -20,6 +20,7 @@ from absl import logging
 from robustness.classifiers import from_file
 from robustness.config.experiment import Execution
 from robustness.core import random_keys
+from robustness.core.errors import KEYS, InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows, identity_of, random_order
@@ -238,14 +239,20 @@ def evaluator_for(
   execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
   """Returns the evaluator that makes the records of a study."""
-  adapts = classifier is not None and classifier.adaptation is not None
   views, options = study.views(rows.image_shape), dict[str, Any]()
-  if adapts:
-    options['stream_rows'] = rows.num_examples // rows.description.get('parts', 1)
+  if classifier and classifier.adaptation:
+    parts = rows.description.get('parts', 1)
+    options['stream_rows'] = rows.num_examples // parts
+    if classifier.adaptation.num_clean_images and parts > 1:
+      raise InputError(
+        f'{KEYS.classifier.adaptation.name} is {classifier.adaptation.name!r}, which first takes '
+        'clean images, and those of a stored set are corrupted: set '
+        f'{classifier.adaptation.key("fisher_weight")}=0.'
+      )
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
     table = study.view_table(rows.image_shape)
     options['pictured'] = table if table.counted is None else None
-  return (AdaptingEvaluator if adapts else Evaluator)(
+  return (AdaptingEvaluator if 'stream_rows' in options else Evaluator)(
     classifier,
     views,
     random_keys.stream(execution.seed, study.stream),

@@ -3,7 +3,8 @@
 A stream is the sequence of images that the classifier adapts to: the rows of one view, or of one
 stored corruption and severity. It is one shard of records. Its rows are shown in a random order,
 which depends on seed, study and example ids only, in batches of the adaptation's size, on one
-device. Records store the rows in the usual order.
+device. Classes come one after the other with `order='label_shift'`. Records store the rows in the
+usual order.
 """
 
 import dataclasses
@@ -18,14 +19,17 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.records import TOTAL, Layout, Shard
-from robustness.evaluation.runner import Evaluator, View
+from robustness.evaluation.runner import Evaluator, View, resized
 from robustness.evaluation.stored_pictures import MistakesOfBlock
-from robustness.evaluation.views import Arrays
-from robustness.models.adaptation import Adaptation
+from robustness.evaluation.views import Arrays, key_of
+from robustness.models.adaptation import Adaptation, ImageBatch, Outputs
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
 ORDER = 0xADA
-"""Constant that is folded into the study's key to draw the order of the rows."""
+"""Constant that is folded into the study's key to draw the order of the rows, and into the key of
+a row in a view to draw what the adaptation draws."""
+CLASSES = 1
+"""Constant that is folded into the key of the order to draw the order of the classes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +90,50 @@ class AdaptingEvaluator(Evaluator):
     The adaptation starts from the trained weights if `state` is None or if every stream is adapted
     to separately. The arguments are the same as in `Evaluator.run_chunk`.
     """
-    if state is None or not self._adaptation.is_continual:
-      state = self.parallel.replicate(self._adaptation.begin(self._network.variables))
-    outputs = []
-    for batch in step_batches:
-      fields, state = self.adaptation_step(variables, state, batch, self.parallel.replicate(views))
+    views = self.parallel.replicate(views)
+    initial, state = state or (self._initial(variables, step_batches, views), None)
+    outputs, adaptation = [], self._adaptation
+    for number, batch in enumerate(step_batches):
+      if state is None or adaptation.is_episodic or not (number or adaptation.is_continual):
+        state = initial
+      fields, state = self.adaptation_step(variables, state, batch, views)
       outputs.append(fields)
-    return outputs, state
+    return outputs, (initial, state)
+
+  def _initial(self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree) -> PyTree:
+    """Returns the state of the adaptation before the first batch, on the device."""
+    network, adaptation = self._network, self._adaptation
+    state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
+    state, seen = self.parallel.replicate(state), 0
+    for batch in step_batches:
+      if seen < adaptation.num_clean_images:
+        state, seen = self.observation(variables, state, batch, views), seen + batch['mask'].size
+    return state
+
+  @functools.cached_property
+  def observation(self) -> Compiled:
+    """The step `(variables, state, batch, chunk of one view) -> state` on the stored images."""
+    kinds = REPLICATED, REPLICATED, BATCH, REPLICATED
+    return self.parallel.compile(self._observe_stored, kinds, REPLICATED)
+
+  def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
+    """Returns the state after the stored images of a batch, see `Adaptation.observe`."""
+    batch = with_scaled_image(batch)
+    image_batch = self._shown(resized(batch['image'], self._network.input_shape), batch, chunk)
+    return self._adaptation.observe(self._apply, variables, state, image_batch)
+
+  def _apply(self, variables: PyTree, images: jax.Array) -> Outputs:
+    """Returns the logits and the recorded outputs of layers, with the given variables."""
+    return self._network.apply(variables, images, self.outputs)
+
+  def _shown(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
+    """Returns the images of a batch with the random keys of their rows in the view of a chunk."""
+    view = jax.tree.map(lambda x: x[0], chunk)
+
+    def key_of_row(row: Arrays) -> jax.Array:
+      return jax.random.fold_in(key_of(self.key, row, *view), ORDER)
+
+    return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
 
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
@@ -110,22 +151,27 @@ class AdaptingEvaluator(Evaluator):
     """
     batch = with_scaled_image(batch)
     images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
-    (logits, outputs), state = self._adaptation(
-      lambda variables: self._network.apply(variables, images, self.outputs),
-      variables,
-      state,
-      batch['mask'],
-    )
+    image_batch = self._shown(images, batch, chunk)
+    (logits, outputs), state = self._adaptation(self._apply, variables, state, image_batch)
     fields = {**measured, **self._predictions(batch, logits, outputs, {})}
     return {name: values[:, None] for name, values in fields.items()}, state
 
   def _order(self, layout: Layout, batch: Batch) -> np.ndarray:
     """Returns the positions of a block's rows in the order in which they are shown, int [n]."""
     rows = layout.rows(batch['block'])
-    ids = jnp.asarray(batch['example_id'][: rows.stop - rows.start])
+    count = rows.stop - rows.start
     key = jax.random.fold_in(self.key, ORDER)
-    bits = jax.vmap(lambda number: jax.random.bits(jax.random.fold_in(key, number)))(ids)
-    return np.argsort(np.asarray(bits), kind='stable')
+
+    def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
+      """Returns 32 random bits for each integer."""
+      keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:count]))
+      return np.asarray(jax.vmap(jax.random.bits)(keys))
+
+    sorts = [bits(key, batch['example_id'])]
+    if self._adaptation.order == 'label_shift':
+      labels = batch['label'].reshape(len(batch['label']), -1)[:, 0]
+      sorts += [labels[:count], bits(jax.random.fold_in(key, CLASSES), labels)]
+    return np.lexsort(sorts)
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of a stream, with rows in the order in which they are shown."""

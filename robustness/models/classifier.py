@@ -15,7 +15,8 @@ from flax.errors import FlaxError
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.rows import check_class_names
 from robustness.core.typing import Facts, PyTree
-from robustness.models.adaptation import Adaptation, adapted_layers
+from robustness.models.adaptation import Adaptation, linen_layers
+from robustness.models.adaptation import Layers as LinenLayers
 from robustness.models.callables import NO_LOGITS, CheckedFunction, are_distributions, check_logits
 from robustness.models.inputs import InputFilter, Inputs
 from robustness.models.layers import FEATURES, first_calls, sown_features
@@ -306,20 +307,32 @@ class Classifier:
     """Returns the classifier with an adaptation at test time; None returns it unchanged.
 
     Raises:
-      InputError: the classifier has no batch normalisation layer of Flax Linen.
+      InputError: the classifier has no layer of Flax Linen that the adaptation changes, or batch
+        normalisation would take the statistics of a single image.
     """
     if adaptation is None:
       return self
-    if not adapted_layers(self.variables):
+    layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
+    if adaptation.kinds and not any(issubclass(kind, adaptation.kinds) for kind in layers.values()):
       raise SettingError(
         KEYS.classifier.adaptation.name,
         adaptation.name,
-        problem=f'which adapts batch normalisation, and {self.name} has none (in Flax Linen)',
+        problem=f'which adapts {adaptation.adapts}, and {self.name} has none (in Flax Linen)',
         fix="Set it to '', or choose a network that has, such as resnet50.",
       )
-    facts = {**adaptation.describe(), 'order': 'random, by seed, study and example'}
-    provenance = {**self.provenance, 'adaptation': facts} if self.provenance else {}
+    if any(issubclass(kind, nn.BatchNorm) for kind in layers.values()):
+      has_statistics = adaptation.batch_size > 1 or adaptation.source_weight > 0
+      valid = 'at least 2 where batch normalisation takes the statistics of the batch alone'
+      adaptation.require(has_statistics, 'batch_size', f'{valid} (source_weight=0)')
+    facts = {'adaptation': adaptation.describe()}
+    provenance = {**self.provenance, **facts} if self.provenance else {}
     return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
+
+  def linen_layers(self) -> LinenLayers:
+    """Returns {path: class} of the layers of Flax Linen; InputError for a callable on the host."""
+    apply: Callable[..., Outputs] = functools.partial(self.apply, layers=())
+    images = jax.ShapeDtypeStruct((1, *self.input_shape), jnp.float32)
+    return linen_layers(apply, self.variables, images)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the layers that a study records; for errors see `select_layers`.

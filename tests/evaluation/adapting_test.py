@@ -16,7 +16,13 @@ from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
 from robustness.measurement import evaluator_for
-from robustness.models.adaptation import Statistics, Tent
+from robustness.models.adaptation import ImageBatch
+from robustness.models.adaptation.cotta import Cotta
+from robustness.models.adaptation.eata import Eata
+from robustness.models.adaptation.sar import Sar
+from robustness.models.adaptation.statistics import Statistics
+from robustness.models.adaptation.tent import Tent
+from robustness.models.adaptation.zero import Zero
 from robustness.models.classifier import from_linen
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.studies.corruption_error import CorruptionError
@@ -27,7 +33,7 @@ from tests.refusals import bad_setting, refused
 KEY = random_keys.stream(0, 'corruption_error')
 ROWS = tiny_rows(21)
 TENT = Tent(batch_size=8, learning_rate=0.05)
-NEVER = dataclasses.replace(TENT, reset='never')
+NEVER = dataclasses.replace(TENT, protocol='continual')
 
 
 class Normalised(nn.Module):
@@ -71,7 +77,17 @@ def files(folder):
 
 
 @pytest.mark.shared_bits
-@cases('adaptation', TENT, NEVER, Statistics(batch_size=8))
+@cases(
+  'adaptation',
+  TENT,
+  NEVER,
+  Statistics(batch_size=8, order='label_shift'),
+  Tent(batch_size=8, steps=2, protocol='episodic'),
+  Eata(batch_size=8, margin=1.0, redundancy=2.0, learning_rate=0.05, fisher_images=8),
+  Sar(batch_size=8, margin=1.0, learning_rate=0.05),
+  Cotta(batch_size=8, num_views=2, threshold=1.0),
+  Zero(batch_size=8, num_views=6),
+)
 def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation, tmp_path):
   recorded(adaptation, tmp_path / 'one')
   expected = files(tmp_path / 'one')
@@ -95,12 +111,15 @@ def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation,
 
   @jax.jit
   def step(images, state):
-    state_and_mask = classifier.variables, state, jnp.ones(len(images), bool)
-    return adaptation(lambda variables: classifier.apply(variables, images, ()), *state_and_mask)
+    image_batch = ImageBatch(
+      images, jnp.ones(len(images), bool), jax.random.split(KEY, len(images))
+    )
+    apply = lambda variables, images: classifier.apply(variables, images, ())  # noqa: E731
+    return adaptation(apply, classifier.variables, state, image_batch)
 
   for view in range(3):
-    if state is None or adaptation.reset == 'view':
-      state = adaptation.begin(classifier.variables)
+    if state is None or not adaptation.is_continual:
+      state = adaptation.begin(classifier.variables, classifier.linen_layers(), 4)
     for places in np.split(order, (8, 16)):
       keys = [random_keys.for_example(KEY, place, view) for place in places]
       pairs = zip(keys, ROWS.images[places], strict=True)
@@ -151,5 +170,5 @@ def test_studies_and_settings_that_do_not_fit_a_stream_are_refused(study, change
 
 def test_the_identity_of_records_holds_the_adaptation():
   facts = adapting(TENT).provenance['adaptation']
-  assert facts == {**TENT.describe(), 'order': 'random, by seed, study and example'}
+  assert facts == TENT.describe()
   assert facts['batch_size'] == 8 and adapting(None).provenance == {'seed': 0}

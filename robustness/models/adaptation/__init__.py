@@ -1,0 +1,187 @@
+"""Test-time adaptation: a network adapts to the images that are evaluated; one method per file.
+
+A prediction then may depend on the other images of its batch and, if weights are adapted, on
+earlier batches. `robustness.evaluation.adapting` decides which images form a batch and in which
+order the batches come.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from robustness.core.errors import InputError
+from robustness.core.registry import Part, Registry, setting, word
+from robustness.core.typing import PyTree
+
+Outputs = tuple[jax.Array, dict[str, jax.Array]]
+"""Logits [B, classes] of a batch, and the outputs of the requested layers by name."""
+Apply = Callable[[PyTree, jax.Array], Outputs]
+"""A function that applies the network with the given variables to images [B, H, W, C]."""
+Layers = Mapping[tuple[str, ...], type[nn.Module]]
+"""{path of a Linen layer within its network: its class}, see `linen_layers`."""
+Result = tuple[Outputs, PyTree]
+"""The outputs of a batch, and the state of the adaptation for the next batch."""
+STATISTICS = 'batch_stats'
+"""The Flax collection with the running mean and variance of batch normalisation."""
+_ADAPTING = jax.make_user_context()
+"""A context that makes JAX retrace jitted functions inside a network. JAX's cache does not notice
+Flax's method interceptors, so it would otherwise reuse a trace without the adaptation."""
+_MIN_LOGIT = -1e30  # classes without members have −∞
+"""The logit that replaces −∞, which the projection to a label space assigns to classes that no
+output of the network belongs to; −∞ would make the entropy NaN."""
+
+
+class ImageBatch(NamedTuple):
+  """The images of a batch as they are shown.
+
+  Attributes:
+    images: [B, H, W, C] in [0, 1].
+    mask: bool [B], False on rows that only pad the batch.
+    keys: a random key of each image, [B]. It depends on seed, study, example and view only.
+  """
+
+  images: jax.Array
+  mask: jax.Array
+  keys: jax.Array
+
+  def mean(self, values: jax.Array) -> jax.Array:
+    """Returns the mean of values [B] over rows that are no padding."""
+    return jnp.where(self.mask, values, 0).sum() / self.mask.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation(Part):
+  """Base class of adaptations: the fields are keys of `config.classifier.adaptation.<name>`.
+
+  Every layer of batch normalisation uses the mean λ μ_s + (1 − λ) μ_t and the variance
+  λ σ²_s + (1 − λ) σ²_t. Here μ_s and σ²_s are the running statistics from the training, and μ_t and
+  σ²_t are the mean and variance over the images and positions of the test batch.
+
+  Attributes:
+    unbiased: whether σ²_t divides by the number of values minus 1.
+    batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
+      that remain.
+    source_weight: λ; 0 uses only the statistics of the test batch, 1 only the training's.
+    order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
+      with classes and the images within a class in a random order.
+    kinds: classes of layers, of which a network must have one; () for any network.
+    adapts: what the method changes, for the message about a network that has no such layer.
+
+  Reference:
+    Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
+    adaptation, section 3. Their pseudo sample size N corresponds to λ = N / (N + n).
+  """
+
+  section: ClassVar[str] = 'config.classifier.adaptation'
+  unbiased: ClassVar[bool] = False
+  kinds: ClassVar[tuple[type[nn.Module], ...]] = ()
+  adapts: ClassVar[str] = ''
+
+  batch_size: int = setting(200, 'at least 1', lambda x: x >= 1)
+  source_weight: float = setting(0.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
+  order: str = word('random', ('random', 'label_shift'))
+
+  @property
+  def is_continual(self) -> bool:
+    """Whether the state after one view is the initial state of the next."""
+    return False
+
+  @property
+  def is_episodic(self) -> bool:
+    """Whether every batch starts from the initial state."""
+    return False
+
+  @property
+  def num_clean_images(self) -> int:
+    """The number of stored images that `observe` takes before the first batch."""
+    return 0
+
+  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
+    """Returns the state before the first batch; the empty tuple for an adaptation without state."""
+    return ()
+
+  def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
+    """Returns the initial state after a batch of stored images, see `num_clean_images`."""
+    return state
+
+  @abc.abstractmethod
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the outputs of the network for one batch, and the state for the next batch.
+
+    Args:
+      apply: applies the network with the given variables to images.
+      variables: the trained variables of the network.
+      state: the state that `begin`, `observe` or the previous batch returned.
+      batch: the images of the batch.
+    """
+
+  def normalised(
+    self, apply: Apply, variables: PyTree, images: jax.Array, mask: jax.Array
+  ) -> Outputs:
+    """Returns the outputs of the network with the mixed statistics in batch normalisation."""
+    if self.source_weight == 1:
+      return apply(variables, images)
+
+    def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+      """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged."""
+      layer = context.module
+      if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
+        return call(*args, **kwargs)
+      if layer.axis != -1:
+        raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
+      stored, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
+      batch = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
+      mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
+      fixed = layer.clone(parent=None, use_running_average=True)
+      return fixed.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
+
+    with _ADAPTING(object()), nn.intercept_methods(normalise):
+      return apply(variables, images)
+
+
+ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: ignore[type-abstract]
+
+
+def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -> Layers:
+  """Returns the Linen layers that a network applies to images; nothing is computed."""
+  layers: dict[tuple[str, ...], type[nn.Module]] = {}
+
+  def note(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+    """Runs a method of a layer and notes the layer."""
+    layers[context.module.path] = type(context.module)
+    return call(*args, **kwargs)
+
+  with _ADAPTING(object()), nn.intercept_methods(note):
+    jax.eval_shape(apply, variables, image)
+  return layers
+
+
+def log_probabilities(logits: jax.Array) -> jax.Array:
+  """Returns log p of logits [..., classes]; finite for classes that no output belongs to."""
+  return jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))
+
+
+def entropy(log_p: jax.Array) -> jax.Array:
+  """Returns the entropies −Σ_c p_c log p_c in nats of log p [..., classes]."""
+  return -(jnp.exp(log_p) * log_p).sum(-1)
+
+
+def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Array]:
+  """Returns the mean and the variance of each channel over rows and positions, float32 [C] each.
+
+  Rows of `x` [B, ..., C] contribute where `mask`, bool [B], is True. The variance divides by the
+  number of values minus `ddof`, at least 1.
+  """
+  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  axes = tuple(range(x.ndim - 1))
+  weight = mask.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+  count = mask.sum() * np.prod(x.shape[1:-1], initial=1)
+  mean = (weight * x).sum(axes) / count
+  squares = (weight * (x - mean.reshape(*[1] * len(axes), -1)) ** 2).sum(axes)
+  return mean, squares / jnp.maximum(count - ddof, 1)

@@ -1,0 +1,99 @@
+"""EATA: entropy minimisation on reliable and non-redundant images, with a Fisher penalty."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core.registry import setting, word
+from robustness.core.typing import PyTree
+from robustness.models.adaptation import (
+  Apply,
+  ImageBatch,
+  Layers,
+  Result,
+  entropy,
+  log_probabilities,
+)
+from robustness.models.adaptation.tent import Predict, Tent
+
+
+@dataclasses.dataclass(frozen=True)
+class Eata(Tent):
+  """Minimises Σ e^(E₀ − H) H / n over n kept images, plus β Σ_i F_i (θ_i − θ_i⁰)².
+
+  H is the entropy of an image. An image is kept if H < E₀ and if the cosine of its probabilities
+  and p̄ is below ε; p̄ is the moving average (.9) of the mean probabilities of kept images. The
+  weight e^(E₀ − H) has no gradient. θ are scales and biases, θ⁰ their trained values, and F the
+  mean over batches of stored images of the squared gradient of the cross-entropy at the predicted
+  classes. A batch without kept images causes no step.
+
+  Attributes:
+    margin: E₀ divided by ln C, for C classes.
+    redundancy: ε; above 1 keeps all reliable images. The authors take .05 for ImageNet and .4 for
+      CIFAR-10.
+    fisher_weight: β; 0 is the method ETA, which needs no clean images.
+    fisher_images: number of stored images for F, rounded up to entire batches.
+
+  Reference:
+    Niu et al. (2022), Efficient Test-Time Model Adaptation without Forgetting, equations 2 to 9.
+  """
+
+  batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
+  optimizer: str = word('sgd', ('adam', 'sgd'))
+  nesterov: bool = False
+  learning_rate: float = setting(2.5e-4, 'above 0', lambda x: 0 < x < np.inf)
+  margin: float = setting(0.4, 'in (0, 1]', lambda x: 0 < x <= 1)
+  redundancy: float = setting(0.05, 'above 0', lambda x: 0 < x < np.inf)
+  fisher_weight: float = setting(2000.0, 'at least 0', lambda x: 0 <= x < np.inf)
+  fisher_images: int = setting(2000, 'at least 1', lambda x: x >= 1, only_with=('fisher_weight',))
+
+  @property
+  def num_clean_images(self) -> int:
+    """The number of stored images that F is computed from."""
+    return self.fisher_images if self.fisher_weight else 0
+
+  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
+    """Returns the state of `Tent` with F, its number of batches, and p̄, which is 0 at first."""
+    state = super().begin(variables, layers, num_classes)
+    fisher = jax.tree.map(jnp.zeros_like, state['weights'])
+    return {**state, 'fisher': fisher, 'batches': 0, 'mean': jnp.zeros(num_classes)}
+
+  def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
+    """Returns the state with the squared gradient of a batch of stored images in the mean F."""
+    predict, _ = self.bound(apply, variables, state, batch)
+
+    def loss(logits: jax.Array) -> tuple[jax.Array, None]:
+      return -batch.mean(log_probabilities(logits).max(-1)), None
+
+    gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
+    batches = state['batches'] + 1
+    mean = jax.tree.map(lambda f, g: f + (g**2 - f) / batches, state['fisher'], gradient)
+    return {**state, 'fisher': mean, 'batches': batches}
+
+  def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the outputs, and the state after a step if an image is kept."""
+    mean, has_mean = state['mean'], state['mean'].any()
+
+    def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+      """Returns the mean of weighted entropies, the number of kept images, and their mean p."""
+      log_p = log_probabilities(logits)
+      p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
+      cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
+      e0 = self.margin * math.log(logits.shape[-1])
+      is_selected = batch.mask & (entropies < e0) & (~has_mean | (cosine < self.redundancy))
+      share = is_selected / jnp.maximum(is_selected.sum(), 1)
+      weight = jnp.exp(e0 - jax.lax.stop_gradient(entropies))
+      return (share * weight * entropies).sum(), (is_selected.sum(), share @ p)
+
+    gradient, answered, (count, new) = self.gradient(predict, state['weights'], batch, loss)
+    pull = 2 * self.fisher_weight
+    gradient = {
+      path: g + pull * state['fisher'][path] * (state['weights'][path] - trained[path])
+      for path, g in gradient.items()
+    }
+    stepped = self.updated(state, gradient)
+    stepped['mean'] = jnp.where(has_mean, 0.9 * mean + 0.1 * new, new)
+    return answered, jax.tree.map(lambda x, y: jnp.where(count > 0, x, y), stepped, state)

@@ -1,0 +1,91 @@
+"""SAR: sharpness-aware entropy minimisation on reliable images, with recovery from collapse."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from robustness.core.registry import setting, word
+from robustness.core.typing import PyTree
+from robustness.models.adaptation import (
+  ImageBatch,
+  Layers,
+  Outputs,
+  Result,
+  entropy,
+  log_probabilities,
+)
+from robustness.models.adaptation.tent import Predict, Tent
+
+
+@dataclasses.dataclass(frozen=True)
+class Sar(Tent):
+  """Minimises the mean entropy of reliable images near the weights, at w + ρ g / ‖g‖.
+
+  An image is reliable if its entropy is below E₀, at w and at w + ρ g / ‖g‖; g is the gradient of
+  the mean entropy of images that are reliable at w. The weights return to the trained ones after
+  each batch with a moving average (.9) of the second mean entropy below `recovery`. As in the
+  authors' code the average is kept then, so that the weights return again until it has grown.
+
+  Attributes:
+    margin: E₀ divided by ln C, for C classes.
+    radius: ρ.
+    recovery: the mean entropy, in nats, below which the weights return to the trained ones.
+    fixed_layers: paths of layers, as 'block11' or 'norm', in which no parameters adapt.
+
+  Reference:
+    Niu et al. (2023), Towards Stable Test-Time Adaptation in Dynamic Wild World, equations 2 to 4.
+  """
+
+  batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
+  optimizer: str = word('sgd', ('adam', 'sgd'))
+  nesterov: bool = False
+  learning_rate: float = setting(2.5e-4, 'above 0', lambda x: 0 < x < np.inf)
+  margin: float = setting(0.4, 'in (0, 1]', lambda x: 0 < x <= 1)
+  radius: float = setting(0.05, 'at least 0', lambda x: 0 <= x < np.inf)
+  recovery: float = setting(0.2, 'at least 0', lambda x: 0 <= x < np.inf)
+  fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
+
+  def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
+    """Returns whether a layer adapts: `Tent` adapts it and it is not in `fixed_layers`."""
+    starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
+    return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
+
+  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
+    """Returns the state of `Tent` with the moving average, which is ∞ before the first value."""
+    return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
+
+  def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the outputs, and the state after a step and, if necessary, the recovery."""
+
+    def gradient(
+      weights: PyTree, rows: jax.Array
+    ) -> tuple[PyTree, Outputs, tuple[jax.Array, jax.Array]]:
+      """Returns the gradient of reliable rows' mean entropy, with logits, rows and mean."""
+
+      def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        entropies = entropy(log_probabilities(logits))
+        reliable = rows & (entropies < self.margin * math.log(logits.shape[-1]))
+        mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)
+        return mean, (reliable, mean)
+
+      return self.gradient(predict, weights, batch, loss)
+
+    first, answered, (reliable, _) = gradient(state['weights'], batch.mask)
+    scale = self.radius / (optax.tree.norm(first) + 1e-12)
+    near = jax.tree.map(lambda w, g: w + scale * g, state['weights'], first)
+    second, _, (reliable, mean) = gradient(near, reliable)
+    average = state['average']
+    moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
+    average = jnp.where(reliable.any(), moved, average)
+    stepped = self.updated(state, second)
+    fresh = {'weights': trained, 'optimizer': self._optimizer.init(trained)}
+    has_collapsed = average < self.recovery
+    stepped = {
+      k: jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), fresh[k], stepped[k])
+      for k in fresh
+    }
+    return answered, {**stepped, 'average': average}

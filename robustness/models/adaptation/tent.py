@@ -1,0 +1,150 @@
+"""TENT: entropy minimisation by the scales and biases of normalisation layers."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from flax import traverse_util
+
+from robustness.core.registry import setting, word
+from robustness.core.typing import PyTree
+from robustness.models.adaptation import (
+  Adaptation,
+  Apply,
+  ImageBatch,
+  Layers,
+  Outputs,
+  Result,
+  entropy,
+  log_probabilities,
+)
+from robustness.models.layers import GroupNorm
+
+Predict = Callable[[PyTree, jax.Array], Outputs]
+"""A function that applies the network to images [B, H, W, C] with weights {path: array}, which
+replace trained ones."""
+Loss = Callable[[jax.Array], tuple[jax.Array, Any]]
+"""A function from logits [B, classes] to the loss and further values."""
+NORMALISATIONS = (nn.BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm, nn.RMSNorm, GroupNorm)
+"""The layers with scales and biases that adapt."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tent(Adaptation):
+  """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
+
+  Here p_c is the predicted probability of class c. A step changes the scale and bias of batch,
+  layer and group normalisation. Each batch is predicted before the last step that it causes.
+
+  Attributes:
+    optimizer: 'adam', or 'sgd' with a momentum of .9.
+    nesterov: whether the momentum of 'sgd' is Nesterov's, as in the authors' code and CoTTA's; the
+      code of EATA and SAR has plain momentum.
+    learning_rate: the learning rate of each step.
+    steps: number of steps on each batch.
+    protocol: 'per_shift' returns to the trained weights at the start of every view, or, for stored
+      corrupted images, of every corruption and severity; 'continual' continues with the weights
+      from the previous view; 'episodic' returns to the trained weights before every batch.
+
+  Reference:
+    Wang et al. (2021), Tent: Fully Test-Time Adaptation by Entropy Minimization, section 3.
+  """
+
+  kinds: ClassVar[tuple[type[nn.Module], ...]] = NORMALISATIONS
+  adapts = 'normalisation layers'
+
+  optimizer: str = word('adam', ('adam', 'sgd'))
+  nesterov: bool = True
+  learning_rate: float = setting(1e-3, 'above 0', lambda x: 0 < x < np.inf)
+  steps: int = setting(1, 'at least 1', lambda x: x >= 1)
+  protocol: str = word('per_shift', ('per_shift', 'continual', 'episodic'))
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    momentum = self.optimizer == 'sgd'
+    self.require(self.nesterov or momentum, 'nesterov', "True unless optimizer is 'sgd'")
+    has_effect = self.steps > 1 or not self.is_episodic
+    self.require(has_effect, 'steps', "at least 2 where protocol is 'episodic'")
+
+  @property
+  def is_continual(self) -> bool:
+    """Whether the weights are kept from view to view."""
+    return self.protocol == 'continual'
+
+  @property
+  def is_episodic(self) -> bool:
+    """Whether every batch starts from the trained weights."""
+    return self.protocol == 'episodic'
+
+  @property
+  def _optimizer(self) -> optax.GradientTransformation:
+    """The optimizer that takes the steps."""
+    if self.optimizer == 'sgd':
+      return optax.sgd(self.learning_rate, momentum=0.9, nesterov=self.nesterov)
+    return optax.adam(self.learning_rate)
+
+  def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
+    """Returns whether the parameters of the layer with a path are adapted."""
+    return issubclass(layers.get(path, object), NORMALISATIONS)
+
+  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
+    """Returns {'weights': {path: adapted parameter}, 'optimizer': the optimizer's state}."""
+    weights = {
+      path: jnp.asarray(x)
+      for path, x in traverse_util.flatten_dict(variables).items()
+      if 'params' in path and self.is_learnt(path[path.index('params') + 1 : -1], layers)
+    }
+    return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
+
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the outputs before the last step on a batch, and the state after it."""
+    predict, trained = self.bound(apply, variables, state, batch)
+    for number in range(1, self.steps):
+      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
+      _, state = self.step(predict, trained, state, batch._replace(keys=keys))
+    return self.step(predict, trained, state, batch)
+
+  def bound(
+    self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch
+  ) -> tuple[Predict, PyTree]:
+    """Returns `Predict` with the batch's mask, and the trained values of the adapted weights."""
+    flat = traverse_util.flatten_dict(variables)
+
+    def predict(weights: PyTree, images: jax.Array) -> Outputs:
+      changed = traverse_util.unflatten_dict({**flat, **weights})
+      return self.normalised(apply, changed, images, batch.mask)
+
+    return predict, {path: flat[path] for path in state['weights']}
+
+  def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the outputs with the current weights, and the state after one optimizer step."""
+
+    def loss(logits: jax.Array) -> tuple[jax.Array, None]:
+      return batch.mean(entropy(log_probabilities(logits))), None
+
+    gradient, answered, _ = self.gradient(predict, state['weights'], batch, loss)
+    return answered, self.updated(state, gradient)
+
+  def gradient(
+    self, predict: Predict, weights: PyTree, batch: ImageBatch, loss: Loss
+  ) -> tuple[PyTree, Outputs, Any]:
+    """Returns the gradient of a loss by the weights, the outputs, and the loss's further values."""
+
+    def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
+      answered = predict(weights, batch.images)
+      number, aux = loss(answered[0])
+      return number, (answered, aux)
+
+    gradient, (answered, aux) = jax.grad(value, has_aux=True)(weights)
+    return gradient, answered, aux
+
+  def updated(self, state: PyTree, gradient: PyTree) -> dict[str, PyTree]:
+    """Returns the state after an optimizer step along a gradient."""
+    updates, optimizer = self._optimizer.update(gradient, state['optimizer'], state['weights'])
+    weights = optax.apply_updates(state['weights'], updates)
+    return {**state, 'weights': weights, 'optimizer': optimizer}

@@ -1,0 +1,97 @@
+"""ZERO: the majority vote of an image's most confident random views, without gradients."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from robustness.core.registry import setting
+from robustness.core.typing import PyTree
+from robustness.models.adaptation import (
+  Adaptation,
+  Apply,
+  ImageBatch,
+  Result,
+  entropy,
+  log_probabilities,
+)
+
+FLOOR = 1e-4
+"""Weight of the mean probabilities, which order classes with equally many votes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Zero(Adaptation):
+  """Predicts each image by the votes of its views with the lowest entropy.
+
+  Views are the image, and random resized crops that are mirrored with probability ½. A tie is
+  broken by the vote of the next view in the order of entropy that votes for a tied class. The
+  logits are logarithms of the shares of votes, mixed with 1e-4 of the mean probabilities of the
+  voting views. No weights change, so that images are independent; batches are for speed.
+
+  Attributes:
+    num_views: number of views of an image, itself included.
+    voting_share: share of the views that vote.
+
+  Reference:
+    Farina et al. (2024), Frustratingly Easy Test-Time Adaptation of Vision-Language Models,
+    section 3.
+  """
+
+  batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
+  source_weight: float = setting(1.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
+  num_views: int = setting(64, 'at least 2', lambda x: x >= 2)
+  voting_share: float = setting(0.3, 'in (0, 1]', lambda x: 0 < x <= 1)
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    is_enough = int(self.num_views * self.voting_share) >= 1
+    self.require(is_enough, 'voting_share', 'a share of the views that is at least one view')
+
+  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+    """Returns the votes as logits, with the outputs of the images themselves; and the state."""
+    first, outputs = self.normalised(apply, variables, batch.images, batch.mask)
+
+    def logits(number: jax.Array) -> jax.Array:
+      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
+      images = jax.vmap(crop)(keys, batch.images)
+      return self.normalised(apply, variables, images, batch.mask)[0]
+
+    of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
+    views = jnp.concatenate([first[None], of_crops])
+    count = int(self.num_views * self.voting_share)
+    return (jax.vmap(votes, (1, None))(views, count), outputs), state
+
+
+def crop(key: jax.Array, image: jax.Array) -> jax.Array:
+  """Returns a random box of an image [H, W, C], resized to [H, W, C] and mirrored in half of cases.
+
+  The area is uniform in [.08, 1] of the image's, the ratio of the sides log-uniform in [3/4, 4/3]
+  as far as it fits, and the place uniform. The resize is linear and antialiased; at the edges of
+  the box it takes pixels just outside.
+  """
+  sizes, place, flip = jax.random.split(key, 3)
+  area, ratio = jax.random.uniform(
+    sizes, (2,), minval=jnp.array([0.08, -1]), maxval=jnp.array([1, 1])
+  )
+  stretch = (4 / 3) ** (ratio / 2)
+  share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
+  start = jax.random.uniform(place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
+  resized = jax.image.scale_and_translate(
+    image, image.shape, (0, 1), 1 / share, -start / share, 'linear', antialias=True
+  )
+  return jnp.where(jax.random.bernoulli(flip), resized[:, ::-1], resized)
+
+
+def votes(logits: jax.Array, count: int) -> jax.Array:
+  """Returns the logits [classes] of the vote of `count` views of an image, [views, classes]."""
+  log_p = log_probabilities(logits)
+  order = jnp.argsort(entropy(log_p))
+  choice, size = log_p.argmax(-1)[order], logits.shape[-1]
+  shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
+  breaks = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
+  is_tied = (shares == shares.max()).sum() > 1
+  bonus = jax.nn.one_hot(choice[breaks.argmax()], size, dtype=log_p.dtype) / count
+  shares += jnp.where(is_tied & breaks.any(), bonus, 0)
+  mean = jnp.exp(log_p[order[:count]]).mean(0)
+  return jnp.log((1 - FLOOR) * shares + FLOOR * mean + jnp.finfo(log_p.dtype).tiny)
