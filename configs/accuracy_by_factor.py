@@ -13,6 +13,11 @@ python main.py --config=configs/accuracy_by_factor.py:own --workdir=/tmp/by_pose
 
   Any data set with columns besides the label (docs/running.md): files that a CSV or JSON table
   names, Parquet, WebDataset or ArrayRecord. Intervals are over the values of the column `object`.
+
+python main.py --config=configs/accuracy_by_factor.py:cns_bench --workdir=/tmp/cns_bench \
+    --config.classifier.name=efficientnet_lite0 --config.data.cns_bench.path=DIR
+
+  Accuracy over the strength of each shift of CNS-Bench, in the released layout.
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
@@ -31,4 +36,12 @@ def own() -> ConfigDict:
   return default_config('accuracy_by_factor')
 
 
-get_config = variants(digits, own)
+def cns_bench() -> ConfigDict:
+  """Returns the config of curves over the scale of each shift of CNS-Bench."""
+  config = default_config('accuracy_by_factor')
+  config.data.source = 'cns_bench'
+  config.study.factors, config.study.pairs, config.study.bins = ('shift', 'scale'), True, 0
+  return config
+
+
+get_config = variants(digits, own, cns_bench)

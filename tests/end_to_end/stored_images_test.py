@@ -172,6 +172,22 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   assert estimate(table, 'network', 'accuracy').value == 0.75
 
 
+def test_accuracy_over_the_scale_of_each_shift_of_cns_bench(tmp_path):
+  for shift, first_wrong in (('fog', 2000), ('snow', 1000)):  # the first scale that is wrong
+    for scale in range(0, 3000, 500):
+      for seed in range(2):
+        file = tmp_path / f'data/{shift}/151_chihuahua/seed_{seed:04d}_scale_{scale:04d}.jpg'
+        runs.save_image(file, np.full((16, 16, 3), 90 if scale >= first_wrong else 10, np.uint8))
+  network = runs.write_network(tmp_path / 'mine.py', DOGS_IN_THE_DARK, (16, 16, 3))
+  changes = {'classifier.name': network, 'data.num_images': 0, 'study.fewest': 2}
+  changes['data.cns_bench.path'] = str(tmp_path / 'data')
+  table = runs.run(runs.shrunk('accuracy_by_factor', 'cns_bench', changes), tmp_path / 'run').table
+  curves = select(table, 'accuracy', shift=..., scale=...).set_index(['shift', 'scale']).value
+  assert curves['fog'].to_dict() == {0: 1, 0.5: 1, 1: 1, 1.5: 1, 2: 0, 2.5: 0}
+  assert curves['snow'].to_dict() == {0: 1, 0.5: 1, 1: 0, 1.5: 0, 2: 0, 2.5: 0}
+  assert (tmp_path / 'run/figures/accuracy_shift_scale.png').is_file()
+
+
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 
 

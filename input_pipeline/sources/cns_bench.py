@@ -1,0 +1,96 @@
+"""CNS-Bench: pictures of ImageNet's classes with shifts of continuous strength.
+
+Files are PATH/<shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg, with the index of the class in
+ImageNet, and the scale, the strength of the shift, times 1000. Columns are `shift`, `scale` and
+`base_id`: pictures of one class and seed, of all shifts and scales, are versions of one picture.
+Rows are ordered by shift, class and file name; classes are the WordNet ids of those with pictures.
+
+Reference: the layout of the release of CNS-Bench (Edmond, doi:10.17617/3.MAGNKP).
+"""
+
+import dataclasses
+import re
+from collections import Counter
+
+import numpy as np
+
+from input_pipeline.image_files import file_images, folders_in, images_in
+from input_pipeline.images import Images
+from input_pipeline.selection import choose_subset
+from input_pipeline.settings import DataSettings, Source
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
+from robustness.models.imagenet_names import WNIDS
+
+_CLASS = re.compile(r'(\d{3})_.+', re.ASCII)
+"""Name of a class folder; its group is the index of the class in ImageNet."""
+_PICTURE = re.compile(r'seed_(\d{4})_scale_(\d{4})\.jpg', re.ASCII)
+"""Name of a picture; its groups are the seed, and the scale times 1000."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CnsBench(Source):
+  """CNS-Bench as it was released: <shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg.
+
+  Attributes:
+    path: the folder of the shifts.
+    shifts: the shifts that are read; () reads all.
+  """
+
+  splits = ('test',)
+
+  path: str = ''
+  shifts: tuple[str, ...] = ()
+
+  def open(self, settings: DataSettings) -> Images:
+    """Returns the pictures, RGB; a subset takes all versions of the same pictures.
+
+    Raises:
+      InputError: a shift is missing, or a class folder or a file has another name.
+    """
+    self.require(len({*self.shifts}) == len(self.shifts), 'shifts', 'distinct')
+    root = self.folder('give the folder of CNS-Bench: <shift>/<index>_<class>/<picture>.')
+    folders = folders_in(root)
+    for shift in self.shifts:
+      choice(f'a shift in {self.key("shifts")}', shift, sorted(folders))
+    left_out = Counter[str]()
+    paths, shifts, labels = list[str](), list[str](), list[int]()
+    scales, seeds = list[float](), list[int]()
+    for shift in self.shifts or folders:
+      for folder, place in folders_in(folders[shift]).items():
+        match = _CLASS.fullmatch(folder)
+        if not match or int(match[1]) >= len(WNIDS):
+          raise InputError(f'{place} is no class folder: expected <index>_<class>, as 007_cock.')
+        for file in images_in(place, left_out=left_out):
+          if not (picture := _PICTURE.fullmatch(file.name)):
+            raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
+          paths.append(str(file))
+          shifts.append(shift)
+          labels.append(int(match[1]))
+          seeds.append(int(picture[1]))
+          scales.append(int(picture[2]) / 1000)
+    if not paths:
+      raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
+    present, targets = np.unique(labels, return_inverse=True)
+    distinct, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
+
+    def choose(num_images: int, seed: int) -> np.ndarray:
+      """Returns the ascending indices of all versions of `num_images` random pictures."""
+      chosen_bases = choose_subset(len(distinct), num_images, seed, noun='pictures')
+      return np.flatnonzero(np.isin(bases, chosen_bases))
+
+    return file_images(
+      paths,
+      targets.astype(np.int32),
+      [WNIDS[index] for index in present],
+      title=f'CNS-Bench in {self.path}',
+      description={'path': self.path, 'shifts': list(self.shifts or folders)},
+      channels=3,
+      columns={
+        'shift': np.array(shifts),
+        'scale': np.array(scales, np.float32),
+        'base_id': bases.astype(np.int32),
+      },
+      choose=choose,
+      left_out=left_out,
+    )

@@ -1,0 +1,70 @@
+"""CNS-Bench in the released layout, made small: columns, subsets, and what is refused."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustness.models.imagenet_names import WNIDS
+from tests.cases import cases
+from tests.input_pipeline.domains import levels, read, whole
+from tests.refusals import bad_setting, refused
+
+CLASSES = {7: '007_cock', 985: '985_daisy'}
+SHIFTS, SCALES = ('fog', 'snow'), (0, 500, 2500)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Two seeds of two classes at three scales of two shifts; levels are a hundredth of the scale."""
+  for shift in SHIFTS:
+    for name in CLASSES.values():
+      for seed in (3, 12):
+        for scale in SCALES:
+          path = tmp_path / shift / name / f'seed_{seed:04d}_scale_{scale:04d}.jpg'
+          path.parent.mkdir(parents=True, exist_ok=True)
+          Image.fromarray(np.full((8, 8, 3), scale // 100, np.uint8)).save(path)
+  return tmp_path
+
+
+def test_shift_scale_and_class_come_from_the_names(folder):
+  rows = read('cns_bench', folder)
+  batch = whole(rows)
+  assert rows.class_names == (WNIDS[7], WNIDS[985])
+  assert batch['label'].tolist() == [*[0] * 6, *[1] * 6] * 2
+  assert batch['shift'].astype(str).tolist() == [*['fog'] * 12, *['snow'] * 12]
+  assert batch['scale'].tolist() == [0, 0.5, 2.5] * 8
+  np.testing.assert_allclose(levels(batch['image']), 10 * batch['scale'], atol=1)
+  assert batch['base_id'].tolist() == np.repeat([0, 1, 2, 3], 3).tolist() * 2
+
+
+def test_a_subset_takes_all_versions_of_a_picture(folder):
+  bases = whole(read('cns_bench', folder, num_images=3))['base_id']
+  assert len(bases) == 18 and (np.bincount(bases)[np.unique(bases)] == 6).all()
+  subset = whole(read('cns_bench', folder, shifts=('snow',)))
+  assert {*subset['shift'].astype(str)} == {'snow'} and len(subset['label']) == 12
+
+
+@cases(
+  'settings, message',
+  ({'shifts': ('snwo',)}, "shifts.*'snwo'; did you mean 'snow'"),
+  ({'shifts': ('fog', 'fog')}, bad_setting('config.data.cns_bench.shifts', words='distinct')),
+  ({'path': 'missing'}, 'cns_bench.path.*not a folder.*<shift>/<index>_<class>'),
+)
+def test_bad_settings_are_refused(folder, settings, message):
+  refused(message, read, 'cns_bench', **{'path': folder, **settings})
+
+
+@cases(
+  'name, message',
+  ('fog/007_cock/seed_0003_scale_1.5.jpg', r'scale_1\.5\.jpg has no scale'),
+  ('fog/cock/seed_0003_scale_1500.jpg', 'fog/cock is no class folder'),
+  ('fog/1000_cock/seed_0003_scale_1500.jpg', '1000_cock is no class folder'),
+)
+def test_names_of_another_layout_are_refused(folder, name, message):
+  (folder / name).parent.mkdir(exist_ok=True)
+  (folder / name).write_bytes(b'')
+  refused(message, read, 'cns_bench', folder)
+
+
+def test_no_pictures_are_refused(tmp_path):
+  refused('holds no pictures', read, 'cns_bench', tmp_path)
