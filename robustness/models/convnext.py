@@ -58,7 +58,7 @@ class Block(Layer):
     if not self.response:
       scale = self.param('scale', nn.initializers.constant(LAYER_SCALE), (width,))
       y = y * scale[None, None, None].astype(y.dtype)
-    return x + y
+    return x + self.drop_path(y)
 
 
 class Stage(Layer):
@@ -87,16 +87,14 @@ class ConvNext(Network):
   `depthwise`, `norm`, `fc1`, `response` (V2 only) and `fc2`; then `norm`, [B, width], and `head`.
   """
 
+  can_drop_paths = True
   width: int = 96
   depths: tuple[int, ...] = FROM_FEW
   response: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    `train` has no effect, because stochastic depth is left out.
-    """
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
     del train
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))

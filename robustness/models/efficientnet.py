@@ -7,8 +7,8 @@ convolution, and its later stages have squeeze-and-excitation.
 
 Convolutions pad as TensorFlow does ('SAME': where the padding is odd, the extra pixel is at the
 end), except in timm's and torchvision's versions of V2, which pad all sides equally. The running
-statistics of batch norm have momentum .99 in Lite and .9 in V2. Dropout and stochastic depth are
-left out, because they have no effect in an evaluation.
+statistics of batch norm have momentum .99 in Lite and .9 in V2. Dropout is left out, because it has
+no effect in an evaluation.
 
 References: Tan and Le, EfficientNet, 2019, table 1; the release notes of EfficientNet-Lite, 2020;
 Tan and Le, EfficientNetV2, 2021, table 4.
@@ -195,7 +195,7 @@ class Block(layers.Layer):
       y = Squeeze(x.shape[-1] // 4, **self.common, name='squeeze')(y)
     if self.kind != 'plain':
       y = make(self.features, linear=True, name='project')(y, train)
-    return x + y if self.stride == 1 and x.shape[-1] == self.features else y
+    return x + self.drop_path(y) if self.stride == 1 and x.shape[-1] == self.features else y
 
 
 class EfficientNet(layers.Network):
@@ -206,6 +206,7 @@ class EfficientNet(layers.Network):
   if it is `plain`. Outputs of stages have had no activation, except in `plain` blocks.
   """
 
+  can_drop_paths = True
   sizes: tuple[StageSize, ...] = BASE
   style: Style = Style()
   stem_features: int = STEM_FEATURES

@@ -8,7 +8,7 @@ by n, where PyTorch divides by n − 1.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, TypedDict, Unpack
 
 import flax.linen as nn
 import jax
@@ -25,6 +25,8 @@ MOMENTUM = 0.9
 Norm = Literal['batch', 'group']
 FEATURES = 'features'
 """The name under which a head sows the inputs of its linear map, [B, F], in `intermediates`."""
+DROP_PATH = 'drop_path'
+"""The collection of variables with the `factors` [B, 2] of each block in stochastic depth."""
 
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
@@ -52,6 +54,17 @@ class Layer(nn.Module, kw_only=True):
     """The arguments to pass on to the layers inside this one."""
     return {'dtype': self.dtype, 'axis_name': self.axis_name}
 
+  def drop_path(self, x: jax.Array, branch: int = 0) -> jax.Array:
+    """Returns a residual branch [B, ...], number 0 or 1 of this block, after stochastic depth.
+
+    Each sample is multiplied by its factor, 0 or 1 / (probability of keeping it), which only a
+    training passes to the network.
+    """
+    if not self.has_variable(DROP_PATH, 'factors'):
+      return x
+    factors: jax.Array = self.get_variable(DROP_PATH, 'factors')[:, branch]
+    return x * factors.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+
 
 class Network(Layer):
   """Base class of networks: `network(images, train=False)` returns logits [B, num_classes].
@@ -61,8 +74,10 @@ class Network(Layer):
 
   Attributes:
     num_classes: number of logits.
+    can_drop_paths: whether all residual blocks have stochastic depth.
   """
 
+  can_drop_paths: ClassVar[bool] = False
   num_classes: int = 1000
 
 

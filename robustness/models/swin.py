@@ -103,9 +103,10 @@ class Block(Layer):
     y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
     y = y.reshape(-1, padded[0] // height, padded[1] // width, height, width, x.shape[-1])
     y = y.transpose(0, 1, 3, 2, 4, 5).reshape(-1, *padded, x.shape[-1])
-    x = x + jnp.roll(y[:, : image[0], : image[1]], (down, right), (1, 2))
+    y = jnp.roll(y[:, : image[0], : image[1]], (down, right), (1, 2))
+    x = x + self.drop_path(y)
     y = norm(dtype=self.dtype, name='norm2')(x)
-    return x + Perceptron(**self.common, name='mlp')(y)
+    return x + self.drop_path(Perceptron(**self.common, name='mlp')(y), 1)
 
 
 class Stage(Layer):
@@ -139,6 +140,7 @@ class Swin(Network):
   `attention` (of windows), `norm2` and `mlp`; then `norm` and `head`.
   """
 
+  can_drop_paths = True
   width: int = 96
   depths: tuple[int, ...] = (2, 2, 6, 2)
   num_heads: int = 3
@@ -146,10 +148,7 @@ class Swin(Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
-
-    `train` has no effect, because stochastic depth is left out.
-    """
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
     del train
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))

@@ -194,9 +194,10 @@ class Block(Layer):
     """Maps [B, N, D] to [B, N, D]; for `angles` see `SelfAttention`."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
     y = self.attention(**self.common, name='attention')(y, angles)
-    x = x + self._scaled(y, 'scale1')
+    x = x + self.drop_path(self._scaled(y, 'scale1'))
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
-    return x + self._scaled(self.perceptron(**self.common, name='mlp')(y), 'scale2')
+    y = self._scaled(self.perceptron(**self.common, name='mlp')(y), 'scale2')
+    return x + self.drop_path(y, 1)
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
     """Returns `y` times the layer scale `name`, if the block has layer scale."""

@@ -74,6 +74,7 @@ class VisionTransformer(Network):
       for a layer `attention_pool` with a learned query, as in SigLIP.
   """
 
+  can_drop_paths = True
   patch: int = 16
   width: int = 768
   depth: int = 12

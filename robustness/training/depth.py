@@ -1,4 +1,4 @@
-"""The depth of a network's layers, on which learning rates may depend.
+"""The depth of a network's layers, on which learning rates and stochastic depth may depend.
 
 Layer 0 has the stem or the embedding, the layers 1 to L have one block each, and layer L + 1 has
 the head. What precedes the blocks of a stage is in the layer of its first block.
@@ -7,9 +7,13 @@ the head. What precedes the blocks of a stage is in the layer of its first block
 import re
 from typing import Any
 
-from flax.traverse_util import flatten_dict, path_aware_map
+import jax
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, path_aware_map, unflatten_dict
 
-from robustness.core.typing import PyTree
+from robustness.core.typing import PyTree, Variables
+from robustness.models.layers import DROP_PATH
+from robustness.training.auxiliary_norms import AUXILIARY, without_second
 
 FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
 """The names of the layers before the blocks."""
@@ -17,7 +21,7 @@ FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
   """Returns the numbers of stage and block in a path, 0 for a missing one, or None without both."""
-  found = dict(re.findall(r'(stage|block)(\d+)(?:/|$)', '/'.join(path)))
+  found = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
   return (int(found.get('stage', 0)), int(found.get('block', 0))) if found else None
 
 
@@ -40,7 +44,8 @@ def layers(params: PyTree) -> PyTree:
     block = blocks[path]
     if block:
       return 1 + order.index(block)
-    return 0 if path[0] in FIRST else len(order) + (path[0] not in closing)
+    name = path[path[0] == AUXILIARY]
+    return 0 if name in FIRST else len(order) + (name not in closing)
 
   return path_aware_map(layer, params)
 
@@ -50,3 +55,30 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
   numbers = layers(params)
   last = max(flatten_dict(numbers).values())
   return path_aware_map(lambda _, layer: decay ** (last - layer), numbers)
+
+
+def drop_factors(params: PyTree, rate: float, keys: jax.Array) -> Variables:
+  """Returns the collection `DROP_PATH`, with `factors` [..., 2] for each block.
+
+  Block i of n blocks, counted from 0, drops a sample's branch with probability p = rate·i / (n − 1)
+  and multiplies it by 1 / (1 − p) otherwise. It has up to two branches, which draw independently.
+
+  Args:
+    params: parameters of the network.
+    rate: probability in the last block, in [0, 1).
+    keys: random keys of the samples, [...].
+
+  Reference:
+    Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
+    in training, where Huang et al. do so in evaluations.
+  """
+  params = without_second({'params': params})['params']
+  parts = [path[: index + 1] for path in flatten_dict(params) for index in range(len(path))]
+  blocks = sorted(
+    {part for part in parts if part[-1].startswith('block')}, key=lambda path: _block(path) or ()
+  )
+  keep = 1 - rate * jnp.arange(len(blocks))[:, None] / max(len(blocks) - 1, 1)
+  draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
+  factors = jnp.moveaxis(draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2), -2, 0)
+  tree = {(*path, 'factors'): x for path, x in zip(blocks, factors, strict=True)}
+  return {DROP_PATH: unflatten_dict(tree)}

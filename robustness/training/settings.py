@@ -47,6 +47,8 @@ class TrainingSettings:
       fine-tuning.
     layer_decay: factor of the learning rate from each layer to the one before it; the last layer
       has the factor 1. See `robustness.training.depth` for the layers.
+    drop_path: probability with which the last residual block drops a sample's branch in training
+      (stochastic depth); it rises linearly from 0 in the first block. 0 drops none.
     ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
     lookahead: number of steps after which the weights and statistics w and the slow weights s both
@@ -114,6 +116,7 @@ class TrainingSettings:
     1.0, '0 (the last layer alone learns) or more', lambda x: 0 <= x < math.inf
   )
   layer_decay: float = setting(1.0, 'in (0, 1]', lambda x: 0 < x <= 1)
+  drop_path: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
   bias_rate: float = 1.0

@@ -17,11 +17,11 @@ from robustness.augment.policy import OCCURRENCE, row_keys
 from robustness.core import random_keys
 from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.pixels import with_scaled_image
-from robustness.core.typing import PyTree
-from robustness.models.layers import FEATURES, sown_features
+from robustness.core.typing import PyTree, Variables
+from robustness.models.layers import DROP_PATH, FEATURES, sown_features
 from robustness.objectives import State
 from robustness.parallel import Parallel
-from robustness.training import optimizer
+from robustness.training import depth, optimizer
 from robustness.training.auxiliary_norms import swapped
 from robustness.training.schedule import StepScalars
 from robustness.training.state import TrainState, with_initial
@@ -148,9 +148,14 @@ class TrainStep:
     batch = self._attack(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
     is_updated = not self.training.settings.freeze_statistics
+    rate, factors = self.training.settings.drop_path, {}
+    if rate:
+      keys = _image_keys(batch, seed, DROP_PATH, state.step)
+      factors = depth.drop_factors(state.params, rate, keys)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      outputs, new_stats = self._with_auxiliary(params, batch_stats, batch['image'], is_updated)
+      images = batch['image']
+      outputs, new_stats = self._with_auxiliary(params, batch_stats, images, is_updated, factors)
       losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
@@ -181,7 +186,7 @@ class TrainStep:
       )
 
   def _with_auxiliary(
-    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
+    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
   ) -> tuple[dict[str, jax.Array], PyTree]:
     """Returns the results of `_forward` (see there) for images [B, V, H, W, C].
 
@@ -190,17 +195,21 @@ class TrainStep:
     """
     count = self.training.settings.auxiliary_norms
     if not count:
-      return self._forward(params, batch_stats, images, train)
-    outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train)
+      return self._forward(params, batch_stats, images, train, factors)
+    first, last = (
+      jax.tree.map(lambda x, part=part: x[:, part], factors)
+      for part in (slice(-count), slice(-count, None))
+    )
+    outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train, first)
     second = swapped({'params': params, 'batch_stats': batch_stats})
     auxiliary_outputs, second_stats = self._forward(
-      second['params'], second['batch_stats'], images[:, -count:], train
+      second['params'], second['batch_stats'], images[:, -count:], train, last
     )
     all_outputs = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
     return all_outputs, swapped({'batch_stats': second_stats})['batch_stats']
 
   def _forward(
-    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool
+    self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
   ) -> tuple[dict[str, jax.Array], PyTree]:
     """Applies the network.
 
@@ -209,6 +218,7 @@ class TrainStep:
       batch_stats: the statistics of batch normalisation.
       images: [B, H, W, C] or [B, V, H, W, C].
       train: whether the network uses and updates batch statistics, dropout and the like.
+      factors: the factors of stochastic depth, with the images' leading axes; {} for none.
 
     Returns:
       The outputs, `logits` [B, classes] or [B, V, classes] and, if the objective needs it,
@@ -216,8 +226,9 @@ class TrainStep:
     """
     needs_features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
+    flat_factors = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), factors)
     logits, updated = self.training.model.apply(
-      {'params': params, 'batch_stats': batch_stats},
+      {'params': params, 'batch_stats': batch_stats, **flat_factors},
       self.training.inputs(flat),
       train=train,
       mutable=['batch_stats', *(['intermediates'] if needs_features else [])],
@@ -240,15 +251,13 @@ class TrainStep:
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
-    keys = row_keys(batch, seed, attack.name, state.step)
-    if images.ndim == 5:
-      keys = jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys).ravel()
+    keys = _image_keys(batch, seed, attack.name, state.step).ravel()
     shape = (-1, *[1] * (images.ndim - 4))
     labels = jnp.broadcast_to(batch['label'].reshape(shape), images.shape[:-3])
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(flat: jax.Array) -> jax.Array:
-      return self._forward(state.params, batch_stats, flat, train)[0]['logits']
+      return self._forward(state.params, batch_stats, flat, train, {})[0]['logits']
 
     # augmentations may leave [0, 1]
     flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
@@ -281,6 +290,14 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   }
   step = TrainStep(training)
   jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
+
+
+def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:
+  """Returns the random keys of a batch's images for the part `name`, [B] or [B, V]."""
+  keys, images = row_keys(batch, seed, name, step), batch['image']
+  if images.ndim == 4:
+    return keys
+  return jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys)
 
 
 def _split(x: jax.Array, count: int) -> jax.Array:

@@ -235,6 +235,13 @@ class Training:
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
           f'take another --{KEYS.classifier.name}.'
         )
+    if settings.drop_path and not getattr(self.model, 'can_drop_paths', False):
+      raise SettingError(
+        KEYS.training.drop_path,
+        settings.drop_path,
+        problem='and this network has no stochastic depth',
+        fix=f'Set it to 0, or make {KEYS.classifier.name} a ConvNeXt, Swin, ViT or EfficientNet.',
+      )
     objective, steps = self.pipeline.objective, self.total_steps * settings.accumulate
     if isinstance(objective, IRM) and objective.anneal_steps >= steps:
       logging.warning(

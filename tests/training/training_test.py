@@ -87,6 +87,7 @@ MIXED = Pipeline(Policy.of(mixup={}), attack=PGD(steps=1))
   'settings, pipeline, message',
   ({'stem_epochs': 1.0}, Pipeline(), r'stem_epochs is 1, .* no layer called stem: set it to 0'),
   ({'layer_decay': 0.5}, Pipeline(), 'layer_decay is 0.5, .* no layers called stage1 or block0'),
+  ({'drop_path': 0.1}, Pipeline(), 'drop_path is 0.1, and this network has no stochastic depth'),
   ({'bias_rate': 64.0}, Pipeline(), 'bias_rate is 64, .* no biases of normalisations: set it to 1'),
   ({'auxiliary_norms': 1}, PGD_IN_TWO, 'auxiliary_norms is 1, and examples of an attack'),
   ({}, MIXED, "has 'mixup', which mixes targets, and 'pgd' raises the loss of a row's own label"),
