@@ -441,14 +441,14 @@ def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-  """A classifier's answers, and the two sets of answers that compare it with the first classifier.
+  """A classifier's answers, also paired with the first classifier's on the images of both.
 
   Attributes:
     label: its label in the comparison.
     answers: its answers on all its images.
     pair: the first classifier's answers and its own, on the images that they share; None if they
       share none.
-    note: how the images differ, and which classifier is subtracted; may be ''.
+    note: how the two classifiers' images differ, and whose value is subtracted; may be ''.
   """
 
   label: str

@@ -187,8 +187,10 @@ def _with_images(
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
   """Yields the key and the fields of each sample with an image among members of a shard.
 
-  The members share the path `key` up to the first dot. They are one sample; but if only fields
-  with dots are images, members with the same path up to the last dot are a sample.
+  The members are the files of a tar archive that share the path `key` up to the first dot. They are
+  one sample, as cat.jpg and cat.cls with the key 'cat' and the fields 'jpg' and 'cls'. If no field
+  is an image, as in v1.cat.jpg and v1.cat.cls with the fields 'cat.jpg' and 'cat.cls', members with
+  the same path up to the last dot are a sample, here 'v1.cat'.
 
   Args:
     shard: path of the shard, for messages.

@@ -61,10 +61,14 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the same as `nearest`, interpolated bilinearly and truncated to a level.
+  """Returns an image mapped affinely with bilinear interpolation, and where it has a source pixel.
 
-  The border's pixels are repeated beyond it. Coordinates are float32 and Pillow's are float64:
-  about one value in a thousand differs by one level.
+  Values are truncated to levels. Arguments and results are those of `nearest`: `data` has the six
+  coefficients that map places of the result to places of the image, and the mask is True where
+  that place is inside the image. Beyond the border its pixels are repeated.
+
+  Coordinates are float32 and Pillow's are float64: about one value in a thousand differs by one
+  level.
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data

@@ -18,14 +18,14 @@ from robustness.models.projection import match_labels
 
 
 def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows]) -> Recipes:
-  """Checks that the rows of each study, and the trainings here, allow what the study asks for.
+  """Checks that the rows and the classifiers' trainings suit each study.
 
   Args:
     builder: the classifiers of the experiment.
     rows: the rows of each task, by their settings.
 
   Returns:
-    {label: description of the images that the classifier's training shows}.
+    {label of a classifier: description of the images that it is trained on in this run}.
 
   Raises:
     InputError: the rows or a training do not suit a study; the message names its section.

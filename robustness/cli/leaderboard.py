@@ -265,9 +265,10 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
 
 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
-  """Writes an entry for each study of a finished workdir, PATH or NAME=PATH; yields their paths.
+  """Adds each study of a finished workdir, PATH or NAME=PATH, to a leaderboard.
 
-  An entry has the results without images, and the rank of the true class for every answer. The
+  Yields 'ENTRY: what was written' for each. An entry is the folder of a study in the leaderboard's
+  `folder`. It has the results without images, and the rank of the true class for every answer. The
   ranks allow paired differences and confirm the results. A study that needs more records for its
   results has an entry without records.
 

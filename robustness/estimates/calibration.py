@@ -256,7 +256,11 @@ class Scores:
 
   @classmethod
   def mean(cls, views: Sequence[Scores]) -> Scores:
-    """Returns the means over views of the same images, also of each sample."""
+    """Returns the mean of each score over views of the same images.
+
+    The values, their bootstrap samples `drawn` and the scores `calibrated` of a calibrated network
+    are averaged alike.
+    """
     if len(views) == 1:
       return views[0]
 

@@ -53,7 +53,7 @@ def damaged(
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of F images, each as stored and in one view.
+  """Returns pictures of the F images that a view damaged most, each as stored and in that view.
 
   Args:
     study: the study.

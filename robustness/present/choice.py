@@ -113,8 +113,12 @@ class Choice:
 
   @property
   def words(self) -> str:
-    """The reported value in words: 'top-1 error under fog', or 'highest top-1 error of 8
-    corruptions'.
+    """The reported value in words.
+
+    A single value is 'top-1 error under fog', and the worst of several is 'highest top-1 error of 8
+    corruptions'. A quantity without a worse end is stated where another one is worst, as 'accuracy,
+    there'. If there is a reference value, the value that differs most clearly from it is 'ratio,
+    clearest of 8 corruptions'.
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
@@ -152,7 +156,11 @@ class Choice:
 
   @property
   def short_words(self) -> str:
-    """The words as the head of a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'."""
+    """Short words for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'.
+
+    `quantity.end` is 'highest' or 'lowest', whichever is worse. It precedes the words if the value
+    is the worst over conditions, for which `extremes` is set.
+    """
     if self.attack_words:
       return f'{self.attack_words} error'
     unqualified = _START_OF_QUALIFIER.split(self.quantity.words)[0].replace('top-1 ', '')

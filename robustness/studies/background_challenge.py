@@ -84,7 +84,10 @@ class BackgroundChallenge(Study):
     return tuple(files[i] for i in np.arange(count) * len(files) // count)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows without masks, and backgrounds of another size."""
+    """Raises InputError for rows without masks of the foreground in the size of the images.
+
+    The backgrounds of the study must have this size too.
+    """
     super().check(rows, recipes)
     mask = next(rows.batches(1, [0])).get('foreground')
     if mask is None or mask.shape[1:] != rows.image_shape[:2]:

@@ -136,8 +136,10 @@ class FourierHeatmap(Study):
     }
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: other norms, windows or numbers of
-    images.
+    """Returns the reasons, in words, why the results are not comparable with published heat maps.
+
+    These are another norm of the perturbation, another window (the side of the square of
+    frequencies that the map shows), or another number of images.
     """
     side, norms = image_shape[0], {s: tuple(norms) for s, norms in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)

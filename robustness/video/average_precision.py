@@ -253,6 +253,9 @@ def detection_pm_k(
 ) -> DetectionScores:
   """Returns the mean average precision on anchors and at pm-k, with intervals.
 
+  An anchor is the reviewed frame of a neighbor set. At pm-k each set counts by its worst frame
+  within ±k frames of the anchor.
+
   Args:
     sets: the neighbor sets.
     truth: the boxes of the F frames; the image of a box is the position of its frame.

@@ -80,8 +80,10 @@ def from_columns(
 ) -> NeighborSets:
   """Returns the neighbor sets that the columns of rows describe; each row becomes a frame.
 
+  A row may be in several sets: its columns have a slot for each, [N, slots], and −1 in unused ones.
+
   Args:
-    columns: see `to_columns`; `label`, `group_id` and `offset` may be [N] for one entry per row.
+    columns: see `to_columns`. `label`, `group_id` and `offset` are [N, slots], or [N] for one slot.
     names: paths of the N frames; by default 'row 0', 'row 1', ...
     class_names: names of the classes in label order.
   """
