@@ -21,6 +21,7 @@ from robustness.core.rows import Batch, Rows, identity_of, numeric_columns
 from robustness.core.sampler import Epochs, Sampler
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
 from robustness.models.inputs import Inputs
+from robustness.models.layers import Network
 from robustness.objectives import Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.objectives.groups import IRM, GroupObjective
@@ -235,7 +236,8 @@ class Training:
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
           f'take another --{KEYS.classifier.name}.'
         )
-    if settings.drop_path and not getattr(self.model, 'can_drop_paths', False):
+    can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
+    if settings.drop_path and not can_drop_paths:
       raise SettingError(
         KEYS.training.drop_path,
         settings.drop_path,

@@ -1,13 +1,12 @@
 """EATA: entropy minimisation on reliable and non-redundant images, with a Fisher penalty."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.registry import setting, word
+from robustness.core.registry import setting
 from robustness.core.typing import PyTree
 from robustness.models.adaptation import (
   Apply,
@@ -17,11 +16,11 @@ from robustness.models.adaptation import (
   entropy,
   log_probabilities,
 )
-from robustness.models.adaptation.tent import Predict, Tent
+from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 
 @dataclasses.dataclass(frozen=True)
-class Eata(Tent):
+class Eata(SelectiveTent):
   """Minimises Σ e^(E₀ − H) H / n over n kept images, plus β Σ_i F_i (θ_i − θ_i⁰)².
 
   H is the entropy of an image. An image is kept if H < E₀ and if the cosine of its probabilities
@@ -31,7 +30,6 @@ class Eata(Tent):
   classes. A batch without kept images causes no step.
 
   Attributes:
-    margin: E₀ divided by ln C, for C classes.
     redundancy: ε; above 1 keeps all reliable images. The authors take .05 for ImageNet and .4 for
       CIFAR-10.
     fisher_weight: β; 0 is the method ETA, which needs no clean images.
@@ -41,11 +39,6 @@ class Eata(Tent):
     Niu et al. (2022), Efficient Test-Time Model Adaptation without Forgetting, equations 2 to 9.
   """
 
-  batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
-  optimizer: str = word('sgd', ('adam', 'sgd'))
-  nesterov: bool = False
-  learning_rate: float = setting(2.5e-4, 'above 0', lambda x: 0 < x < np.inf)
-  margin: float = setting(0.4, 'in (0, 1]', lambda x: 0 < x <= 1)
   redundancy: float = setting(0.05, 'above 0', lambda x: 0 < x < np.inf)
   fisher_weight: float = setting(2000.0, 'at least 0', lambda x: 0 <= x < np.inf)
   fisher_images: int = setting(2000, 'at least 1', lambda x: x >= 1, only_with=('fisher_weight',))
@@ -82,7 +75,7 @@ class Eata(Tent):
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
-      e0 = self.margin * math.log(logits.shape[-1])
+      e0 = self.max_entropy(logits)
       is_selected = batch.mask & (entropies < e0) & (~has_mean | (cosine < self.redundancy))
       share = is_selected / jnp.maximum(is_selected.sum(), 1)
       weight = jnp.exp(e0 - jax.lax.stop_gradient(entropies))

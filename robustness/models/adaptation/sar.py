@@ -1,14 +1,13 @@
 """SAR: sharpness-aware entropy minimisation on reliable images, with recovery from collapse."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from robustness.core.registry import setting, word
+from robustness.core.registry import setting
 from robustness.core.typing import PyTree
 from robustness.models.adaptation import (
   ImageBatch,
@@ -18,11 +17,11 @@ from robustness.models.adaptation import (
   entropy,
   log_probabilities,
 )
-from robustness.models.adaptation.tent import Predict, Tent
+from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 
 @dataclasses.dataclass(frozen=True)
-class Sar(Tent):
+class Sar(SelectiveTent):
   """Minimises the mean entropy of reliable images near the weights, at w + ρ g / ‖g‖.
 
   An image is reliable if its entropy is below E₀, at w and at w + ρ g / ‖g‖; g is the gradient of
@@ -31,7 +30,6 @@ class Sar(Tent):
   authors' code the average is kept then, so that the weights return again until it has grown.
 
   Attributes:
-    margin: E₀ divided by ln C, for C classes.
     radius: ρ.
     recovery: the mean entropy, in nats, below which the weights return to the trained ones.
     fixed_layers: paths of layers, as 'block11' or 'norm', in which no parameters adapt.
@@ -40,11 +38,6 @@ class Sar(Tent):
     Niu et al. (2023), Towards Stable Test-Time Adaptation in Dynamic Wild World, equations 2 to 4.
   """
 
-  batch_size: int = setting(64, 'at least 1', lambda x: x >= 1)
-  optimizer: str = word('sgd', ('adam', 'sgd'))
-  nesterov: bool = False
-  learning_rate: float = setting(2.5e-4, 'above 0', lambda x: 0 < x < np.inf)
-  margin: float = setting(0.4, 'in (0, 1]', lambda x: 0 < x <= 1)
   radius: float = setting(0.05, 'at least 0', lambda x: 0 <= x < np.inf)
   recovery: float = setting(0.2, 'at least 0', lambda x: 0 <= x < np.inf)
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
@@ -68,7 +61,7 @@ class Sar(Tent):
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         entropies = entropy(log_probabilities(logits))
-        reliable = rows & (entropies < self.margin * math.log(logits.shape[-1]))
+        reliable = rows & (entropies < self.max_entropy(logits))
         mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)
         return mean, (reliable, mean)
 

@@ -35,12 +35,8 @@ def answers(adaptation, variables, stored=()):
   """Logits of all batches; the last one is padded with rows of 9."""
   dtype = jax.tree.leaves(variables)[0].dtype
   network = RESNET8.build(10, dtype)
-  layers = linen_layers(
-    lambda variables, images: (network.apply(variables, images), {}),
-    variables,
-    jax.ShapeDtypeStruct(IMAGES.shape, dtype),
-  )
   apply = lambda variables, images: (network.apply(variables, images), {})  # noqa: E731
+  layers = linen_layers(apply, variables, jax.ShapeDtypeStruct(IMAGES.shape, dtype))
   state = adaptation.begin(variables, layers, 10)
 
   def image_batch(batch):
