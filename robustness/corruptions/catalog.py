@@ -165,7 +165,8 @@ def corrupt(
     images: [H, W, C] or [B, H, W, C], floating, in [0, 1], with 1 or 3 channels: an array, or
       anything that NumPy reads, such as a PyTorch tensor on the CPU. Values outside [0, 1] by at
       most .001 are rounding errors and are clipped.
-    name: One of `NAMES`, `C_BAR`, `SETS['laion_c']` or `SETS['resampling']`, or `FILE.py:NAME`.
+    name: One of `NAMES`, `C_BAR`, `SETS['laion_c']` or `SETS['resampling']`, 'watermark', or
+      `FILE.py:NAME`.
     severity: 1..5, a scalar, or [B] with one per image; integers may be traced. Fractional
       severities take interpolated constants (`ConstantsTable.between`); every set of them is
       compiled once.

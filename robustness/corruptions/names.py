@@ -55,6 +55,7 @@ CATALOGUE: dict[str, tuple[int, str]] = {
   'resample_bilinear_aliased': (57, 'resampling'),
   'resample_bicubic_aliased': (58, 'resampling'),
   'resample_jpeg': (59, 'resampling'),
+  'watermark': (60, 'watermark'),
 }
 """{corruption: (its number, the file in `robustness/corruptions` that declares it)}.
 

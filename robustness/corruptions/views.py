@@ -69,17 +69,20 @@ class CorruptionOptions:
     glass_blur: 'copy' one pixel over the other, or a true 'swap'.
     elastic_transform: 'released', or 'imagecorruptions': no affine map and other constants.
     fog: 'released' cloud maps, or maps of side 512 as in 'tfds': less contrast at 224 pixels.
+    watermark: a font file, such as that of ImageNet-W; '' takes the strokes of this project.
   """
 
   motion_blur: str = 'random'
   glass_blur: str = 'copy'
   elastic_transform: str = 'released'
   fog: str = 'released'
+  watermark: str = ''
 
   def __post_init__(self) -> None:
     for name, value in dataclasses.asdict(self).items():
       (values,) = catalog.CORRUPTIONS[name].options.values()
-      choice(f'config.study.options.{name}', value, values)
+      if values:
+        choice(f'config.study.options.{name}', value, values)
 
   def non_default(self) -> dict[str, dict[str, str]]:
     """Returns {corruption: {option: value}} for the options that differ from the default."""

@@ -1,0 +1,109 @@
+"""ImageNet-W's watermark: six white, half transparent Chinese characters across the image.
+
+The characters 捷径 ("shortcut") are written three times, on a line that begins at 1 % of the width
+and 40 % of the height. The published font, Source Han Serif SC ExtraLight, is not part of this
+project. Without a font file the characters consist of strokes that were drawn for this project:
+they have the layout of the characters, and one width without serifs, so errors measured with them
+are not those of ImageNet-W. With the font file (`font`) the text is Pillow's, as in the release.
+
+Reference: Li et al. (2023), A Whac-A-Mole Dilemma: Shortcuts Come in Multiples Where Mitigating One
+Amplifies Others; and the released transform.
+"""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from robustness.core.errors import InputError
+from robustness.core.paths import expanded
+from robustness.corruptions.corruption import Strength, corruption
+from robustness.corruptions.names import ALONE
+
+OPACITIES = (0.1, 0.25, 0.5, 0.75, 1.0)
+"""Opacity by severity; the third is ImageNet-W's."""
+FONT_SIZES = {224: 36, 384: 62, 512: 82, 518: 84}
+"""{side: published font size}, both in pixels; for other sides it is ⌊side / 6.22⌋."""
+REPEATS, LEFT, TOP = 3, 0.01, 0.4
+"""Repeats of the two characters, and the corner of the text, divided by width and height."""
+STROKES = {
+  '捷': '0428 3728, 2105 2190 1793 0688, 0560 3647, 3417 9417, 3928 8228 8257, 3241 9741, '
+  '3854 8254, 6205 6288, 6269 8969, 4561 4373 3784 2795, 4474 5082 5887 6889 9789',
+  '径': '2906 2116 1224 0431, 3027 2438 1450 0360, 2045 2096, 4014 8214 7526 6537 5147 3255, '
+  '6735 7839 8745 9354, 3959 8859, 6259 6290, 3090 9690',
+}
+"""{character: its strokes}, polylines of points xxyy in hundredths of the font size; y points
+down."""
+STROKE_WIDTH = 0.025
+"""Width of a stroke, divided by the font size."""
+ASCENT, ABOVE_BASELINE = 1.151, 0.88
+"""Heights above the baseline, of the published font's lines and of its characters, divided by the
+font size: where Pillow puts the characters below the corner of the text."""
+SAMPLES = 4
+"""Samples per pixel along each axis when strokes are drawn."""
+
+
+@functools.lru_cache(maxsize=8)
+def coverage(height: int, width: int, font: str = '') -> np.ndarray:
+  """Returns the fraction of each pixel that the characters cover, float32 [height, width].
+
+  `font` is a font file; '' draws the strokes of this project.
+
+  Raises:
+    InputError: Pillow reads no font from the file.
+  """
+  side = min(height, width)
+  size, corner_x, corner_y = FONT_SIZES.get(side, int(side / 6.22)), LEFT * width, TOP * height
+  if font:
+    try:
+      characters = ImageFont.truetype(expanded(font), size)
+    except OSError as error:
+      raise InputError(f'font of watermark is {font!r}, which is no font file: {error}.') from error
+    drawing = Image.new('L', (width, height))
+    ImageDraw.Draw(drawing).text(
+      (corner_x, corner_y), ''.join(STROKES) * REPEATS, fill=255, font=characters
+    )
+    return np.asarray(drawing, np.float32) / 255
+  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
+  rows, columns = size + 1, len(STROKES) * size + 1
+  (y, first_row), (x, first_column) = (
+    ((np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size, int(corner))
+    for count, corner in ((rows, corner_y), (columns, corner_x))
+  )
+  is_inside = np.zeros((len(y), len(x)), bool)
+  for index, strokes in enumerate(STROKES.values()):
+    for stroke in strokes.split(','):
+      points = np.array([divmod(int(point), 100) for point in stroke.split()]) / 100 + (index, 0)
+      for start, end in itertools.pairwise(points):
+        (x0, y0), (dx, dy) = start, end - start
+        from_start = (x - x0) * dx + (y[:, None] - y0) * dy
+        along = np.clip(from_start / (dx**2 + dy**2), 0, 1)
+        squared = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
+        is_inside |= squared <= (STROKE_WIDTH / 2) ** 2
+  pair = is_inside.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
+  page = np.zeros((height, width), np.float32)
+  for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):
+    page[first_row : first_row + rows, column : column + columns] += pair
+  return page
+
+
+@corruption(
+  'opacity',
+  {32: OPACITIES, 224: OPACITIES},
+  ALONE,
+  options={'font': ()},
+  least_side=lambda constants: 32,
+  reason='or its characters have too few pixels',
+)
+def watermark(key: jax.Array, image: jax.Array, strength: Strength, font: str = '') -> jax.Array:
+  """Mixes the image with white by opacity times coverage: x + opacity c (1 − x).
+
+  Severity 3 has the opacity ½ of ImageNet-W. The other severities, and sides other than those in
+  `FONT_SIZES`, are those of this project. The released transform draws on images of 8 bits after
+  the crop, with the opacity 128 / 255.
+  """
+  cover = jnp.asarray(coverage(*image.shape[:2], font))[..., None]
+  return image + strength['opacity'] * cover * (1 - image)
