@@ -1,4 +1,4 @@
-"""Mixup and CutMix: a row and its target are mixed with another row of the batch."""
+"""Mixup, CutMix, or one of both: a row and its target are mixed with another row of the batch."""
 
 import dataclasses
 from typing import ClassVar
@@ -85,6 +85,35 @@ class Cutmix(Mixing):
       'image': jnp.where(box[..., None], partner['image'], image),
       'target': weight * example['target'] + (1 - weight) * partner['target'],
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class MixupOrCutmix(Mixing):
+  """Applies Mixup or CutMix to each row, drawn independently for each row.
+
+  This is timm's `Mixup` with mode 'elem'; timm's default draws one method and λ for a batch, which
+  has the same mean for each row. Label smoothing (`CrossEntropy`) is linear in the target, so that
+  it may follow the mixing, where timm smooths before it.
+
+  Attributes:
+    alpha: α of Mixup's Beta(α, α), above 0.
+    cutmix_alpha: α of CutMix's Beta(α, α), above 0.
+    cutmix_share: Probability in [0, 1] of CutMix for a row that is mixed.
+  """
+
+  name: ClassVar[str] = 'mixup_or_cutmix'
+  alpha: float = setting(0.8, 'above 0', lambda x: x > 0)
+  cutmix_alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
+  cutmix_share: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
+
+  def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example mixed with its partner by one of the two methods."""
+    key_method, key = jax.random.split(key)
+    is_cutmix = jax.random.bernoulli(key_method, self.cutmix_share)
+    cutmix = Cutmix(alpha=self.cutmix_alpha, probability=self.probability)(key, example)
+    mixup = Mixup(alpha=self.alpha, probability=self.probability)(key, example)
+    names = 'image', 'target'
+    return {**example, **{n: jnp.where(is_cutmix, cutmix[n], mixup[n]) for n in names}}
 
 
 def _inside(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:

@@ -97,8 +97,8 @@ class VisionTransformer(Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
-    Images have the size that the position embedding is for. `train` has no effect, because dropout
-    is left out.
+    Images have the size that the position embedding is for. `train` has no effect: there is no
+    dropout, and stochastic depth acts where factors are passed (see `Layer.drop_path`).
     """
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)

@@ -101,7 +101,7 @@ def test_a_part_that_resembles_no_transform_by_a_misspelt_word_is_refused():
   refused(message, refuse_leaks, (Misspelt(),), (), 'config.classifier')
 
 
-@pytest.mark.parametrize('name', ['mixup', 'cutmix'])
+@pytest.mark.parametrize('name', ['mixup', 'cutmix', 'mixup_or_cutmix'])
 def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   """Before the transform or after it, and with environments that are stored."""
   transforms = {'transforms': ('contrast', 'snow')}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.augment.mix_rows import Cutmix, Mixup
+from robustness.augment.mix_rows import Cutmix, Mixup, MixupOrCutmix
 
 KEYS = jax.random.split(jax.random.key(2), 500)
 WHITE = {'image': jnp.ones((12, 9, 3)), 'target': jnp.array([1.0, 0.0]), 'label': jnp.int32(0)}
@@ -19,7 +19,7 @@ def mixed(mixing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', [Mixup, Cutmix])
+@pytest.mark.parametrize('kind', [Mixup, Cutmix, MixupOrCutmix])
 def test_the_target_has_the_share_of_the_image(kind):
   rows = mixed(kind())
   np.testing.assert_allclose(rows['target'][:, 0], rows['image'].mean((1, 2, 3)), atol=1e-5)
@@ -46,3 +46,15 @@ def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share():
       assert (np.diff(np.flatnonzero(axis)) == 1).all()
   # Without cutting at the border the mean area would be E[1 - share] = .5 up to rounding down.
   assert 0.2 < (images == 0).mean() < 0.5
+
+
+def test_a_row_is_mixed_as_by_one_of_both_methods():
+  rows = mixed(MixupOrCutmix(cutmix_alpha=2.0, cutmix_share=0.3))
+  is_mixup = (np.ptp(rows['image'], axis=(1, 2, 3)) < 1e-6) & (rows['target'][:, 0] < 1)
+  assert abs(is_mixup.mean() - 0.7) < 4 * np.sqrt(0.21 / len(KEYS))
+  assert stats.kstest(rows['target'][is_mixup, 0], stats.beta(0.8, 0.8).cdf).pvalue > 0.01
+  of_keys = jax.vmap(lambda key: jax.random.split(key)[1])(KEYS)
+  for kind, is_of_kind in ((Mixup(0.8), is_mixup), (Cutmix(2.0), ~is_mixup)):
+    alone = jax.vmap(lambda key, kind=kind: kind(key, {**WHITE, 'partner': BLACK}))(of_keys)
+    for name in ('image', 'target'):
+      np.testing.assert_array_equal(rows[name][is_of_kind], np.asarray(alone[name])[is_of_kind])

@@ -23,7 +23,7 @@ UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
 sequence; pmap treats all others like the last two."""
 LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
 """Augmentations that take seconds to compile for devices and layouts."""
-MIXING = ('mixup', 'cutmix', 'apr_p')
+MIXING = ('mixup', 'cutmix', 'mixup_or_cutmix', 'apr_p')
 """Augmentations that take other rows of the batch."""
 SEED = 3
 
@@ -148,7 +148,7 @@ def test_what_follows_repeat_draws_for_every_image_apart():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['mixup', 'cutmix'])
+@pytest.mark.parametrize('name', MIXING[:3])
 def test_all_images_of_a_row_are_mixed_by_one_share(name):
   mixed = augmented(Policy.of(repeat={'copies': 3}, **{name: {}}))
   alone = augmented(Policy.of(**{name: {}}))

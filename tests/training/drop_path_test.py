@@ -132,3 +132,25 @@ def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, accumulat
     assert any(changed)
   else:
     assert_close(alone, step(single, drop_path=0.5, accumulate=2), 2e-5, 2e-6)
+
+
+def test_each_set_of_norms_takes_the_factors_of_its_images(make_task):
+  """Two equal sets of layer norms change as one does, by the sum of both changes."""
+  pipeline = Pipeline(Policy.of(repeat={'copies': 3}))
+  single, params = MeshParallel(jax.devices()[:1]), {}
+  for count in (0, 1):
+    task = make_task(
+      ConvNext(num_classes=3, width=8, depths=(2,)),
+      {'pipeline': pipeline},
+      batch_size=16,
+      auxiliary_norms=count,
+      drop_path=0.8,
+    )
+    state, batch = task.initial_state(), next(iter(task.rows.training_batches(16, 0, 0)))
+    after = compiled_step(task, single)(single.replicate(state), single.put_batch(batch))[0]
+    params[count] = jax.tree.map(lambda a, b: a - b, after.params, state.params)
+  second = traverse_util.flatten_dict(params[1].pop('auxiliary_norms'))
+  changes = traverse_util.flatten_dict(params[1])
+  assert all(np.abs(x).max() > 0 for x in second.values())
+  summed = {path: x + second.get(path, 0) for path, x in changes.items()}
+  assert_close(summed, traverse_util.flatten_dict(params[0]), 2e-4, 1e-6)
