@@ -453,7 +453,7 @@ def attack(
     labels: int32 [B], the classes to leave.
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or `FILE.py:NAME`.
     epsilon: radius of the ball, for pixels in [0, 1].
-    norm: 'linf' or 'l2'.
+    norm: 'linf', 'l2', or 'l1', which PGD and FGSM lack.
     **settings: of the attack, such as `steps`.
 
   Raises:

@@ -122,7 +122,7 @@ class Attack(Part):
   study `attack_error`.
 
   Attributes:
-    norm: 'linf' or 'l2'.
+    norm: 'linf', 'l2', or 'l1' if it is among the attack's `norms`.
     epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
     statistics: Statistics in batch normalisation while examples are made for training: 'running'
       averages, or 'batch' statistics. An attack does not update the averages.
@@ -130,6 +130,7 @@ class Attack(Part):
   """
 
   section: ClassVar[str] = 'config.classifier.attack'
+  norms: ClassVar[tuple[str, ...]] = ('linf', 'l2')
   norm: str = 'linf'
   epsilon: float = 8 / 255
   statistics: str = word('batch', STATISTICS)
@@ -137,7 +138,7 @@ class Attack(Part):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon)
+    balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon, norms=self.norms)
     unused = self.in_turn and self.loss != 'cross_entropy'
     self.require(not unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,12 @@ from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
 MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
+RADII, SHARE = (3.0, 2.0, 1.0), 0.3
+"""Radii of the three ascents in ℓ1 as multiples of ε, and share of the steps of the first two."""
+SPARSER, FEWER, MAX_REDUCTION, CHECK_SHARE = 0.95, 1.5, 10.0, 0.04
+"""Of Auto-PGD in ℓ1: the share of changed values below which an image became sparser, the divisor
+of their number and of the step size, the largest factor by which the step size is reduced, and the
+share of an ascent after which there is a checkpoint."""
 Aux = TypeVar('Aux')
 Iterate = dict[str, Array]
 """Points `x` and their `gradient` [B, H, W, C], `loss` and `margin` [B]."""
@@ -38,6 +45,13 @@ class AutoPGD(Attack):
   As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
   halved at exactly ρ (the paper: below ρ).
 
+  In ℓ1 there are three ascents without momentum, in balls of radius 3ε, 2ε and ε, with 30, 30 and
+  40 % of the steps. The next one starts at the projection of the point of highest loss. A step of
+  length η changes the s / 1.5 values of largest gradient by equal amounts, where s is the number of
+  values changed at the point of highest loss. η starts at the radius. At a checkpoint, if s is
+  below .95 of its last value, η is the radius again and the ascent continues from that point;
+  otherwise η is divided by 1.5, down to a tenth of the radius. n steps take n + 3 passes.
+
   Attributes:
     steps: n ≥ 1; the paper takes 100.
     targets: 0 maximises `loss`; k ≥ 1 makes a run for each of the k likeliest wrong classes that
@@ -46,9 +60,11 @@ class AutoPGD(Attack):
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, algorithm 1 and section 4.
+    parameter-free attacks, algorithm 1 and section 4. In ℓ1: Croce & Hein (2021), Mind
+    the box: l1-APGD for sparse adversarial attacks on image classifiers, algorithm 1 and section 3.
   """
 
+  norms = balls.NORMS
   resembles = (NOISE,)
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   targets: int = setting(0, 'at least 0', lambda x: x >= 0)
@@ -117,6 +133,10 @@ class AutoPGD(Attack):
         'margin': jnp.where(is_nan, jnp.inf, margins),
       }
 
+    if self.norm == 'l1':
+      x = balls.edge(keys, images, self.norm, RADII[0] * epsilon)
+      return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
+
     def step(state: _State) -> _State:
       iterate = evaluated(self._moved(state, images, epsilon))
       return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
@@ -182,6 +202,81 @@ class _State:
       last_loss=iterate['loss'],
       rises=jnp.where(is_checkpoint, 0, rises),
     )
+
+
+def _ascend_sparsely(
+  evaluated: Callable[[Array], Iterate],
+  images: Array,
+  x: Array,
+  epsilon: Scalar,
+  steps: int,
+  can_stop: bool,
+) -> Array:
+  """Returns the iterates of largest margin of the last of three ascents in ℓ1, see `AutoPGD`.
+
+  Args:
+    evaluated: the function from points to an iterate.
+    images: clean images [B, H, W, C].
+    x: the start of the first ascent.
+    epsilon: the radius ε.
+    steps: number of steps of all three ascents.
+    can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
+  """
+
+  def changed(x: Array) -> Array:
+    """Returns the number of values that differ from the clean images, float32 [B]."""
+    return (x != images).sum((1, 2, 3)).astype(jnp.float32)
+
+  def ascend(x: Array, settings: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    """Returns the points of highest loss and those of largest margin of one ascent."""
+    radius, count, can_stop = settings
+    start = evaluated(balls.clipped(images, x - images, 'l1', radius))
+
+    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
+      number, current, best, worst, size, support = state
+      direction = jax.vmap(sparse_direction)(current['gradient'], support / FEWER)
+      change = current['x'] + balls.by_row(size) * direction - images
+      iterate = evaluated(balls.clipped(images, change, 'l1', radius))
+      best = _select(iterate['loss'] > best['loss'], iterate, best)
+      is_done = can_stop & (worst['margin'] > 0)
+      worst = _select(~is_done & (iterate['margin'] > worst['margin']), iterate, worst)
+      is_checkpoint = (number + 1) % jnp.maximum(CHECK_SHARE * count, 1).astype(int) == 0
+      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER * support)
+      reduced = jnp.maximum(size / FEWER, radius / MAX_REDUCTION)
+      return (
+        number + 1,
+        _select(is_sparser, best, iterate),
+        best,
+        worst,
+        jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, size)),
+        jnp.where(is_checkpoint, changed(best['x']), support),
+      )
+
+    def continues(state: tuple[Any, ...]) -> Array:
+      return (state[0] < count) & (~can_stop | (state[3]['margin'] <= 0).any())
+
+    size = jnp.full(len(x), radius, jnp.float32)
+    state = jnp.int32(0), start, start, start, size, changed(start['x'])
+    _, _, best, worst, *_ = jax.lax.while_loop(continues, step, state)
+    return best['x'], worst['x']
+
+  first = math.ceil(round(SHARE * steps, 9))
+  counts = np.diff([0, first, min(2 * first, steps), steps])
+  radii = epsilon * jnp.asarray(RADII, jnp.float32)
+  settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
+  return jax.lax.stop_gradient(jax.lax.scan(ascend, x, settings)[1][-1])
+
+
+def sparse_direction(gradient: Array, count: Array) -> Array:
+  """Returns the signs of the `count` values of largest magnitude, divided by their number.
+
+  `count` is rounded up, and at least 1; equal magnitudes are all kept. It is 0 where the gradient
+  [H, W, C] is 0.
+  """
+  size = jnp.abs(gradient)
+  rank = jnp.clip(size.size - count, 0, size.size - 1).astype(int)
+  signs = jnp.where(size >= jnp.sort(size, axis=None)[rank], jnp.sign(gradient), 0)
+  return signs / jnp.maximum(jnp.abs(signs).sum(), 1)
 
 
 def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:

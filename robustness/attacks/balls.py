@@ -5,6 +5,7 @@
 
 import math
 import sys
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +14,21 @@ import optax
 
 from robustness.core.settings import choice, require
 
-NORMS = ('linf', 'l2')
+ORDERS = {'linf': math.inf, 'l2': 2.0, 'l1': 1.0}  # p of the norm ℓp
+NORMS = tuple(ORDERS)
 MIN_LENGTH = 1e-12  # lengths in divisors are at least this
 EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 
 
-def check(section: str, norm: str, epsilon: float, key: str = 'epsilon') -> None:
-  """Raises InputError for an unknown norm or an invalid radius.
+def check(
+  section: str, norm: str, epsilon: float, key: str = 'epsilon', norms: Iterable[str] = NORMS
+) -> None:
+  """Raises InputError for a norm that is not among `norms`, or an invalid radius.
 
-  The radius must be in (0, 1] for 'linf', and finite and positive for 'l2'. `section` and `key`
-  name the settings in messages.
+  The radius must be in (0, 1] for 'linf', and finite and positive for 'l2' and 'l1'. `section` and
+  `key` name the settings in messages.
   """
-  choice(f'{section}.norm', norm, NORMS)
+  choice(f'{section}.norm', norm, norms)
   is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
   fix = 'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)'
   require(is_radius, f'{section}.{key}', epsilon, fix)
@@ -33,13 +37,13 @@ def check(section: str, norm: str, epsilon: float, key: str = 'epsilon') -> None
 def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
   """Returns the change of a pixel value at the edge of a ball.
 
-  It is ε for ℓ∞, and the root mean square ε/√(HWC) for ℓ2.
+  It is ε for ℓ∞, the root mean square ε/√(HWC) for ℓ2, and the mean ε/(HWC) for ℓ1.
   """
-  return epsilon if norm == 'linf' else epsilon / math.sqrt(math.prod(image_shape))
+  return epsilon / math.prod(image_shape) ** (1 / ORDERS[norm])
 
 
 def direction(gradient: jax.Array, norm: str) -> jax.Array:
-  """Returns the direction of steepest ascent of one image, of length 1 in the norm.
+  """Returns the direction of steepest ascent of one image, of length 1 in 'linf' or 'l2'.
 
   It is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, and 0 where the gradient ∇ is 0. The float32 gradient
   is first divided by a power of two, which is exact: for confident predictions its squares would
@@ -71,8 +75,9 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
 def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
   """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1].
 
-  The change is uniform noise scaled to the largest value ε ('linf'), or has a direction that is
-  uniform on the sphere ('l2'); `keys` are [B].
+  The change is uniform noise scaled to the largest value ε ('linf'), has a direction that is
+  uniform on the sphere ('l2'), or is normal noise of variance 1 that is projected onto the ball
+  ('l1'); `keys` are [B].
   """
 
   def draw(key: jax.Array) -> jax.Array:
@@ -81,14 +86,15 @@ def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | flo
     return jax.random.normal(key, images.shape[1:])
 
   noise = jax.vmap(draw)(keys)
+  if norm == 'l1':
+    return clipped(images, noise, norm, epsilon)
   return jnp.clip(images + epsilon * noise / by_row(length(noise, norm)), 0, 1)
 
 
 def length(change: jax.Array, norm: str) -> jax.Array:
   """Returns the norms [B] of changes [B, H, W, C], at least `MIN_LENGTH`."""
   flat = change.reshape(len(change), -1)
-  lengths = jnp.abs(flat).max(1) if norm == 'linf' else jnp.linalg.norm(flat, axis=1)
-  return jnp.maximum(lengths, MIN_LENGTH)
+  return jnp.maximum(jnp.linalg.norm(flat, ORDERS[norm], axis=1), MIN_LENGTH)
 
 
 def by_row(values: jax.Array) -> jax.Array:
@@ -99,8 +105,30 @@ def by_row(values: jax.Array) -> jax.Array:
 def clipped(
   images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
 ) -> jax.Array:
-  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]; Π(δ) is the ball's nearest point in ℓ2."""
+  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]; Π(δ) is the ball's nearest point in ℓ2.
+
+  For 'l1', Π(δ) is the nearest change in the ball that keeps x + Π(δ) in [0, 1].
+  """
+  if norm == 'l1':
+    return jnp.clip(images + jax.vmap(_onto_l1, (0, 0, None))(images, change, epsilon), 0, 1)
   projections = optax.projections
   project = projections.projection_linf_ball if norm == 'linf' else projections.projection_l2_ball
   projected = jax.vmap(lambda row: project(row, epsilon))(change)
   return jnp.clip(images + projected, 0, 1)
+
+
+def _onto_l1(image: jax.Array, change: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+  """Returns the nearest change with Σ|δ_i| ≤ ε that keeps an image [H, W, C] in [0, 1].
+
+  It is sign(δ_i) min(max(|δ_i| − λ, 0), room_i) with the smallest λ ≥ 0 for which the sum is at
+  most ε; room_i is the distance of x_i from the bound of [0, 1]. The sum is piecewise linear in λ,
+  and is added up from the largest λ at which a term changes, so that λ is exact where it is small.
+  """
+  size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
+  full = jnp.maximum(size - room, 0)  # the λ up to which a term is at its bound
+  breaks = jnp.concatenate([-size.ravel(), -full.ravel()])
+  starts = jnp.repeat(jnp.asarray([1, -1]), size.size)
+  breaks, starts = jax.lax.sort((breaks, starts), num_keys=1)
+  sums = jnp.cumsum(starts[:-1].cumsum() * jnp.diff(breaks))
+  shrunk_by = -jnp.interp(epsilon, jnp.append(0, sums), breaks)
+  return jnp.sign(change) * jnp.clip(size - shrunk_by, 0, room)

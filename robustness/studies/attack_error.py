@@ -96,7 +96,7 @@ class AttackError(Study):
       `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
     attack: the settings of each attack in a section of its name or label, such as
       `config.study.attack.pgd.steps`.
-    norm: 'linf' or 'l2'.
+    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1'.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
     restarts: number of runs from random starts; an image counts as wrong if any run succeeds.
@@ -156,8 +156,8 @@ class AttackError(Study):
 
   @property
   def ball(self) -> str:
-    """The norm as papers write it: 'ℓ∞' or 'ℓ2'."""
-    return 'ℓ∞' if self.norm == 'linf' else 'ℓ2'
+    """The norm as papers write it: 'ℓ∞', 'ℓ2' or 'ℓ1'."""
+    return {'linf': 'ℓ∞', 'l2': 'ℓ2', 'l1': 'ℓ1'}[self.norm]
 
   @property
   def radii(self) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ def gradient(images: jax.Array) -> np.ndarray:
 
 def length(images: jax.Array, norm: str) -> np.ndarray:
   change = np.asarray(images - IMAGES).reshape(8, -1)
-  return np.abs(change).max(1) if norm == 'linf' else np.linalg.norm(change, axis=1)
+  return np.linalg.norm(change, {'linf': np.inf, 'l2': 2, 'l1': 1}[norm], axis=1)
 
 
 def by_hand(attack: PGD) -> np.ndarray:
@@ -76,13 +76,16 @@ def test_fgsm_is_one_step_of_length_epsilon(norm, epsilon):
   PGD('l2', 0.7, steps=7, step_size=0.35),
   AutoPGD('linf', 0.05, steps=20),
   AutoPGD('l2', 0.5, steps=20),
+  AutoPGD('l1', 2.0, steps=20),
 )
 def test_perturbations_stay_in_ball_and_box(attack):
   made = attacked(attack)
   lengths = length(made, attack.norm)
   assert (lengths <= attack.epsilon * (1 + 1e-5)).all() and (lengths > attack.epsilon / 2).all()
   assert float(made.min()) >= 0 and float(made.max()) <= 1
-  if isinstance(attack, AutoPGD):
+  if attack.norm == 'l1':
+    assert ((made != IMAGES).sum((1, 2, 3)) < 45).all(), 'of 90 values, few change'
+  elif isinstance(attack, AutoPGD):
     plain = attacked(PGD(attack.norm, attack.epsilon, steps=20, step_size=attack.epsilon / 4))
     before, ours, theirs = (margin(logits(x), LABELS) for x in (IMAGES, made, plain))
     assert (ours - before > 0.97 * (theirs - before)).all(), 'no weaker than PGD'
@@ -117,7 +120,11 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
 
 @pytest.mark.shared_bits
 @cases(
-  'attack', PGD('linf', 0.1, steps=3), PGD('l2', 0.1, steps=3), AutoPGD('linf', 0.1, loss='dlr')
+  'attack',
+  PGD('linf', 0.1, steps=3),
+  PGD('l2', 0.1, steps=3),
+  AutoPGD('linf', 0.1, loss='dlr'),
+  AutoPGD('l1', 2.0),
 )
 def test_a_row_depends_on_its_own_key_image_and_label(attack):
   full = attacked(attack)
@@ -131,7 +138,15 @@ def test_no_gradient_passes_through_an_attack():
   assert not np.asarray(total(IMAGES)).any()
 
 
-@cases('attack', PGD(), FGSM(), AutoPGD(steps=3), FAB(steps=3, targets=0), FAB(steps=3, targets=1))
+@cases(
+  'attack',
+  PGD(),
+  FGSM(),
+  AutoPGD(steps=3),
+  AutoPGD('l1', steps=3),
+  FAB(steps=3, targets=0),
+  FAB(steps=3, targets=1),
+)
 def test_a_gradient_that_is_not_a_number_makes_no_image(attack):
   def sure(images):  # the probabilities of other classes are exactly 0
     return jnp.log(jax.nn.softmax(1e4 * logits(images)))
@@ -185,6 +200,34 @@ def test_checkpoints_of_auto_pgd_are_those_of_the_definition():
     assert len(spans) == steps and spans.sum() <= steps
 
 
+@cases('radius', 0.5, 3.0, 100.0)
+def test_the_projection_in_l1_is_the_nearest_change_in_ball_and_box(radius):
+  """Against a bisection in λ, in float64, with values at the bounds of [0, 1]."""
+  image = np.where(np.asarray(IMAGES) > 0.8, 1.0, np.asarray(IMAGES))
+  change = GENERATOR.normal(size=image.shape) * GENERATOR.choice([0, 0.01, 1], image.shape)
+  room = np.where(change > 0, 1 - image, image)
+  low, high = np.zeros((8, 1, 1, 1)), np.full((8, 1, 1, 1), 10.0)
+  for _ in range(60):
+    middle = (low + high) / 2
+    is_inside = np.clip(np.abs(change) - middle, 0, room).sum((1, 2, 3), keepdims=True) <= radius
+    low, high = np.where(is_inside, low, middle), np.where(is_inside, middle, high)
+  expected = image + np.sign(change) * np.clip(np.abs(change) - high, 0, room)
+  made = balls.clipped(*map(jnp.float32, (image, change)), 'l1', radius)
+  np.testing.assert_allclose(made, expected, atol=2e-6)
+
+
+def test_a_step_in_l1_changes_the_values_of_largest_gradient_by_equal_amounts():
+  gradient = jnp.asarray([[[3.0, -1.0, 0.0]], [[-4.0, 2.0, 0.5]]])
+  for count, expected in (
+    (1, [0, 0, 0, -1, 0, 0]),
+    (2.5, [1, 0, 0, -1, 1, 0]),
+    (9, [1, -1, 0, -1, 1, 1]),
+  ):
+    made = np.ravel(auto_pgd.sparse_direction(gradient, jnp.float32(count)))
+    np.testing.assert_allclose(made, np.divide(expected, np.abs(expected).sum()), atol=1e-7)
+  assert not np.asarray(auto_pgd.sparse_direction(0 * gradient, jnp.float32(2))).any()
+
+
 def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   scores, labels = jax.random.normal(jax.random.key(0), (6, 5)), np.arange(6) % 5
   values = np.asarray(dlr(scores, labels))
@@ -198,7 +241,8 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
 
 @cases(
   'kind, settings, message',
-  (PGD, {'norm': 'l1'}, r"pgd\.norm is 'l1'"),
+  (PGD, {'norm': 'l1'}, r"pgd\.norm is 'l1'.*valid: 'l2', 'linf'\."),
+  (AutoPGD, {'norm': 'l3'}, r"auto_pgd\.norm is 'l3'.*'l1'"),
   (PGD, {'epsilon': 0.0}, r'pgd\.epsilon is 0\.0'),
   (PGD, {'epsilon': 8.0}, r'pgd\.epsilon is 8\.0.*8/255'),
   (PGD, {'steps': 0}, r'pgd\.steps is 0'),

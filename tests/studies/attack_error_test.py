@@ -242,6 +242,7 @@ NO_START = {'random_start': False, 'loss': 'dlr'}
     *('auto_attack', {'attack': {'auto_attack': {'version': 'rand', 'iterations': 5}}}),
     'AutoAttack (rand version, 5 iterations) in',
   ),
+  ('auto_pgd', {'norm': 'l1', 'epsilon': 12.0}, 'Auto-PGD (10 steps) in the ℓ1 ball of 12'),
   ('pgd fgsm', {'restarts': 2}, 'PGD (10 steps of ε/4), FGSM in'),
 )
 def test_attacks_are_described_by_their_settings(attacks, settings, words):
