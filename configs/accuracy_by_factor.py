@@ -41,6 +41,7 @@ def cns_bench() -> ConfigDict:
   config = default_config('accuracy_by_factor')
   config.data.source = 'cns_bench'
   config.study.factors, config.study.pairs, config.study.bins = ('shift', 'scale'), True, 0
+  config.study.strength = 'scale'
   return config
 
 

@@ -6,6 +6,10 @@ Numbers with many values are divided at quantiles. Every image counts once in ea
 one object, scene or site are not independent: the setting `clusters` names the column that says
 which belong together, and intervals are then over clusters.
 
+If images are versions of pictures (`base_id`) at several strengths of a shift, such as CNS-Bench's,
+each picture also has a loss of accuracy at each strength and a failure point, the least strength at
+which the classifier is wrong.
+
 Reference for the ratio of errors: Idrissi et al. (2023), ImageNet-X: understanding model mistakes
 with factor of variation annotations, section 3.
 """
@@ -22,13 +26,13 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.means import part, row
+from robustness.estimates.means import part, row, share_difference
 from robustness.estimates.of_means import units
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, RATIO, Quantity, Wrong, declare_accuracy
+from robustness.estimates.quantity import ACCURACY, AMOUNT, RATIO, Quantity, Wrong, declare_accuracy
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.table import RESERVED
-from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.outcomes import BASE, Recorded
 from robustness.evaluation.records import RecordsReader, is_per_view
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable, identity
@@ -49,6 +53,14 @@ ERROR_RATIO = Quantity(
   better='lower',
   statistic=Wrong(),
 )
+DROP = declare_accuracy('accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0)
+FAILURE_POINT = Quantity(
+  'failure_point',
+  'mean of the least strength that is wrong',
+  AMOUNT,
+  better='higher',
+  headline=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,22 +75,32 @@ class AccuracyByFactor(Study):
     clusters: the column in which equal values are one independent unit, such as an object; '' for
       images that are independent, as images without a value are.
     fewest: smallest number of images in a group; smaller groups are left out.
+    strength: the factor, a column of numbers, in which versions of a picture (`base_id`) differ;
+      it adds the drop of accuracy from the least strength, and the failure point. '' adds neither.
   """
 
   title: ClassVar[str] = 'Accuracy by factor'
-  quantities = (dataclasses.replace(OVERALL, headline=True), BY_FACTOR, ERROR_RATIO)
 
   factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty', bool)
   pairs: bool = False
   bins: int = setting(5, '0, or at least 2', lambda x: x == 0 or x > 1)
   clusters: str = ''
   fewest: int = setting(10, 'at least 1', lambda x: x >= 1)
+  strength: str = ''
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid or a factor that is listed twice."""
     super().__post_init__()
     self.require_no_repeats('factors')
+    if self.strength:
+      choice(self.key('strength'), self.strength, self.factors)
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """The accuracies and the ratio of errors, and with `strength` the drop and failure point."""
+    quantities = (dataclasses.replace(OVERALL, headline=True), BY_FACTOR, ERROR_RATIO)
+    return (*quantities, DROP, FAILURE_POINT) if self.strength else quantities
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for columns that the rows lack, and factors with fewer than two groups."""
@@ -120,6 +142,13 @@ class AccuracyByFactor(Study):
     for size in (1, 2) if self.pairs else (1,):
       for names in itertools.combinations(levels, size):
         self._groups(levels, names)
+    if self.strength and (
+      BASE not in values or np.asarray(values.get(self.strength, '')).dtype.kind not in 'iuf'
+    ):
+      raise InputError(
+        f'{KEYS.study.strength} is {self.strength!r}, which needs numbers and a column {BASE}, the '
+        'picture that an image is a version of: leave it empty.'
+      )
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the images as they are, with the factors that are computed from pixels."""
@@ -144,7 +173,11 @@ class AccuracyByFactor(Study):
       units = self.by_row(records, image_shape).units
       right = dataclasses.replace(right, clusters=units)
       wrong = dataclasses.replace(wrong, clusters=units)
-    return Findings(estimates=list(self._estimates(right, wrong, columns)))
+    estimates = list(self._estimates(right, wrong, columns))
+    if self.strength:
+      columns[self.strength] = records.column(self.strength).astype(float)
+      estimates += self._by_strength(right, columns, records.column(BASE))
+    return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the names of views, with images of one cluster as one unit of resampling."""
@@ -227,6 +260,48 @@ class AccuracyByFactor(Study):
       yield self._error_ratios(wrong, self._grouped(wrong, columns, (name,)), name)
     for pair in itertools.combinations(self.factors, 2) if self.pairs else ():
       yield self.means(BY_FACTOR, self._grouped(right, columns, pair), by=pair)
+
+  def _by_strength(
+    self, right: Outcomes, columns: Mapping[str, np.ndarray], bases: np.ndarray
+  ) -> Iterator[pd.DataFrame]:
+    """Yields drops of accuracy by strength, and failure points, by all other factors together.
+
+    The drop of a picture is its accuracy at the least strength minus that at another. Its failure
+    point is the least strength at which it is wrong, or one step beyond the largest strength.
+
+    Args:
+      right: whether each classifier is right on each image, [N, 1].
+      columns: the factors of all images; strengths are numbers.
+      bases: [N], the number of the picture that each image is a version of.
+    """
+    conditions = [name for name in self.factors if name != self.strength]
+    keys = [*zip(*(columns[name] for name in conditions), strict=True)] or [()] * len(bases)
+    groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    strengths, strength_index = np.unique(columns[self.strength], return_inverse=True)
+    pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
+    clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
+    ladder = np.array([*strengths, 2 * strengths[-1] - strengths[-2], np.nan])
+    by_group = pd.DataFrame([*groups], columns=conditions)
+    by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
+    points, rows = dict[str, np.ndarray](), []
+    for label, values in right.values.items():
+      accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
+      accuracy[picture, [groups[key] for key in keys], strength_index] = values[:, 0]
+      wrong = np.concatenate([accuracy == 0, ~np.isnan(accuracy).all(-1, keepdims=True)], -1)
+      points[label] = ladder[np.where(wrong.any(-1), wrong.argmax(-1), -1)]
+      change = (accuracy[..., :1] - accuracy[..., 1:]).reshape(len(pictures), -1)
+      signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
+      drops = Outcomes(signs, by_strength, dict.fromkeys(signs, counted), clusters)
+      for group in drops.groups([*conditions, self.strength], counted.sum(0) >= self.fewest):
+        gained, lost = (drops.sums(sign, group) for sign in signs)
+        estimate = share_difference(gained, lost, self.confidence)
+        rows.append(row(label, '', DROP, group.facets, estimate, self.confidence))
+    yield part(rows)
+    point = dataclasses.replace(FAILURE_POINT, low=ladder[0], high=ladder[-2])
+    is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
+    for by in [(), conditions] if conditions else [()]:
+      outcomes = Outcomes(points, by_group, clusters=clusters)
+      yield self.means(point, outcomes, by, where=is_large)
 
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]

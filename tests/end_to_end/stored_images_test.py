@@ -185,6 +185,10 @@ def test_accuracy_over_the_scale_of_each_shift_of_cns_bench(tmp_path):
   curves = select(table, 'accuracy', shift=..., scale=...).set_index(['shift', 'scale']).value
   assert curves['fog'].to_dict() == {0: 1, 0.5: 1, 1: 1, 1.5: 1, 2: 0, 2.5: 0}
   assert curves['snow'].to_dict() == {0: 1, 0.5: 1, 1: 0, 1.5: 0, 2: 0, 2.5: 0}
+  drops = select(table, 'accuracy_drop', shift=..., scale=...).set_index(['shift', 'scale']).value
+  assert drops['fog'].to_dict() == {0.5: 0, 1: 0, 1.5: 0, 2: 1, 2.5: 1}
+  for facets, value in (({'shift': 'fog'}, 2), ({'shift': 'snow'}, 1), ({}, 1.5)):
+    assert estimate(table, 'network', 'failure_point', **facets).value == value
   assert (tmp_path / 'run/figures/accuracy_shift_scale.png').is_file()
 
 

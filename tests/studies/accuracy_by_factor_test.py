@@ -156,3 +156,33 @@ def test_a_column_with_the_name_of_a_measure_or_of_the_label_is_refused():
 def test_the_class_as_factor_is_refused_for_multilabel_images():
   multilabel = dataclasses.replace(ROWS, labels=np.stack([ROWS.labels, -np.ones(COUNT, int)], 1))
   refused('several labels', AccuracyByFactor(factors=('class',)).check, multilabel, {})
+
+
+def test_drops_and_failure_points_are_those_counted_by_hand():
+  """Three pictures under two shifts at three strengths; one picture lacks a shift."""
+  shift, picture, strength = (x.ravel() for x in np.indices((2, 3, 3)))
+  right = [[[1, 1, 0], [1, 0, 1], [1, 1, 1]], [[0, 1, 1], [1, 1, 0], [0, 0, 0]]]
+  is_shown = (shift == 0) | (picture < 2)
+  columns = {'shift': np.array(['fog', 'snow'])[shift], 'scale': strength / 2, 'base_id': picture}
+  columns = {name: values[is_shown] for name, values in columns.items()}
+  ranks = {'a': {'rank': 1 - np.ravel(right)[is_shown, None]}}
+  outcomes = Outcomes.from_fields(ACCURACY, ranks, pd.DataFrame(index=range(1)))
+  study = AccuracyByFactor(factors=('shift', 'scale'), bins=0, fewest=2, strength='scale')
+  estimates = pd.concat(study._by_strength(outcomes, columns, columns['base_id']))
+  drops = estimates[estimates.quantity == 'accuracy_drop'].set_index(['shift', 'scale'])
+  expected = {('fog', 0.5): 1 / 3, ('fog', 1): 1 / 3, ('snow', 0.5): -1 / 2, ('snow', 1): 0}
+  assert drops.value.to_dict() == pytest.approx(expected)
+  assert drops.n.to_list() == [3, 3, 2, 2] and (drops.low < drops.value).all()
+  points = estimates[estimates.quantity == 'failure_point'].set_index('shift').value
+  assert points['fog'] == pytest.approx((1 + 0.5 + 1.5) / 3) and points['snow'] == 0.5
+  assert points[points.index.isna()].item() == pytest.approx((1 + 0.5 + 1.5 + 0 + 1) / 5)
+
+
+@cases(
+  'settings, message',
+  ({'strength': 'hour'}, 'config.study.strength.*base_id'),
+  ({'factors': ('pose',), 'strength': 'pose'}, 'needs numbers'),
+)
+def test_strengths_need_numbers_and_pictures(settings, message):
+  study = AccuracyByFactor(**{'factors': ('hour',), 'fewest': 2, **settings})
+  refused(message, study.check, WITH_COLUMNS, {})

@@ -38,6 +38,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('factors', ()),
     bad('bins', 1),
     bad('fewest', 0),
+    bad('strength', 'scale'),
   ],
   'attack_error': [
     bad('epsilon', 0.0),
