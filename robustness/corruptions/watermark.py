@@ -4,7 +4,7 @@ The characters 捷径 ("shortcut") are written three times, on a line that begin
 and 40 % of the height. The published font, Source Han Serif SC ExtraLight, is not part of this
 project. Without a font file the characters consist of strokes that were drawn for this project:
 they have the layout of the characters, and one width without serifs, so errors measured with them
-are not those of ImageNet-W. With the font file (`font`) the text is Pillow's, as in the release.
+differ from ImageNet-W's. With the font file (`font`) the text is Pillow's, as in the release.
 
 Reference: Li et al. (2023), A Whac-A-Mole Dilemma: Shortcuts Come in Multiples Where Mitigating One
 Amplifies Others; and the released transform.
@@ -102,7 +102,7 @@ def watermark(key: jax.Array, image: jax.Array, strength: Strength, font: str = 
   """Mixes the image with white by opacity times coverage: x + opacity c (1 − x).
 
   Severity 3 has the opacity ½ of ImageNet-W. The other severities, and sides other than those in
-  `FONT_SIZES`, are those of this project. The released transform draws on images of 8 bits after
+  `FONT_SIZES`, are this project's. The released transform draws on images of 8 bits after
   the crop, with the opacity 128 / 255.
   """
   cover = jnp.asarray(coverage(*image.shape[:2], font))[..., None]
