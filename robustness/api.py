@@ -451,7 +451,8 @@ def attack(
       or what `measure` takes. The first two can be traced by jit.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], the classes to leave.
-    name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack', or `FILE.py:NAME`.
+    name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
+      `FILE.py:NAME`.
     epsilon: radius of the ball, for pixels in [0, 1].
     norm: 'linf', 'l2', or 'l1', which PGD and FGSM lack.
     **settings: of the attack, such as `steps`.

@@ -25,8 +25,10 @@ PAPER_NAMES: dict[str, dict[str, str]] = {
   'attack': {
     'auto_attack': 'AutoAttack',
     'auto_pgd': 'Auto-PGD',
+    'ddn': 'DDN',
     'fab': 'FAB',
     'fgsm': 'FGSM',
+    'fmn': 'FMN',
     'pgd': 'PGD',
     'square': 'Square',
   },

@@ -92,8 +92,8 @@ class AttackError(Study):
   With `half_width` views are shown in rounds, see `Study`.
 
   Attributes:
-    attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'square', 'auto_attack' or
-      `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
+    attacks: names of attacks: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square',
+      'auto_attack' or `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
     attack: the settings of each attack in a section of its name or label, such as
       `config.study.attack.pgd.steps`.
     norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1'.

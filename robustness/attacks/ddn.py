@@ -1,0 +1,41 @@
+"""DDN, decoupled direction and norm: the nearest misclassified image in ℓ2."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from robustness.attacks import LOSSES, Array
+from robustness.attacks.nearest import NearestAttack
+
+RADIUS_CHANGE = 0.05
+"""The relative change γ of the radius in each step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DDN(NearestAttack):
+  """Returns the nearest misclassified image in ℓ2 that n steps on the loss find.
+
+  ε starts at 1 and becomes (1 − γ)ε where x + δ is wrong, else (1 + γ)ε, with γ = .05. For steps,
+  and for use in a ball of fixed radius, see `NearestAttack`. Unlike in the paper, pixels are not
+  rounded to 256 levels.
+
+  Reference:
+    Rony et al. (2019), Decoupling Direction and Norm for Efficient Gradient-Based L2 Adversarial
+    Attacks and Defenses, algorithm 1.
+  """
+
+  norms = ('l2',)
+  first_radius = 1.0
+  norm: str = 'l2'
+
+  def losses(self, scores: Array, labels: Array) -> Array:
+    """Returns the losses that the setting `loss` names, [B]."""
+    return LOSSES[self.loss](scores, labels)
+
+  def radius_after(
+    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+  ) -> Array:
+    """Returns the radii for the projection, [B]; see `NearestAttack.radius_after`."""
+    return radius * jnp.where(is_wrong, 1 - RADIUS_CHANGE, 1 + RADIUS_CHANGE)

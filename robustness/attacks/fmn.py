@@ -1,0 +1,50 @@
+"""FMN, the fast minimum-norm attack: the nearest misclassified image in ℓ∞, ℓ2 or ℓ1."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from robustness.attacks import Array, balls, margin
+from robustness.attacks.nearest import NearestAttack
+
+RADIUS_CHANGES = 0.05, 0.001
+"""The relative changes γ of the radius in the first and the last step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FMN(NearestAttack):
+  """Returns the nearest misclassified image that n steps on the margin of the logits find.
+
+  Where x + δ is wrong, ε becomes (1 − γ)ε, but at most the least distance. Elsewhere it becomes
+  (1 + γ)ε, or, before the first wrong image, (1 + γ)(‖δ‖_p + |m| / ‖∇m‖_q), slightly beyond the
+  distance at which the linearised margin m is 0. The paper has no 1 + γ there, so that rounding
+  may leave x + δ at the boundary for ever. γ falls from .05 to .001 along a half cosine. For
+  steps, and for use in a ball of fixed radius, see `NearestAttack`.
+
+  Reference:
+    Pintor et al. (2021), Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints,
+    algorithm 1.
+  """
+
+  norms = balls.NORMS
+  first_radius = float('inf')
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    is_unused = self.loss == 'cross_entropy'
+    self.require(is_unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
+
+  def losses(self, scores: Array, labels: Array) -> Array:
+    """Returns the margins [B], which are above 0 for wrong images."""
+    return margin(scores, labels)
+
+  def radius_after(
+    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+  ) -> Array:
+    """Returns the radii for the projection, [B]; see `NearestAttack.radius_after`."""
+    first, last = RADIUS_CHANGES
+    factor = last + (first - last) * share
+    larger = jnp.where(jnp.isfinite(distance), radius, boundary) * (1 + factor)
+    return jnp.where(is_wrong, jnp.minimum(radius * (1 - factor), distance), larger)

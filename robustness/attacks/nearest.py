@@ -1,0 +1,121 @@
+"""The base class of attacks that search for the nearest misclassified image."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from optax import projections
+
+from robustness.attacks import Array, Attack, Logits, Scalar, balls
+from robustness.attacks.balls import by_row
+from robustness.core.registry import setting
+from robustness.corruptions.names import NOISE
+
+DUALS = {'linf': 'l1', 'l2': 'l2', 'l1': 'linf'}
+"""The dual of each norm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NearestAttack(Attack):
+  """Base class of attacks that reduce the distance of a wrong image, with a radius ε for each row.
+
+  A step classifies x + δ and keeps it if it is wrong and nearer than the ones before. Then
+  δ ← Π_ε(δ + α ∇/‖∇‖₂), and x + δ is clipped to [0, 1]. `radius_after` shrinks ε where x + δ is
+  wrong and expands it elsewhere. Π_ε is the nearest point of the ball for ℓ∞ and ℓ1, and
+  multiplies δ to the length ε for ℓ2. α falls to α/100 along a half cosine. A gradient of 0 is
+  replaced by a random direction. n steps take n forward and backward passes.
+
+  Attributes:
+    steps: n ≥ 1. The first step classifies the clean images only.
+    step_size: α > 0, the ℓ2 length of the first step for every norm.
+  """
+
+  resembles = (NOISE,)
+  steps: int = setting(100, 'at least 1', lambda x: x >= 1)
+  step_size: float = setting(1.0, 'finite and above 0', lambda x: 0 < x < float('inf'))
+
+  def __call__(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
+    """Returns the nearest wrong images in the ball of radius ε, else the images themselves."""
+    distance, nearest = self.nearest(keys, logits, images, labels)
+    return jnp.where(by_row(distance > scale * self.epsilon), images, nearest)
+
+  @property
+  @abc.abstractmethod
+  def first_radius(self) -> float:
+    """The radius ε before the first step."""
+
+  @abc.abstractmethod
+  def losses(self, scores: Array, labels: Array) -> Array:
+    """Returns the loss of each image [B], which steps increase, for logits [B, classes]."""
+
+  @abc.abstractmethod
+  def radius_after(
+    self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
+  ) -> Array:
+    """Returns the radii [B] for the projection of a step.
+
+    Args:
+      radius: ε [B] before the step.
+      is_wrong: bool [B], whether x + δ is misclassified.
+      distance: the least distance [B] of a wrong image; inf if none was found.
+      boundary: ‖δ‖ plus the distance [B] at which the linearised loss is 0.
+      share: the share of α that is left, from 1 to 0 along a half cosine.
+    """
+
+  def nearest(
+    self, keys: Array, logits: Logits, images: Array, labels: Array
+  ) -> tuple[Array, Array]:
+    """Returns the least distances in the norm, float32 [B], and the images at these distances.
+
+    The distance is 0 if the clean image is misclassified. If no wrong image was found it is inf,
+    and the image is the clean one. Both are NaN if a gradient was NaN and none was found before.
+    For the arguments see `Attack.__call__`.
+    """
+    images = jax.lax.stop_gradient(images)
+    farthest = balls.length(jnp.maximum(images, 1 - images), self.norm)
+
+    def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
+      scores = logits(x)
+      losses = self.losses(scores, labels)
+      return losses.sum(), (losses, scores.argmax(-1) != labels)
+
+    def direction(key: Array, gradient: Array) -> Array:
+      noise = jax.random.normal(key, gradient.shape)
+      return balls.direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
+
+    def step(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+      x, radius, nearest, distance = state
+      gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
+      length = balls.length(x - images, self.norm)
+      is_nearer = is_wrong & (length < distance)
+      nearest = jnp.where(by_row(is_nearer), x, nearest)
+      distance = jnp.where(is_nearer, length, distance)
+      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2
+      boundary = length + jnp.abs(losses) / balls.length(gradient, DUALS[self.norm])
+      radius = self.radius_after(radius, is_wrong, distance, boundary, share)
+      radius = jnp.minimum(radius, farthest)
+      size = self.step_size * (0.01 + 0.99 * share)
+      step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
+      change = x + size * jax.vmap(direction)(step_keys, gradient) - images
+      x = jnp.clip(images + self._projected(change, radius), 0, 1)
+      return x, radius, nearest, distance
+
+    infinite = jnp.full(len(images), jnp.inf)
+    state = images, jnp.full(len(images), self.first_radius), images, infinite
+    x, _, nearest, distance = jax.lax.fori_loop(0, self.steps, step, state)
+    distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
+    is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
+    return jnp.where(is_nan, jnp.nan, distance), jnp.where(by_row(is_nan), jnp.nan, nearest)
+
+  def _projected(self, change: Array, radius: Array) -> Array:
+    """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B]."""
+    if self.norm == 'l2':
+      return change * by_row(radius / balls.length(change, 'l2'))
+    is_linf = self.norm == 'linf'
+    project = projections.projection_linf_ball if is_linf else projections.projection_l1_ball
+    return jax.vmap(project)(change, radius)
