@@ -31,6 +31,7 @@ from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.staged import StagedEvaluator
 from robustness.models import catalog, weights
 from robustness.models.classifier import Classifier
 from robustness.models.state_dict import read_arrays
@@ -82,7 +83,7 @@ def evaluator_of_attack(network: Classifier, study: AttackError) -> Evaluator:
   """Returns the evaluator of the attacked view without the clean one."""
   views = study.views(network.input_shape)
   key = random_keys.stream(0, study.name)
-  return Evaluator(network, views, key, parallel.create('jit')).with_views(np.array([1]))
+  return StagedEvaluator(network, views, key, parallel.create('jit')).with_views(np.array([1]))
 
 
 def paired(ours: np.ndarray, theirs: np.ndarray) -> list[str]:

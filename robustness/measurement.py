@@ -35,6 +35,7 @@ from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Layout, Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part_size
+from robustness.evaluation.staged import StagedEvaluator
 from robustness.evaluation.stored_pictures import stored_picture
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study
 from robustness.models.classifier import Classifier
@@ -252,7 +253,8 @@ def evaluator_for(
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
     table = study.view_table(rows.image_shape)
     options['pictured'] = table if table.counted is None else None
-  return (AdaptingEvaluator if 'stream_rows' in options else Evaluator)(
+  evaluator = StagedEvaluator if views.stages else Evaluator
+  return (AdaptingEvaluator if 'stream_rows' in options else evaluator)(
     classifier,
     views,
     random_keys.stream(execution.seed, study.stream),

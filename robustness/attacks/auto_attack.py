@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Attack, Flag, Logits, Scalar, balls, dlr
+from robustness.attacks import Array, Flag, Logits, balls, dlr
 from robustness.attacks.auto_pgd import AutoPGD
+from robustness.attacks.ensemble import Arguments, Ensemble, Member, State
 from robustness.attacks.fab import FAB
-from robustness.attacks.in_turn import in_turn
 from robustness.attacks.square import Square
 from robustness.core.registry import setting, word
 from robustness.corruptions.names import NOISE
@@ -39,7 +39,7 @@ length that counts as random."""
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoAttack(Attack):
+class AutoAttack(Ensemble):
   """Returns the result of the first attack that succeeds, or the image itself.
 
   Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
@@ -58,7 +58,6 @@ class AutoAttack(Attack):
   """
 
   resembles = (NOISE,)
-  in_turn = True
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
@@ -86,34 +85,19 @@ class AutoAttack(Attack):
       flags[RANDOM] = Flag('random', True)
     return flags
 
-  def __call__(
-    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
-  ) -> Array:
-    return self.observed(keys, logits, images, labels, scale)[0]
-
-  def observed(
-    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
-  ) -> tuple[Array, dict[str, Array]]:
+  def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
     """Returns the adversarial images, and the observations that `Attack.observed` lists."""
-    images, scores = jax.lax.stop_gradient(images), logits(images)
-    adversarial, right = images, scores.argmax(-1) == labels
-    stage = jnp.where(right, len(self.stages) + 1, 0)
-    for number, (attack, runs) in enumerate(self._attacks(scores.shape[1]), 1):
-      stage_keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(keys)
-      run = functools.partial(attack.run, logits=logits, scale=scale)
-      was_right = right
-      rows = stage_keys, images, labels, adversarial, right
-      adversarial, right = in_turn(run, runs, logits, *rows)
-      stage = jnp.where(was_right & ~right, number, stage)
+    keys, logits, images, labels, scale = arguments
     start = balls.edge(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)
-    return adversarial, {
+    stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
+    return state['adversarial'], {
       'stage': stage,
       'no_gradient': (stage > 0) & (gradient == 0).all((1, 2, 3)),
       'random': _differs(logits, images),
     }
 
-  def _attacks(self, classes: int) -> list[tuple[AutoPGD | FAB | Square, int]]:
+  def members(self, classes: int) -> list[tuple[Member, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
     A targeted attack runs once for each target class, at most `classes` − 1 times.
@@ -122,7 +106,7 @@ class AutoAttack(Attack):
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
     fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
-    attacks: dict[str, tuple[AutoPGD | FAB | Square, int]] = {
+    members: dict[str, tuple[Member, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
       'apgd_t': (apgd(targets=targets), targets),
@@ -130,7 +114,7 @@ class AutoAttack(Attack):
       'fab_t': (fab(targets=targets), targets),
       'square': (Square(self.norm, self.epsilon, queries=self.queries), 1),
     }
-    return [attacks[name] for name in self.stages]
+    return [members[name] for name in self.stages]
 
 
 def _differs(logits: Logits, images: Array) -> Array:

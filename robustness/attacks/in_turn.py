@@ -26,6 +26,7 @@ def in_turn(
   labels: Array,
   adversarial: Array,
   right: Array,
+  first: Array | int = 0,
 ) -> tuple[Array, Array]:
   """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
@@ -43,6 +44,7 @@ def in_turn(
     labels: int32 [B].
     adversarial: float32 [B, H, W, C], the images after earlier attacks.
     right: bool [B], whether these are classified correctly.
+    first: Number of the first run.
   """
   rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
@@ -65,7 +67,7 @@ def in_turn(
 
     return jax.lax.fori_loop(0, -(-state[1].sum() // tile), attack_tile, state)
 
-  return jax.lax.fori_loop(0, count, attack_rows, (adversarial, right))
+  return jax.lax.fori_loop(first, first + count, attack_rows, (adversarial, right))
 
 
 def attack_in_turn(

@@ -47,6 +47,15 @@ def draws_bars() -> bool:
   return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
 
 
+_OPEN: list['Progress'] = []
+"""The progresses in whose `with` blocks the program is."""
+
+
+def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
+  """A context that shows a part of a long step by name in the innermost open `Progress`."""
+  return _OPEN[-1].other_work(name) if _OPEN else contextlib.nullcontext()
+
+
 class Heartbeat:
   """A thread that calls a function at intervals while other work continues."""
 
@@ -218,8 +227,10 @@ class Progress:
 
   def __enter__(self) -> Self:
     """Returns itself; the end of the `with` block closes it."""
+    _OPEN.append(self)
     return self
 
   def __exit__(self, *unused: object) -> None:
     """Closes the progress."""
+    _OPEN.remove(self)
     self.close()

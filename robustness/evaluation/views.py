@@ -5,10 +5,11 @@ computes from it, on the device, the image that the classifier predicts.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_keys
@@ -30,6 +31,38 @@ DRAWS = 'draws'
 """Name of a parameter of views, or column of rows, that replaces the view's id in random keys."""
 
 
+STAGED = 'staged'
+"""The state after the stages of view i of a chunk is in columns `staged/<i>/<name>` of the rows,
+and the parameter `staged` of a view is its i."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+  """Long work on views that the host does step by step, so that progress is shown between steps.
+
+  Attributes:
+    steps: function `(view, classes) -> [(name, program, run)]` of the steps of a view, from its
+      parameters and the classifier's number of classes; [] for a view without steps.
+    begin: pure function `(rows, logits) -> state`, {name: [B, ...]}. `state['is_right']`, bool [B],
+      says which rows need further steps.
+    advance: pure function `(program, keys, rows, view, logits, state, run) -> state`. One program
+      is compiled for each `program`; `run` is traced.
+  """
+
+  steps: Callable[[Mapping[str, Any], int], Sequence[tuple[str, Hashable, int]]]
+  begin: Callable[..., Mapping[str, jax.Array]]
+  advance: Callable[..., Mapping[str, jax.Array]]
+
+
+def staged(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
+  """Returns the state after the stages of a view, {name: [B, ...]}; {} if there are none."""
+  states: dict[str, list[jax.Array]] = {}
+  for column, values in rows.items():  # in the order of the views
+    if column.startswith(f'{STAGED}/'):
+      states.setdefault(column.split('/', 2)[2], []).append(values)
+  return {name: jnp.stack(values)[view[STAGED]] for name, values in states.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Views:
   """V ways to show every row.
@@ -49,6 +82,8 @@ class Views:
     together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
       that it can skip finished rows. It then returns images [B, H, W, C] and {name: [B, ...]},
       which are recorded as `measure/<name>`. It requires `uses_classifier`.
+    stages: steps before `show`, with `together`. `show` gets their results by `staged`, and does
+      all work itself if there are none (for a single image). None for views without steps.
     image_shape: height, width and channels of shown images if they differ from the rows'; the
       runner then resizes them to the classifier's input. A study without a classifier always sets
       it.
@@ -71,6 +106,7 @@ class Views:
   parameters: Mapping[str, np.ndarray]
   uses_classifier: bool = False
   together: bool = False
+  stages: Stages | None = None
   image_shape: tuple[int, int, int] | None = None
   measure: Observe | None = None
   total: Observe | None = None

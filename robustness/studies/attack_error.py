@@ -17,6 +17,7 @@ import pandas as pd
 from absl import logging
 
 from robustness.attacks import ATTACKS, Attack, Flag, Logits, balls
+from robustness.attacks.ensemble import Arguments, Ensemble, State
 from robustness.core import settings
 from robustness.core.errors import KEYS, naming
 from robustness.core.pixels import BFLOAT16_STEP
@@ -32,7 +33,7 @@ from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import Figures, ImageShape, Recipes, Study, require_single_labels
-from robustness.evaluation.views import Arrays, Views, ViewTable
+from robustness.evaluation.views import Arrays, Stages, Views, ViewTable, staged
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
@@ -260,9 +261,10 @@ class AttackError(Study):
         """
         images = rows['image']
         if attack.stages:
-          # Rows that pad the batch get a wrong label, so that no attack spends time on them.
-          labels = jnp.where(rows['mask'], rows['label'], -1)
-          return attack.observed(keys, logits, images, labels, scale)
+          arguments = Arguments(keys, logits, images, _labels(rows), scale)
+          if isinstance(attack, Ensemble) and (state := staged(rows, view)):
+            return attack.finish(arguments, state)
+          return attack.observed(*arguments)
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
         return worst, unobserved
 
@@ -297,9 +299,48 @@ class AttackError(Study):
       {'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
       uses_classifier=True,
       together=True,
+      stages=self._stages if self._ensembles else None,
       measure=measure,
       total=total,
     )
+
+  @property
+  def _stages(self) -> Stages:
+    """The runs of AutoAttack as steps, see `Views`."""
+    labels, attacks = list(self.runs), list(self.runs.values())
+
+    def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
+      """Returns the steps of a view; a step has the number of its attack, its stage and its run."""
+      index = int(view['attack'])
+      attack = attacks[index] if index >= 0 else None
+      if not isinstance(attack, Ensemble):
+        return []
+      name = f'{value_text(ATTACK, labels[index])} {value_text(EPSILON, float(view["epsilon"]))}'
+      counts = [count for _, count in attack.members(classes)]
+      return [
+        (f'{name}, {attack.stages[stage]}, run {run + 1} of {count}', (index, stage), run)
+        for stage, count in enumerate(counts)
+        for run in range(count)
+      ]
+
+    def begin(rows: Arrays, logits: Logits) -> State:
+      return Ensemble.begin(logits, rows['image'], _labels(rows))
+
+    def advance(
+      program: tuple[int, int],
+      keys: jax.Array,
+      rows: Arrays,
+      view: Arrays,
+      logits: Logits,
+      state: State,
+      run: jax.Array,
+    ) -> State:
+      attack, scale = attacks[program[0]], view['epsilon'] / self.epsilon
+      assert isinstance(attack, Ensemble)
+      arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
+      return attack.advance(program[1], run, 1, arguments, state)
+
+    return Stages(steps, begin, advance)
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -509,3 +550,8 @@ def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
 def _raises(flag: Flag, shard: Shard) -> np.ndarray:
   """Returns whether images raise a flag of AutoAttack, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value
+
+
+def _labels(rows: Arrays) -> jax.Array:
+  """Returns the labels of rows, int32 [B]; -1 for padding, so that no attack spends time on it."""
+  return jnp.where(rows['mask'], rows['label'], -1)

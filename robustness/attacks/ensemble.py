@@ -1,0 +1,93 @@
+"""Ensembles: attacks that run one after another, each on the images that remain correct."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from robustness import attacks
+from robustness.attacks import Array, Attack, Logits, Scalar
+from robustness.attacks.in_turn import in_turn
+
+State = Mapping[str, Array]
+"""`adversarial` [B, H, W, C], `is_right` bool [B] (whether these images are still classified
+correctly), and `stage` int32 [B] (number of the attack that succeeded, counted from 1, or 0), after
+some of the runs."""
+
+
+class Arguments(NamedTuple):
+  """The arguments of an attack, see `Attack.__call__`."""
+
+  keys: Array
+  logits: Logits
+  images: Array
+  labels: Array
+  scale: Scalar = 1.0
+
+
+class Member(Protocol):
+  """An attack of an ensemble."""
+
+  def run(
+    self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
+  ) -> Array:
+    """Returns the images of run `number`, see `in_turn`."""
+
+
+class Ensemble(Attack):
+  """Base class of ensembles.
+
+  `observed` computes all runs in one program. A host that shows progress calls `begin`, `advance`
+  for each run of each stage, and `finish`, with the same result.
+  """
+
+  in_turn = True
+
+  @abc.abstractmethod
+  def members(self, classes: int) -> Sequence[tuple[Member, int]]:
+    """Returns the attack of each of the `stages`, with its number of runs."""
+
+  @abc.abstractmethod
+  def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
+    """Returns what `observed` returns, from the state after the last run."""
+
+  @staticmethod
+  def begin(logits: Logits, images: Array, labels: Array) -> State:
+    """Returns the state before the first run, the same for all ensembles."""
+    is_right = logits(images).argmax(-1) == labels
+    return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
+
+  def advance(
+    self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
+  ) -> State:
+    """Returns the state after `count` runs of a stage, from run `first`, which may be traced."""
+    keys, logits, images, labels, scale = arguments
+    images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
+    stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+    member = self.members(attacks.wrong_classes(logits, images) + 1)[stage][0]
+    run = functools.partial(member.run, logits=logits, scale=scale)
+    rows = stage_keys, images, labels, state['adversarial'], was_right
+    adversarial, is_right = in_turn(run, count, logits, *rows, first)
+    reached = jnp.where(was_right & ~is_right, number, state['stage'])
+    return {'adversarial': adversarial, 'is_right': is_right, 'stage': reached}
+
+  def observed(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> tuple[Array, dict[str, Array]]:
+    """Returns the adversarial images and observations, see `Attack.observed`."""
+    arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
+    state = self.begin(logits, arguments.images, labels)
+    members = self.members(attacks.wrong_classes(logits, images) + 1)
+    for stage, (_, count) in enumerate(members):
+      state = self.advance(stage, 0, count, arguments, state)
+    return self.finish(arguments, state)
+
+  def __call__(
+    self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
+  ) -> Array:
+    return self.observed(keys, logits, images, labels, scale)[0]

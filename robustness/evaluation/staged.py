@@ -1,0 +1,132 @@
+"""The evaluation of views that take many steps, such as AutoAttack, with progress between steps."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Self
+
+import jax
+import numpy as np
+
+from robustness.core.pixels import with_scaled_image
+from robustness.core.progress import part_of_step
+from robustness.core.typing import PyTree
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.views import STAGED, Arrays, Stages, key_of
+from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
+
+HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
+"""Id and parameters of a view, or of the views of a chunk, on the host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StagedEvaluator(Evaluator):
+  """Takes the steps of `Views.stages` one by one, and shows the views after them, see `Evaluator`.
+
+  The steps of a view end as soon as no row of the batch is classified correctly any more.
+  """
+
+  def with_views(self, positions: np.ndarray) -> Self:
+    """Returns the evaluator of the views at `positions`, int [v]; it shares compiled programs."""
+    evaluator = super().with_views(positions)
+    vars(evaluator)['_programs'] = self._programs
+    return evaluator
+
+  @property
+  def _stages(self) -> Stages:
+    """The steps of the views."""
+    assert self.views.stages is not None
+    return self.views.stages
+
+  def run_chunk(
+    self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
+  ) -> tuple[list[dict[str, jax.Array]], PyTree]:
+    """Computes a shard as `Evaluator.run_chunk` does, after the steps of its views."""
+    ids, parameters = views
+    outputs = []
+    for batch in step_batches:
+      initial = self._program('begin')(variables, batch)
+      states: list[Arrays] = []
+      positions = np.zeros(len(ids), np.int32)
+      for index in sorted(np.unique(ids, return_index=True)[1]):
+        view = ids[index], {name: values[index] for name, values in parameters.items()}
+        if self._steps(view):
+          positions[ids == ids[index]] = len(states)
+          states.append(self._after_steps(variables, batch, view, initial))
+      columns = {
+        f'{STAGED}/{number}/{name}': values
+        for number, view_state in enumerate(states or [initial])
+        for name, values in view_state.items()
+      }
+      chunk = ids, {**parameters, STAGED: positions}
+      outputs.append(self.run(variables, {**batch, **columns}, chunk))
+    return outputs, state
+
+  def _steps(self, view: HostView) -> Sequence[tuple[str, Hashable, int]]:
+    """Returns the steps of a view, see `Stages.steps`."""
+    return self._stages.steps(view[1], self._network.num_classes)
+
+  def _after_steps(self, variables: PyTree, batch: Arrays, view: HostView, state: Arrays) -> Arrays:
+    """Returns the state of a batch after the steps of a view, from the state before them."""
+    on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
+    for name, program, run in self._steps(view):
+      if not num_right:
+        break
+      with part_of_step(f'{name}, {num_right} images still right'):
+        number = self.parallel.replicate(np.int32(run))
+        state = self._program(program)(variables, batch, state, on_devices, number)
+        num_right = self._num_right(state)
+    return state
+
+  def _num_right(self, state: Arrays) -> int:
+    """Returns the number of rows of a batch that need further steps."""
+    return int(self.parallel.gather({'is_right': state['is_right']})['is_right'].sum())
+
+  @functools.cached_property
+  def _programs(self) -> dict[Hashable, Compiled]:
+    """The compiled programs of `_program`."""
+    return {}
+
+  def _program(self, program: Hashable) -> Compiled:
+    """Returns a compiled program of `Stages.advance`; the state before all steps for 'begin'."""
+    if program not in self._programs:
+      step: Callable[..., Arrays] = self._begin
+      kinds: tuple[str, ...] = REPLICATED, BATCH
+      if program != 'begin':
+        step = functools.partial(self._advance, program)
+        kinds = REPLICATED, BATCH, BATCH, REPLICATED, REPLICATED
+      self._programs[program] = self.parallel.compile(step, kinds, BATCH)
+    return self._programs[program]
+
+  def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
+    """Returns the state of a batch before all steps."""
+
+    def begin(rows: Arrays, variables: PyTree) -> Arrays:
+      return self._stages.begin(rows, functools.partial(self._logits, variables))
+
+    return self.parallel.by_device(begin, with_scaled_image(batch), variables)
+
+  def _advance(
+    self,
+    program: Hashable,
+    variables: PyTree,
+    batch: Arrays,
+    state: Arrays,
+    view: tuple[jax.Array, Arrays],
+    run: jax.Array,
+  ) -> Arrays:
+    """Returns the state of a batch in a view after a step."""
+
+    def advance(
+      rows_and_state: Mapping[str, Arrays],
+      variables: PyTree,
+      view: tuple[jax.Array, Arrays],
+      run: jax.Array,
+    ) -> Arrays:
+      rows, state = rows_and_state['rows'], rows_and_state['state']
+      keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
+      logits = functools.partial(self._logits, variables)
+      return self._stages.advance(program, keys, rows, view[1], logits, state, run)
+
+    rows_and_state = {'rows': with_scaled_image(batch), 'state': state}
+    return self.parallel.by_device(advance, rows_and_state, variables, view, run)
