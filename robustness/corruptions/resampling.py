@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from robustness.core.settings import require
 from robustness.corruptions import jpeg
 from robustness.corruptions.corruption import Corruption, Strength, corruption
 from robustness.corruptions.digital import boxes
@@ -21,6 +22,8 @@ from robustness.corruptions.names import BLUR
 
 SCALES = (0.8, 0.65, 0.5, 0.35, 0.25)
 """Side of the shrunk image divided by that of the image, by severity."""
+ENLARGING = ('nearest', 'bilinear', 'bicubic', 'lanczos')
+"""Kernels that enlarge."""
 QUALITY = 75
 """JPEG quality of the shrunk image in `resample_jpeg`, which is Pillow's default."""
 
@@ -54,10 +57,16 @@ def _resampling(
 ) -> Corruption:
   """Returns a corruption that shrinks by the kernel `down` and enlarges by `up`.
 
-  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it.
+  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it. The option `up`
+  crosses kernels, and `quality` is an option if it is not 0.
   """
+  options = {'up': (up, *(kernel for kernel in ENLARGING if kernel != up))}
 
-  def resampled(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
+  def resampled(
+    key: jax.Array, image: jax.Array, strength: Strength, up: str = up, quality: int = quality
+  ) -> jax.Array:
+    require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
+
     def resample(image: jax.Array, scale: float) -> jax.Array:
       height, width = image.shape[:2]
       small = resize(image, (int(height * scale), int(width * scale)), down, antialias)
@@ -72,6 +81,7 @@ def _resampling(
     'scale',
     {32: SCALES, 224: SCALES},
     BLUR,
+    options=options | ({'quality': ()} if quality else {}),
     least_side=lambda constants: 4,
     reason='or no pixel remains',
   )(resampled)

@@ -69,6 +69,8 @@ class CorruptionOptions:
     glass_blur: 'copy' one pixel over the other, or a true 'swap'.
     elastic_transform: 'released', or 'imagecorruptions': no affine map and other constants.
     fog: 'released' cloud maps, or maps of side 512 as in 'tfds': less contrast at 224 pixels.
+    resample_nearest, resample_box, resample_bilinear_aliased: the kernel that enlarges again:
+      'nearest', 'bilinear', 'bicubic' or 'lanczos'.
     watermark: a font file, such as that of ImageNet-W; '' takes the strokes of this project.
   """
 
@@ -76,6 +78,9 @@ class CorruptionOptions:
   glass_blur: str = 'copy'
   elastic_transform: str = 'released'
   fog: str = 'released'
+  resample_nearest: str = 'nearest'
+  resample_box: str = 'nearest'
+  resample_bilinear_aliased: str = 'bilinear'
   watermark: str = ''
 
   def __post_init__(self) -> None:

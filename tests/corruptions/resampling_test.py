@@ -8,6 +8,7 @@ from PIL import Image
 
 from robustness.corruptions import SETS, corrupt
 from robustness.corruptions.resampling import SCALES
+from robustness.corruptions.views import CorruptionOptions
 from tests.corruptions.pictures import natural
 from tests.refusals import refused
 
@@ -49,13 +50,25 @@ def test_aliased_bilinear_is_that_of_pytorch(severity):
   np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_jpeg_compresses_the_small_image():
+@pytest.mark.parametrize('up', ['nearest', 'bilinear', 'bicubic', 'lanczos'])
+def test_another_kernel_may_enlarge(up):
+  small = by_pillow(IMAGE, small_shape(4), 'box')
+  ours = np.asarray(corrupt(0, IMAGE, 'resample_box', 4, up=up))
+  np.testing.assert_allclose(ours, by_pillow(small, IMAGE.shape[:2], up), atol=1e-5)
+  expected = {} if up == 'nearest' else {'resample_box': {'up': up}}
+  assert CorruptionOptions(resample_box=up).non_default() == expected
+  refused("up is 'box'; valid", corrupt, 0, IMAGE, 'resample_box', 4, up='box')
+  refused('quality is 101', corrupt, 0, IMAGE, 'resample_jpeg', 4, quality=101)
+
+
+@pytest.mark.parametrize('quality', [75, 30])
+def test_jpeg_compresses_the_small_image(quality):
   small = by_pillow(IMAGE, small_shape(3), 'bilinear')
   file = io.BytesIO()
-  Image.fromarray(np.rint(small * 255).astype(np.uint8)).save(file, 'JPEG', quality=75)
+  Image.fromarray(np.rint(small * 255).astype(np.uint8)).save(file, 'JPEG', quality=quality)
   decoded = np.asarray(Image.open(file)).astype(np.float32) / 255
   theirs = by_pillow(decoded, IMAGE.shape[:2], 'bilinear')
-  ours = np.asarray(corrupt(0, IMAGE, 'resample_jpeg', 3))
+  ours = np.asarray(corrupt(0, IMAGE, 'resample_jpeg', 3, quality=quality))
   assert np.mean(np.abs(ours - theirs) < 1e-4) > 0.99
 
 
