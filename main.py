@@ -1,15 +1,19 @@
 """Runs one experiment: python main.py --config=configs/fourier_heatmap.py --workdir=DIR."""
 
+import gc
 import sys
 
 INTERRUPTED = 'interrupted before the run began. Run the same command to begin it.'
 
 try:
+  gc.disable()  # little of what imports allocate is garbage
   from absl import flags
 
   from robustness.cli import running
 
   flags.adopt_module_key_flags(running)
+  gc.freeze()
+  gc.enable()
 except KeyboardInterrupt:  # imports take seconds
   print(INTERRUPTED, file=sys.stderr)
   sys.exit(130)

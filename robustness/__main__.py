@@ -1,5 +1,6 @@
 """The command `robustness`, installed with the package; `python -m robustness` is the same."""
 
+import gc
 import importlib
 import inspect
 import os
@@ -92,8 +93,10 @@ def main(arguments: Sequence[str]) -> int:
     if not first.startswith('-'):
       packaged.find(first.partition(':')[0], COMMANDS)
       first = f'--config={first}'
+    gc.disable()  # little of what imports allocate is garbage
     from robustness.cli import running
 
+    gc.enable()
     running.begin(['robustness', first, *rest], ['robustness', *arguments])
   except Exception as error:
     advice = str(error) if isinstance(error, InputError) else environment_variables.advice(error)

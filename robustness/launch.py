@@ -42,6 +42,7 @@ from robustness.results import FOURIER_TABLE, SINGLE, Results, Table, joined, ov
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 
+@in_32_bits()
 def run(config: Section, directory: str | os.PathLike[str], command: str = '') -> Results:
   """Runs an experiment in a workdir and returns its results.
 
@@ -54,21 +55,10 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     command: the command as it was typed, for environment.json and the report.
 
   Returns:
-    The contents of `results.json` and `results.npz`.
+    The contents of `results.json` and `results.npz`, with the findings of the report.
 
   Raises:
     InputError: the config, the data or the workdir is not valid.
-  """
-  return run_and_present(config, directory, command)[0]
-
-
-@in_32_bits()
-def run_and_present(
-  config: Section, directory: str | os.PathLike[str], command: str
-) -> tuple[Results, Presented]:
-  """Runs an experiment as `run` does and returns the results with the object that presents them.
-
-  The object, such as the study, chooses title, figures and findings of the report.
   """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
@@ -111,10 +101,9 @@ def run_and_present(
       measured.append(_measure_tasks(builder, classifiers, rows, folder, log))
     if not seeds:
       return measured[0]
-    results = over_seeds(dict(zip(seeds, (results for results, _ in measured), strict=True)))
-    presented = summary.of_seeds(experiment.summary, experiment.studies)
-    write_results(log, log.path, results, presented)
-    return results, presented
+    results = over_seeds(dict(zip(seeds, measured, strict=True)))
+    write_results(log, log.path, results, summary.of_seeds(experiment.summary, experiment.studies))
+    return results
 
 
 def _measure_tasks(
@@ -123,7 +112,7 @@ def _measure_tasks(
   rows: OpenedRows,
   folder: pathlib.Path,
   log: workdir.RunLog,
-) -> tuple[Results, Presented]:
+) -> Results:
   """Measures and reports a single study, or the tasks of a battery one after another.
 
   Classifiers that a task cannot measure are left out of it, and listed in the results.
@@ -136,7 +125,7 @@ def _measure_tasks(
     log: the log of the run.
 
   Returns:
-    The results of the single study or of all tasks together, and what presents them.
+    The results of the single study or of all tasks together.
 
   Raises:
     InputError: no task can measure any of the classifiers.
@@ -160,7 +149,7 @@ def _measure_tasks(
     figures[name] = write_results(log, workdir.task_folder(folder, name), results, study)
     results_by_task[name] = results
   if experiment.is_single:
-    return results_by_task[SINGLE], experiment.studies[SINGLE]
+    return results_by_task[SINGLE]
   if not results_by_task:
     raise InputError(f'no task of the battery can be measured: {left_out[0][2]}.')
   settings, is_table = dataclasses.asdict(experiment.execution), experiment.summary == FOURIER_TABLE
@@ -174,7 +163,7 @@ def _measure_tasks(
       logging.info('%s', line)
   presented = summary.of_battery(experiment.summary, experiment.studies)
   write_results(log, folder, results, presented, captioned(figures))
-  return results, presented
+  return results
 
 
 def write_results(
@@ -242,9 +231,7 @@ def measure_in_workdir(
   return results
 
 
-def _score_predictions(
-  config: Section, directory: str | os.PathLike[str], command: str
-) -> tuple[Results, Presented]:
+def _score_predictions(config: Section, directory: str | os.PathLike[str], command: str) -> Results:
   """Runs a study on predictions made elsewhere, or on records of an earlier run.
 
   No classifier is run. The section of the config besides `study` says where the predictions are.
@@ -273,7 +260,7 @@ def _score_predictions(
       study.described_quantities,
     )
     write_results(log, log.path, results, study)
-  return results, study
+  return results
 
 
 def preview(

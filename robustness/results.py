@@ -172,6 +172,7 @@ class Results:
     quantities: the quantities of the table; for a battery, those that any task declares.
     tasks: for a battery, the quantities of each task by its name; empty for a single study.
     environment: plain values of the code: its commit and the versions of packages.
+    findings: the sentences of the report; empty before it is written.
     presentation: what draws the figures and writes the report; None for `Results.read`.
     studies: function that returns the studies with their records by task, as
       `robustness.workdir.FinishedStudy`; None without records.
@@ -187,6 +188,7 @@ class Results:
   quantities: tuple[Quantity, ...] = ()
   tasks: dict[str, tuple[Quantity, ...]] = dataclasses.field(default_factory=dict)
   environment: Section = dataclasses.field(default_factory=dict)
+  findings: Sequence[str] = dataclasses.field(default=(), compare=False)
   presentation: Presenter | None = dataclasses.field(default=None, compare=False, repr=False)
   studies: Callable[[], Mapping[str, Any]] | None = dataclasses.field(
     default=None, compare=False, repr=False

@@ -34,7 +34,6 @@ from robustness.evaluation.study import IMAGES, Study
 from robustness.measurement import recording_name
 from robustness.parallel import processes as peers
 from robustness.present import page, text
-from robustness.present.publish import Presented
 from robustness.results import Results, Table
 from robustness.training import schedule
 from robustness.training.evaluation import split_validation
@@ -187,7 +186,7 @@ def _status(
     peers.check_config(config.to_dict())
     peers.check_workdir(expanded(directory).absolute())
     with exits_refused():
-      results, presented = launch.run_and_present(config.to_dict(), directory, command)
+      results = launch.run(config.to_dict(), directory, command)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
@@ -204,13 +203,13 @@ def _status(
       return exit_with(BAD_INPUT, advice)
     raise
   if jax.process_index() == 0:
-    log_summary(results, presented, expanded(directory).absolute())
+    log_summary(results, expanded(directory).absolute())
   return 0
 
 
-def log_summary(results: Results, presented: Presented, path: pathlib.Path) -> None:
+def log_summary(results: Results, path: pathlib.Path) -> None:
   """Logs the results as a table, the findings in words, and the paths of results and report."""
-  findings = text.findings([finding.text for finding in presented.findings(results)])
+  findings = text.findings(results.findings)
   outputs = f'results in {path}, report: {path / page.NAME}'
   for line in ('', *text.summary(results), '', *findings, '', outputs):
     logging.info('%s', line)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.ndimage
+import scipy
 
 from robustness.corruptions import filters
 from robustness.corruptions.corruption import Constants, Strength, corruption

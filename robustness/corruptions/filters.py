@@ -13,7 +13,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.fft
+import scipy
 
 Border = Literal['nearest', 'reflect', 'mirror']
 """Treatment of pixels outside of an image, see above."""

@@ -5,7 +5,6 @@ robustness: accuracy relative to a line through other classifiers.
 """
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -93,9 +92,9 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  return np.asarray(scipy.stats.false_discovery_control(values, axis=None) <= rate).reshape(
-    values.shape
-  )
+  ordered = np.sort(values, axis=None)
+  discoveries = ordered[ordered * (values.size / np.arange(1, values.size + 1)) <= rate]
+  return np.asarray(values <= discoveries.max(initial=-1))
 
 
 def paired_difference(

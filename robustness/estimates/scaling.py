@@ -18,7 +18,8 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
@@ -237,7 +238,7 @@ def _fitted(
 
   bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
-  minimum = optimize.minimize(
+  minimum = scipy.optimize.minimize(
     loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
   return scaling(minimum.x * unit)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from robustness.core.errors import InputError
 from robustness.estimates import intervals
@@ -191,4 +192,4 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
   lowest, highest = np.log(0.5), np.log(_MAX_TRIALS)
   if excess(lowest) <= 0 or excess(highest) >= 0:
     return float(n)
-  return float(np.exp(optimize.brentq(excess, lowest, highest)))
+  return float(np.exp(scipy.optimize.brentq(excess, lowest, highest)))

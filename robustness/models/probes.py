@@ -13,8 +13,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
-import scipy.special
+import scipy
 from absl import logging
 
 from robustness.core.errors import KEYS, InputError

@@ -156,6 +156,7 @@ def illustrate(
   is_workdir = (folder / ENVIRONMENT).is_file()
   facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
+  results.findings = [finding.text for finding in findings]
   context = Context(presented.title, facts, config, findings, presented.papers, unverified)
   write_report(folder, results, [*drawn, *appended], context)
   return drawn

@@ -6,6 +6,7 @@ clean. `robustness.fourier.basis` has the conventions.
 """
 
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -180,10 +181,8 @@ class FourierHeatmap(Study):
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
-    waves = [
-      [basis.basis_image(f.fy[c], f.fx[c], height, width, self.phase) for c in line]
-      for line in around
-    ]
+    wave = functools.partial(basis.basis_image, height=height, width=width, phase=self.phase)
+    waves = jax.jit(jax.vmap(jax.vmap(wave)))(f.fy[around], f.fx[around])
     return {
       'sample_images': np.stack([one_view.show(self, row, view, key) for view in views]),
       'sample_frequencies': np.array([(-step, -step) for step in (0, *steps)], np.int32),

@@ -158,7 +158,7 @@ def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path,
     np.savez(tmp_path / 'records.npz', correct=np.ones(3))
 
   monkeypatch.setattr(process, 'set_devices', lambda processes: None)  # JAX has begun
-  monkeypatch.setattr(launch, 'run_and_present', write)
+  monkeypatch.setattr(launch, 'run', write)
   status = running.run_command(
     default_config('accuracy'), str(tmp_path / 'run'), 'robustness accuracy'
   )
@@ -177,7 +177,7 @@ def exhausted(*_):
 )
 def test_too_little_memory_is_one_line(fail, message, monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(process, 'set_devices', lambda processes: None)
-  monkeypatch.setattr(launch, 'run_and_present', fail)
+  monkeypatch.setattr(launch, 'run', fail)
   monkeypatch.setattr(running, 'show_plan', fail)
   config, workdir = default_config('accuracy'), str(tmp_path / 'run')
   for status in (running.run_command(config, workdir, ''), running.dry_run(config.to_dict())):
