@@ -454,7 +454,7 @@ def attack(
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
       `FILE.py:NAME`.
     epsilon: radius of the ball, for pixels in [0, 1].
-    norm: 'linf', 'l2', or 'l1', which PGD and FGSM lack.
+    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1', and DDN has 'l2' only.
     **settings: of the attack, such as `steps`.
 
   Raises:

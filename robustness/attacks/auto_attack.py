@@ -26,7 +26,9 @@ VERSIONS = {
   'rand': ('apgd_ce', 'apgd_dlr'),
 }
 RESTARTS = {'standard': 1, 'plus': 5, 'rand': 1}
-"""Runs of each untargeted attack except Square."""
+"""Runs of each untargeted attack except Square, in ℓ∞ and ℓ2."""
+L1_RESTARTS, L1_TARGETS = 5, 5
+"""Runs of Auto-PGD on the cross-entropy, and classes that targeted Auto-PGD tries, in ℓ1."""
 SQUARE, SQUARE_GAIN = 'square', 0.002
 """The name of Square, and the largest share of images on which it alone may succeed before there is
 a warning that attacks by gradients may have failed."""
@@ -45,7 +47,8 @@ class AutoAttack(Ensemble):
   Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
   Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'
   repeats untargeted attacks and adds Auto-PGD on the DLR loss and untargeted FAB. 'rand', for
-  random networks, has Auto-PGD on both losses with mean gradients of 20 passes.
+  random networks, has Auto-PGD on both losses with mean gradients of 20 passes. In ℓ1 there is
+  'standard' only, with five runs of Auto-PGD on the cross-entropy and five targets of Auto-PGD.
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.
@@ -54,13 +57,19 @@ class AutoAttack(Ensemble):
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, section 6.
+    parameter-free attacks, section 6; in ℓ1: Croce & Hein (2021), see `auto_pgd`.
   """
 
+  norms = balls.NORMS
   resembles = (NOISE,)
   version: str = word('standard', VERSIONS)
   iterations: int = setting(STEPS, 'at least 1', lambda x: x >= 1)
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    has_version = self.norm != 'l1' or self.version == 'standard'
+    self.require(has_version, 'version', "'standard' in ℓ1")
 
   @property
   def stages(self) -> tuple[str, ...]:
@@ -103,13 +112,16 @@ class AutoAttack(Ensemble):
     A targeted attack runs once for each target class, at most `classes` − 1 times.
     """
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
+    apgd_targets = targets
+    if self.norm == 'l1':
+      apgd_targets, repeats = min(L1_TARGETS, targets), L1_RESTARTS
     passes = PASSES if self.version == 'rand' else 1
     apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
     fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
     members: dict[str, tuple[Member, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
-      'apgd_t': (apgd(targets=targets), targets),
+      'apgd_t': (apgd(targets=apgd_targets), apgd_targets),
       'fab': (fab(targets=0), repeats),
       'fab_t': (fab(targets=targets), targets),
       'square': (Square(self.norm, self.epsilon, queries=self.queries), 1),

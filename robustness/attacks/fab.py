@@ -38,6 +38,7 @@ class FAB(Attack):
     Attack, algorithm 1; targets: Reliable evaluation (see `auto_pgd`), section 5.
   """
 
+  norms = balls.NORMS
   resembles = (NOISE,)
   draws = False
   in_turn = True
@@ -106,7 +107,7 @@ class FAB(Attack):
     )  # [classes, B, H, W, C]
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
-    dual = jnp.abs(flat).sum(-1) if self.norm == 'linf' else jnp.linalg.norm(flat, axis=-1)
+    dual = jnp.linalg.norm(flat, {'linf': 1, 'l2': 2, 'l1': jnp.inf}[self.norm], axis=-1)
     distances = jnp.abs(differences) / (1e-12 + dual.T)
     is_label = jax.nn.one_hot(labels, count, dtype=bool)
     classes = jnp.where(is_label, jnp.inf, distances).argmin(1)
@@ -135,13 +136,14 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   d_i = ±min(λ, room_i) in ℓ∞ and ±min(λ|w_i|, room_i) in ℓ2, towards the plane; room_i is the
   distance of x_i from the bound of [0, 1]. w · d is concave and piecewise linear in λ, so that
   Newton's method from λ = 0 finds λ exactly in finitely many steps. If the plane does not meet the
-  cube, every value moves to its bound. If w is 0, the point does not move.
+  cube, every value moves to its bound. If w is 0, the point does not move. In ℓ1 the values with
+  the largest |w_i| move to their bounds one after another until the plane is reached.
 
   Args:
     points: float32 [B, H, W, C] in [0, 1].
     normals: w, float32 [B, H, W, C].
     offsets: b, float32 [B].
-    norm: 'linf' or 'l2'.
+    norm: 'linf', 'l2' or 'l1'.
   """
   largest = by_row(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
@@ -149,6 +151,12 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   towards = jnp.sign(normals) * by_row(jnp.where(gap < 0, -1.0, 1.0))
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))
   weight = jnp.abs(normals)
+  if norm == 'l1':
+    order = jnp.argsort(-weight.reshape(len(points), -1), axis=1)
+    reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
+    before = jnp.take_along_axis(reach.cumsum(1) - reach, jnp.argsort(order, axis=1), 1)
+    missing = by_row(jnp.abs(gap)) - before.reshape(weight.shape)
+    return towards * jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)
   rate = jnp.ones_like(weight) if norm == 'linf' else weight
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:

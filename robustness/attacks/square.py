@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.attacks import Array, Attack, Logits, Scalar, margin
+from robustness.attacks import Array, Attack, Logits, Scalar, balls, margin
 from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
@@ -20,8 +20,10 @@ from robustness.corruptions.names import NOISE
 AREA = 0.8  # p of the paper, the share of the image that the first windows cover
 HALVED_AFTER = np.array([10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000])
 """Steps after which the area of windows is halved."""
+WEIGHTS = {'l2': 2, 'l1': 4}
+"""The power of 1/k that is the weight of the k-th rectangle of η."""
 TILES = 5
-"""Number of tiles along a side in the first change in ℓ2."""
+"""Number of tiles along a side in the first change in ℓ2 and ℓ1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Square(Attack):
   windows shrink. In ℓ∞ the first change is vertical stripes of ±ε, and each channel of a window
   moves by ±2ε, clipped to the ball. In ℓ2 the norm of the change in a second window moves into the
   first, in two halves of opposite sign that peak in their middle, and the entire change has the
-  length ε before it is clipped to [0, 1].
+  length ε before it is clipped to [0, 1]. In ℓ1 the first window gets this norm times the number
+  of channels, as in the authors' code, and the entire change is projected onto the ball.
 
   Windows have corners and sizes as in the authors' code, where they never reach the last row and
   column. In that code the images of a batch share windows and signs in ℓ∞.
@@ -42,9 +45,10 @@ class Square(Attack):
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via
-    random search, algorithms 1 to 3.
+    random search, algorithms 1 to 3. In ℓ1: Croce & Hein (2021), see `auto_pgd`, section 4.
   """
 
+  norms = balls.NORMS
   resembles = (NOISE,)
   in_turn = True
   queries: int = setting(5000, 'at least 1', lambda x: x >= 1)
@@ -62,8 +66,9 @@ class Square(Attack):
     del number  # the keys differ by run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
     start, propose = _stripes, _windows
-    if self.norm == 'l2':
-      start, propose = _tiles, functools.partial(_moved_mass, _patterns(shape))
+    if self.norm != 'linf':
+      start = functools.partial(_tiles, self.norm)
+      propose = functools.partial(_moved_mass, self.norm, _patterns(shape, self.norm))
     windows = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))
 
     def step_keys(number: Array | int) -> Array:
@@ -121,25 +126,27 @@ def _windows(
   return jnp.clip(moved, 0, 1)
 
 
-def halves(side: int) -> np.ndarray:
-  """Returns the pattern η of the paper, [side, side] with the ℓ2 norm 1.
+def halves(side: int, norm: str) -> np.ndarray:
+  """Returns the pattern η of the paper, [side, side] of length 1 in the norm 'l2' or 'l1'.
 
   It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles; the
-  k-th one has the weight 1 / k².
+  k-th one has the weight 1/k² ('l2') or 1/k⁴ ('l1').
   """
+
+  def scaled(pattern: np.ndarray) -> np.ndarray:
+    return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
     distances = [np.abs(np.arange(size) - size // 2) for size in (height, side)]
-    weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** 2
+    weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
     sums = np.append(weights[::-1].cumsum()[::-1], 0)  # over rectangle k and the larger ones
-    rectangles = sums[np.maximum(distances[0][:, None], distances[1])]
-    return rectangles / np.linalg.norm(rectangles)
+    return scaled(sums[np.maximum(distances[0][:, None], distances[1])])
 
   eta = np.concatenate([nested(side // 2), -nested(side - side // 2)])
-  return (eta / np.linalg.norm(eta)).astype(np.float32)
+  return scaled(eta).astype(np.float32)
 
 
-def _patterns(shape: Sequence[int]) -> Array:
+def _patterns(shape: Sequence[int], norm: str) -> Array:
   """Returns the patterns η for each number of halvings, upright and transposed, [10, 2, 2M, 2M].
 
   M is the longer side of images. A pattern begins at (M, M) and is surrounded by zeros, so that its
@@ -148,12 +155,12 @@ def _patterns(shape: Sequence[int]) -> Array:
   middle, all_sides = max(shape[:2]), sides(shape[:2], 3)
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
   for pattern, side in zip(table, all_sides, strict=True):
-    eta = halves(int(side))
+    eta = halves(int(side), norm)
     pattern[:, middle : middle + side, middle : middle + side] = eta, eta.T
   return jnp.asarray(table)
 
 
-def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
+def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   """Returns the image with η in each of 5 × 5 tiles, with a random sign for each channel."""
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -162,20 +169,27 @@ def _tiles(key: Array, image: Array, epsilon: Scalar) -> Array:
   key_signs, key_turns = jax.random.split(key)
   signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
   is_turned = jax.random.bernoulli(key_turns, shape=(*counts, 1, 1, 1))
-  eta = jnp.asarray(halves(side))[None, None, :, :, None]
+  eta = jnp.asarray(halves(side, norm))[None, None, :, :, None]
   tiles = signs * jnp.where(is_turned, eta.swapaxes(2, 3), eta)
   joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
   change = change.at[first : first + len(joined), first : first + joined.shape[1]].set(joined)
-  return _with_change(image, change[:height, :width], epsilon)
+  return _with_change(norm, image, change[:height, :width], epsilon)
 
 
 def _moved_mass(
-  patterns: Array, key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
+  norm: str,
+  patterns: Array,
+  key: Array,
+  image: Array,
+  x: Array,
+  size: tuple[Array, Array],
+  epsilon: Scalar,
 ) -> Array:
   """Returns the proposal of algorithm 3, which moves the norm of the change between two windows.
 
   Args:
+    norm: 'l2' or 'l1'.
     patterns: see `_patterns`.
     key: random key.
     image: the clean image [H, W, C].
@@ -190,19 +204,22 @@ def _moved_mass(
   signs = jax.random.rademacher(keys[3], (1, 1, image.shape[2]), image.dtype)
   start = patterns.shape[-1] // 2 - corner
   pattern = jax.lax.dynamic_slice(patterns[size[0], is_turned], start, image.shape[:2])
-  change = x - image
+  change, order = x - image, int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
-    return jnp.sqrt((values**2).sum((0, 1), keepdims=True))
+    return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
 
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  unused = jnp.maximum(epsilon**2 - (change**2).sum(), 0) / image.shape[2]
-  norm = jnp.sqrt(unused + channel_norms(jnp.where(target | source, change, 0)) ** 2)
-  new = new / (1e-12 + channel_norms(new)) * norm
-  return _with_change(image, jnp.where(target, new, jnp.where(source, 0, change)), epsilon)
+  unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / image.shape[2]
+  powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
+  lengths = jnp.sqrt(powers) if norm == 'l2' else image.shape[2] * powers
+  new = new / (1e-12 + channel_norms(new)) * lengths
+  return _with_change(norm, image, jnp.where(target, new, jnp.where(source, 0, change)), epsilon)
 
 
-def _with_change(image: Array, change: Array, epsilon: Scalar) -> Array:
-  """Returns the image plus a change scaled to the ℓ2 length ε, clipped to [0, 1]."""
+def _with_change(norm: str, image: Array, change: Array, epsilon: Scalar) -> Array:
+  """Returns the image plus a change scaled to length ε ('l2') or projected ('l1'), in [0, 1]."""
+  if norm == 'l1':
+    return balls.clipped(image[None], change[None], norm, epsilon)[0]
   return jnp.clip(image + epsilon * change / (jnp.linalg.norm(change.ravel()) + 1e-12), 0, 1)

@@ -97,7 +97,7 @@ class AttackError(Study):
       'auto_attack' or `FILE.py:NAME`; LABEL=NAME repeats an attack with other settings.
     attack: the settings of each attack in a section of its name or label, such as
       `config.study.attack.pgd.steps`.
-    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1'.
+    norm: 'linf', 'l2' or 'l1'; PGD and FGSM have no 'l1', and DDN has 'l2' only.
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
     restarts: number of runs from random starts; an image counts as wrong if any run succeeds.

@@ -16,13 +16,13 @@ from tests.attacks.attacks_test import GENERATOR, IMAGES, KEYS, LABELS, WEIGHTS,
 from tests.cases import cases
 from tests.refusals import refused
 
-RADIUS = {'linf': 0.03, 'l2': 0.25}
+RADIUS = {'linf': 0.03, 'l2': 0.25, 'l1': 1.2}
 RIGHT = np.asarray(logits(IMAGES).argmax(1))
 MADE = [
   *(FAB(norm, epsilon, steps=9, targets=k) for norm, epsilon in RADIUS.items() for k in (0, 3)),
   *(Square(norm, epsilon, queries=60) for norm, epsilon in RADIUS.items()),
   *(AutoPGD(norm, epsilon, targets=3) for norm, epsilon in RADIUS.items()),
-  AutoAttack(epsilon=0.03, iterations=4, queries=9),
+  *(AutoAttack(norm, RADIUS[norm], iterations=4, queries=9) for norm in ('linf', 'l1')),
 ]
 
 
@@ -63,7 +63,7 @@ def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
   np.testing.assert_array_equal(adversarial[1:], images[1:])
 
 
-@cases('norm', 'linf', 'l2')
+@cases('norm', *RADIUS)
 def test_the_way_onto_a_plane_is_the_shortest(norm):
   """Against general solvers; where the plane misses the cube, to the nearest corner."""
   points, normals = GENERATOR.random((6, 2, 2, 1)), GENERATOR.normal(size=(6, 2, 2, 1))
@@ -83,6 +83,10 @@ def test_the_way_onto_a_plane_is_the_shortest(norm):
       box = [*zip(-x, 1 - x, strict=True), (0, None)]
       best = linprog([0] * 4 + [1], sides, np.zeros(8), [[*w, 0]], [gap], box).fun
       assert np.abs(change).max() == pytest.approx(best, abs=1e-5)
+    elif norm == 'l1':  # the changes are up − down
+      box = [*zip(np.zeros(8), [*(1 - x), *x], strict=True)]
+      best = linprog(np.ones(8), None, None, [[*w, *-w]], [gap], box).fun
+      assert np.abs(change).sum() == pytest.approx(best, abs=1e-5)
     else:
       on = {'type': 'eq', 'fun': lambda d, w=w, gap=gap: w @ d - gap}
       box = [*zip(-x, 1 - x, strict=True)]
@@ -93,9 +97,12 @@ def test_the_way_onto_a_plane_is_the_shortest(norm):
 def test_windows_shrink_as_published_and_their_halves_are_opposite():
   np.testing.assert_array_equal(square.sides((32, 32), 1), [29, 20, 14, 10, 7, 5, 4, 3, 2, 1])
   np.testing.assert_array_equal(square.sides((32, 32), 3), [29, 21, 15, 11, 7, 5, 5, 3, 3, 3])
-  made = square.halves(3)
-  np.testing.assert_allclose(made, made[:, ::-1])
-  assert (made[0] > 0).all() and (made[1:] < 0).all() and np.linalg.norm(made) == pytest.approx(1)
+  for norm, order in (('l2', 2), ('l1', 1)):
+    made = square.halves(3, norm)
+    np.testing.assert_allclose(made, made[:, ::-1])
+    assert (made[0] > 0).all() and (made[1:] < 0).all()
+    assert np.linalg.norm(made.ravel(), order) == pytest.approx(1)
+  np.testing.assert_allclose(made[0], made[0, 1] * np.array([1 / 17, 1, 1 / 17]), rtol=1e-6)
 
 
 def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
@@ -114,6 +121,23 @@ def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chan
   np.testing.assert_array_equal(np.asarray(seen['stage']) <= len(attack.stages), wrong)
   np.testing.assert_array_equal(seen['stage'] == 0, LABELS != RIGHT)
   assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
+
+
+@pytest.mark.slow
+def test_what_falls_to_one_attack_falls_to_auto_attack_in_l1():
+  """With the keys of the stage, and of its first run for an attack that does not run in turn."""
+  ensemble = AutoAttack('l1', RADIUS['l1'], iterations=10, queries=30)
+  stages = ensemble.members(4)
+  assert [runs for _, runs in stages] == [5, 3, 3, 1]
+  assert [runs for _, runs in ensemble.members(10)] == [5, 5, 9, 1]
+  fell = np.asarray(margin(logits(ensemble(KEYS, logits, IMAGES, RIGHT)), RIGHT)) > 0
+  for number, (attack, _) in enumerate(stages, 1):
+    keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(KEYS)
+    if not attack.in_turn:
+      keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
+    fell_alone = np.asarray(margin(logits(attack(keys, logits, IMAGES, RIGHT)), RIGHT)) > 0
+    assert fell_alone.any() and fell[fell_alone].all(), attack.name
+  assert not fell.all()
 
 
 @pytest.mark.slow
@@ -150,7 +174,7 @@ def test_fab_finds_what_the_authors_code_finds(norm):
   weights, shape = torch.tensor(np.asarray(WEIGHTS)), IMAGES.shape
   theirs = FABAttack_PT(
     lambda x: torch.tanh(x.permute(0, 2, 3, 1).reshape(len(x), -1) - 0.5) @ weights,
-    *({'linf': 'Linf', 'l2': 'L2'}[norm], 1, 20, RADIUS[norm]),
+    *({'linf': 'Linf', 'l2': 'L2', 'l1': 'L1'}[norm], 1, 20, RADIUS[norm]),
     targeted=True,
     device='cpu',
     n_target_classes=3,
@@ -170,7 +194,8 @@ def test_fab_finds_what_the_authors_code_finds(norm):
   (Square, {'queries': 0}, r'square\.queries is 0'),
   (AutoPGD, {'passes': 0}, r'auto_pgd\.passes is 0'),
   (AutoAttack, {'version': 'best'}, r"auto_attack\.version is 'best'.*'plus'"),
-  (AutoAttack, {'norm': 'l1'}, r"auto_attack\.norm is 'l1'"),
+  (AutoAttack, {'norm': 'l3'}, r"auto_attack\.norm is 'l3'"),
+  (AutoAttack, {'norm': 'l1', 'version': 'rand'}, r"auto_attack\.version is 'rand'.*'standard' in"),
 )
 def test_bad_settings_are_named(kind, settings, message):
   refused(r'config\.classifier\.attack\.' + message, kind, **settings)
