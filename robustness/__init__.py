@@ -25,10 +25,14 @@ if TYPE_CHECKING:
   from robustness.core.errors import InputError
   from robustness.corruptions.catalog import corrupt
   from robustness.estimates import systematic
+  from robustness.maite.augmentation import as_maite_augmentation
+  from robustness.maite.dataset import as_maite_dataset
+  from robustness.maite.model import as_maite_model
   from robustness.results import Results
 
 __version__ = '0.1.0'
 __all__ = ['InputError', 'Results', 'apply_policy', 'attack', 'classifier', 'compare', 'corrupt']
+__all__ += ['as_maite_augmentation', 'as_maite_dataset', 'as_maite_model']
 __all__ += ['fourier', 'measure', 'read', 'run', 'scenes', 'systematic', 'train', 'video']
 __getattr__ = lazy.attributes(
   __name__,
@@ -36,6 +40,7 @@ __getattr__ = lazy.attributes(
     **dict.fromkeys(('classifier', 'measure', 'compare', 'read', 'run', 'train'), 'api'),
     **dict.fromkeys(('attack', 'apply_policy'), 'api'),
     **dict.fromkeys(('fourier', 'scenes', 'video'), ''),
+    **{f'as_maite_{name}': f'maite.{name}' for name in ('augmentation', 'dataset', 'model')},
     'corrupt': 'corruptions.catalog',
     'systematic': 'estimates.systematic',
     'Results': 'results',

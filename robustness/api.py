@@ -129,8 +129,8 @@ def measure(
       a `Classifier`, or {label: one of these}, where the first is the baseline; None for a study of
       images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
-      `tf.data.Dataset`, PyTorch or Grain; `Rows`; or a source or `DataSettings` of
-      `input_pipeline`. All but the last three are read into memory.
+      `tf.data.Dataset`, PyTorch or Grain; a data set or loader of MAITE; `Rows`; or a source or
+      `DataSettings` of `input_pipeline`. All but the last three are read into memory.
     labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
       of images.
     columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
@@ -214,10 +214,10 @@ def _rows_and_classifiers(
   seed: int,
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers for images of this shape."""
-  rows = _rows(data, labels, columns, class_names, seed)
+  rows = as_rows(data, labels, columns, class_names, seed)
   models = model if isinstance(model, Mapping) else {} if model is None else {'': model}
   images = as_float32(next(rows.batches(1, [0]))['image'])
-  classifiers = [_classifier(str(k), m, images, rows.class_names) for k, m in models.items()]
+  classifiers = [as_classifier(str(k), m, images, rows.class_names) for k, m in models.items()]
   names = [made.name for made in classifiers]
   for name in names:
     check_name('a classifier', name, is_key=False)
@@ -228,7 +228,7 @@ def _rows_and_classifiers(
   return rows, classifiers
 
 
-def _rows(
+def as_rows(
   data: Any, labels: Any, columns: Mapping[str, Any] | None, class_names: Sequence[str], seed: int
 ) -> Rows:
   """Returns the images of any `data` that `measure` takes, with their labels and class groups."""
@@ -243,7 +243,7 @@ def _rows(
   return data if is_rows else user_data.rows_of(data, labels, columns, class_names)
 
 
-def _classifier(
+def as_classifier(
   label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
 ) -> Classifier:
   """Returns the classifier of a model; `images` is an example of its input, `label` may be ''."""
@@ -376,7 +376,7 @@ def train(
   for key in ('measure', 'split'):
     if key in settings:
       raise InputError(f'train does not take {key!r}: set {KEYS.training}.{key} of a config.')
-  rows = _rows(images, labels, None, (), seed)
+  rows = as_rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
@@ -462,7 +462,7 @@ def attack(
   """
   logits = model
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
-    bound = _classifier('', model, np.asarray(images), ())
+    bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
   values = {'norm': norm, 'epsilon': epsilon, **settings}
   part = parse(ATTACKS.find(name, 'name'), values, 'attack')

@@ -33,7 +33,7 @@ PURE_JAX = (
   *('robustness.corruptions', 'robustness.scenes', 'robustness.environments'),
   *(f'robustness.core.{name}' for name in ('random_images', 'random_keys', 'sequential')),
 )  # for builders of data sets
-ABOVE_THE_LAUNCH = ('robustness.cli', 'robustness.api')
+ABOVE_THE_LAUNCH = ('robustness.cli', 'robustness.api', 'robustness.maite')
 EVENTS = 'robustness.training.writers'
 """Writes TensorBoard's events by clu, which it imports in a function."""
 

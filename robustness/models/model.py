@@ -16,6 +16,7 @@ import numpy as np
 from absl import logging
 from flax import linen as nn
 
+from robustness.core import user_data
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.core.typing import PyTree
@@ -35,17 +36,20 @@ class Model:
 
   Attributes:
     module: a function of images, a function of variables and images, or a module of Linen, NNX,
-      Equinox, PyTorch or Keras; or the name of an architecture of the catalogue, or `timm:NAME`.
+      Equinox, PyTorch or Keras, or a model of MAITE; or the name of an architecture of the
+      catalogue, or `timm:NAME`.
     variables: the weights that the function or the Linen module is called with; for the name of an
       architecture, a file or a name of weights (None takes the published ones).
     mean: number that is subtracted from images in [0, 1], one per channel or one for all; None is
       0.
     std: number that the difference is divided by; None is 1.
-    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None is 'first' for PyTorch
-      and Equinox, and 'last' for all others.
+    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None is 'first' for PyTorch,
+      Equinox and MAITE, and 'last' for all others.
     outputs: 'logits' or 'probabilities'.
-    class_names: the names of its outputs, in order; None takes the names of the data.
-    name: its label in tables and figures; '' takes the name of its class or function.
+    class_names: the names of its outputs, in order; None takes the names of MAITE's metadata, or of
+      the data.
+    name: its label in tables and figures; '' takes the id of MAITE's metadata, or the name of its
+      class or function.
   """
 
   module: Any
@@ -71,7 +75,11 @@ class Model:
 
   @property
   def library(self) -> str:
-    """The library of the module: 'linen', 'nnx', 'torch', 'keras', 'equinox' or 'function'."""
+    """The library of the module: 'maite', 'linen', 'nnx', 'torch', 'keras', 'equinox' or
+    'function'.
+    """
+    if user_data.maite_metadata(self.module):
+      return 'maite'
     if isinstance(self.module, nn.Module):
       return 'linen'
     modules = [f'{base.__module__}.' for base in type(self.module).__mro__]
@@ -84,7 +92,10 @@ class Model:
     """The name in tables and figures, by default the architecture's, class's or function's name."""
     if isinstance(self.module, str):
       return self.name or self.module.rpartition(':')[2]
-    name = self.name or getattr(self.module, '__name__', '') or type(self.module).__name__
+    model_id = str(user_data.maite_metadata(self.module).get('id', '')).replace('/', '_')
+    name = (
+      self.name or model_id or getattr(self.module, '__name__', '') or type(self.module).__name__
+    )
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
@@ -103,7 +114,8 @@ class Model:
     inputs.check(channels)
     if self.library == 'torch' and self.mean is None and self.std is None:
       logging.info('%s gets images in [0, 1]: no mean and std are applied', self.label)
-    is_first = (self.channels or (FIRST if self.library in ('torch', 'equinox') else LAST)) == FIRST
+    default = FIRST if self.library in ('torch', 'equinox', 'maite') else LAST
+    is_first = (self.channels or default) == FIRST
     function = self._function()
 
     def call(variables: PyTree, batch: Any) -> Any:
@@ -112,7 +124,8 @@ class Model:
       return function(variables, normalised.transpose(0, 3, 1, 2) if is_first else normalised)
 
     first, second = (self._outputs(call, images[:1]) for _ in range(2))
-    names = tuple(self.class_names or class_names or map(str, range(first.shape[1])))
+    names_of_model = self.class_names or user_data.maite_class_names(self.module)
+    names = tuple(names_of_model or class_names or map(str, range(first.shape[1])))
     if len(names) != first.shape[1]:
       raise InputError(
         f'{self.label} gives {first.shape[1]} outputs, and there are {len(names)} class names: '
@@ -129,6 +142,8 @@ class Model:
     The batch has the order of axes that the module takes.
     """
     module = self.module
+    if self.library == 'maite':
+      return lambda _, batch: np.stack([user_data.as_array(row) for row in module([*batch])])
     if self.library == 'torch':
       import torch
 

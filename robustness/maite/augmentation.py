@@ -1,0 +1,75 @@
+"""A corruption with MAITE's protocol `Augmentation`."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core import random_keys, user_data
+from robustness.core.registry import part_name
+from robustness.core.rows import as_float32
+from robustness.corruptions import catalog
+from robustness.corruptions.names import STREAM, view_id
+
+Batch = tuple[Sequence[Any], Sequence[Any], Sequence[Mapping[str, Any]]]
+"""Images (C, H, W), one-hot targets (classes,), and metadata with the key `id`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MaiteAugmentation:
+  """A corruption with MAITE's protocol `Augmentation`; see `as_maite_augmentation`."""
+
+  metadata: Mapping[str, Any]
+  name: str
+  severity: float
+  seed: int
+  options: Mapping[str, Any]
+
+  def __call__(self, batch: Batch, /) -> Batch:
+    """Returns the corrupted images, in the type of the images, with their targets and metadata.
+
+    Raises:
+      InputError: images are not (C, H, W) or not in [0, 1], or an option is not valid.
+    """
+    images, targets, metadata = batch
+    corrupted = [self._corrupt(x, m['id']) for x, m in zip(images, metadata, strict=True)]
+    return corrupted, targets, metadata
+
+  def _corrupt(self, image: Any, datum_id: int | str) -> np.ndarray:
+    """Returns the image (C, H, W) corrupted by the random numbers of its id."""
+    [array] = user_data.stacked_images([image])
+    number = zlib.crc32(datum_id.encode()) if isinstance(datum_id, str) else int(datum_id)
+    view = jnp.uint32(view_id(part_name(self.name), self.severity))
+    root = random_keys.stream(self.seed, STREAM)
+    key = random_keys.for_example(root, jnp.uint32(number % 2**32), view)
+    options = {'quantize': 'floor' if array.dtype == np.uint8 else None, **self.options}
+    corrupted = catalog.corrupt(key, as_float32(array), self.name, self.severity, **options)
+    levels = np.asarray(corrupted).transpose(2, 0, 1)
+    return np.rint(255 * levels).astype(np.uint8) if array.dtype == np.uint8 else levels
+
+
+def as_maite_augmentation(
+  name: str, severity: float, seed: int = 0, **options: Any
+) -> MaiteAugmentation:
+  """Returns a corruption with MAITE's protocol `Augmentation`.
+
+  Images whose ids are their example ids get the random numbers of the studies of corruptions with
+  this seed, in batches of any size. A string as id is replaced by its CRC-32.
+
+  Args:
+    name: a corruption, or `FILE.py:NAME`; see `robustness.corrupt`.
+    severity: in [1, 5].
+    seed: seed of the random numbers.
+    **options: keywords of `robustness.corrupt`. Images of 8 bits have quantize='floor' by default.
+
+  Raises:
+    InputError: the name is unknown, or the severity outside [1, 5].
+  """
+  catalog.find(name)
+  catalog.numbered(float(severity))
+  return MaiteAugmentation({'id': f'{name} {severity:g}'}, name, severity, seed, options)

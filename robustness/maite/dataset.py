@@ -1,0 +1,66 @@
+"""Rows with MAITE's protocol `Dataset`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.api import as_rows
+from robustness.core import user_data
+from robustness.core.errors import InputError
+from robustness.core.rows import (
+  MAX_CACHED_BYTES,
+  ArrayRows,
+  Rows,
+  numbered_classes,
+  refuse_unknown_classes,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaiteDataset:
+  """Rows with MAITE's protocol `Dataset`: float32 images in [0, 1] with one-hot targets.
+
+  The id of an image is its example id.
+
+  Attributes:
+    rows: the rows, each with one label.
+    metadata: the source of the rows and their class names.
+  """
+
+  rows: Rows
+  metadata: Mapping[str, Any]
+
+  def __len__(self) -> int:
+    """Returns the number of rows."""
+    return self.rows.num_examples
+
+  def __getitem__(self, index: int, /) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Returns an image (C, H, W), its one-hot target (classes,) and {'id': its example id}."""
+    [row] = self.rows.at(np.array([range(len(self))[index]])).batches(1)
+    target = np.arange(len(self.rows.class_names)) == row['label']
+    metadata = {'id': int(row['example_id'][0])}
+    return row['image'][0].transpose(2, 0, 1), target.astype(np.float32), metadata
+
+
+def as_maite_dataset(
+  data: Any, labels: Any = None, *, class_names: Sequence[str] = (), seed: int = 0
+) -> MaiteDataset:
+  """Returns data with MAITE's protocol `Dataset`; for the arguments see `robustness.measure`.
+
+  Raises:
+    InputError: the data cannot be used, or an image has no label or several ones.
+  """
+  rows = as_rows(data, labels, None, class_names, seed)
+  refuse_unknown_classes(rows.description, "MAITE's one-hot target")
+  metadata = {'id': str(rows.description['source'])}
+  rows = rows.in_memory(MAX_CACHED_BYTES) or rows
+  classes = rows.without_images()['label']
+  if classes.ndim > 1:
+    raise InputError('images have several labels; targets of MAITE are one-hot.')
+  if isinstance(rows, ArrayRows) and not rows.class_names:
+    rows = user_data.with_class_names(rows, numbered_classes(int(classes.max()), 'the data'))
+  return MaiteDataset(rows, {**metadata, 'index2label': dict(enumerate(rows.class_names))})

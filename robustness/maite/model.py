@@ -1,0 +1,47 @@
+"""A classifier with MAITE's protocol `Model`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustness.api import as_classifier
+from robustness.core import user_data
+from robustness.core.rows import as_float32
+from robustness.models.classifier import Classifier
+from robustness.models.model import Model
+
+
+@dataclasses.dataclass
+class MaiteModel:
+  """A classifier with MAITE's protocol `Model`.
+
+  Attributes:
+    model: what `robustness.measure` takes as one model.
+    metadata: its name, and its class names if they are known.
+  """
+
+  model: Any
+  metadata: Mapping[str, Any]
+
+  def __call__(self, batch: Sequence[Any], /) -> list[np.ndarray]:
+    """Returns the logits of images, float32 (classes,) for each.
+
+    Raises:
+      InputError: images are not (C, H, W), differ in size, or are not in [0, 1].
+    """
+    images = as_float32(user_data.stacked_images(batch)).astype(np.float32)
+    self.model = as_classifier('', self.model, images, ())
+    return [*self.model.predict(images)]
+
+
+def as_maite_model(model: Any) -> MaiteModel:
+  """Returns a model that `measure` takes with MAITE's protocol `Model`."""
+  model = model if isinstance(model, Classifier | Model) else Model(model)
+  metadata: dict[str, Any] = {'id': model.name or model.label}
+  if model.class_names:
+    metadata['index2label'] = dict(enumerate(model.class_names))
+  return MaiteModel(model, metadata)
