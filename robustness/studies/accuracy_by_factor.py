@@ -55,11 +55,7 @@ ERROR_RATIO = Quantity(
 )
 DROP = declare_accuracy('accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0)
 FAILURE_POINT = Quantity(
-  'failure_point',
-  'mean of the least strength that is wrong',
-  AMOUNT,
-  better='higher',
-  headline=True,
+  'failure_point', 'mean failure point', AMOUNT, better='higher', headline=True
 )
 
 
