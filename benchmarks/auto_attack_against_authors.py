@@ -27,6 +27,7 @@ from flax.traverse_util import flatten_dict
 from benchmarks import subject, timing
 from robustness import parallel
 from robustness.attacks.auto_attack import QUERIES, STEPS, VERSIONS, AutoAttack
+from robustness.attacks.balls import NORMS
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.estimates.comparison import mcnemar, paired_difference
@@ -113,10 +114,9 @@ def their_stages(
 
   architecture = catalog.get(NETWORK)
   mean, std = (torch.tensor(x)[None, :, None, None] for x in (architecture.mean, architecture.std))
-  norm = {'linf': 'Linf', 'l2': 'L2'}[attack.norm]
   package = autoattack.AutoAttack(
     lambda x: twin((x - mean) / std),
-    norm,
+    attack.norm.capitalize(),
     attack.epsilon,
     0,
     False,
@@ -125,6 +125,7 @@ def their_stages(
   )
   package.apgd.n_iter = package.apgd_targeted.n_iter = package.fab.n_iter = attack.iterations
   for apgd in (package.apgd, package.apgd_targeted):  # checkpoints are set when they are made
+    apgd.n_iter_orig = attack.iterations  # of all ascents in l1
     for key, share in (('n_iter_2', 0.22), ('n_iter_min', 0.06), ('size_decr', 0.03)):
       setattr(apgd, key, max(int(share * attack.iterations), 1))
   package.square.n_queries = attack.queries
@@ -179,7 +180,7 @@ def measure(args: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   parser = subject.options(__doc__, networks=(NETWORK,), images=100, clock=True, choices=(NETWORK,))
-  parser.add_argument('--norm', default='linf', choices=('linf', 'l2'))
+  parser.add_argument('--norm', default='linf', choices=NORMS)
   parser.add_argument('--epsilon', type=float, default=8 / 255)
   parser.add_argument('--version', default='standard', choices=tuple(VERSIONS))
   parser.add_argument('--iterations', type=int, default=STEPS)

@@ -125,7 +125,9 @@ class AttackError(Study):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    balls.check(self.section, self.norm, self.epsilon)
+    classes = [_label_and_class(entry)[1] for entry in self.attacks]
+    norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
+    balls.check(self.section, self.norm, self.epsilon, norms=norms)
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs

@@ -125,7 +125,7 @@ def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chan
 
 @pytest.mark.slow
 def test_what_falls_to_one_attack_falls_to_auto_attack_in_l1():
-  """With the keys of the stage, and of its first run for an attack that does not run in turn."""
+  """An attack alone gets the keys of its stage, and of the first run if it is not in turn."""
   ensemble = AutoAttack('l1', RADIUS['l1'], iterations=10, queries=30)
   stages = ensemble.members(4)
   assert [runs for _, runs in stages] == [5, 3, 3, 1]
