@@ -53,9 +53,16 @@ ERROR_RATIO = Quantity(
   better='lower',
   statistic=Wrong(),
 )
-DROP = declare_accuracy('accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0)
+DROP = declare_accuracy(
+  'accuracy_drop', 'loss of top-1 accuracy', better='lower', low=-1.0, statistic=np.asarray
+)
 FAILURE_POINT = Quantity(
-  'failure_point', 'mean failure point', AMOUNT, better='higher', headline=True
+  'failure_point',
+  'mean failure point',
+  AMOUNT,
+  better='higher',
+  headline=True,
+  statistic=np.asarray,
 )
 
 
@@ -287,7 +294,8 @@ class AccuracyByFactor(Study):
       points[label] = ladder[np.where(wrong.any(-1), wrong.argmax(-1), -1)]
       change = (accuracy[..., :1] - accuracy[..., 1:]).reshape(len(pictures), -1)
       signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
-      drops = Outcomes(signs, by_strength, dict.fromkeys(signs, counted), clusters)
+      counts = dict.fromkeys(signs, counted)
+      drops = Outcomes.from_fields(DROP, signs, by_strength, counted=counts, clusters=clusters)
       for group in drops.groups([*conditions, self.strength], counted.sum(0) >= self.fewest):
         gained, lost = (drops.sums(sign, group) for sign in signs)
         estimate = share_difference(gained, lost, self.confidence)
@@ -296,7 +304,7 @@ class AccuracyByFactor(Study):
     point = dataclasses.replace(FAILURE_POINT, low=ladder[0], high=ladder[-2])
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
     for by in [(), conditions] if conditions else [()]:
-      outcomes = Outcomes(points, by_group, clusters=clusters)
+      outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
       yield self.means(point, outcomes, by, where=is_large)
 
   def _grouped(
