@@ -57,7 +57,7 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
   return path_aware_map(lambda _, layer: decay ** (last - layer), numbers)
 
 
-def drop_factors(params: PyTree, rate: float, keys: jax.Array) -> Variables:
+def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = True) -> Variables:
   """Returns the collection `DROP_PATH`, with `factors` [..., 2] for each block.
 
   Block i of n blocks, counted from 0, drops a sample's branch with probability p = rate·i / (n − 1)
@@ -67,6 +67,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array) -> Variables:
     params: parameters of the network.
     rate: probability in the last block, in [0, 1).
     keys: random keys of the samples, [...].
+    rises: whether p rises linearly; if not, p = rate in all blocks.
 
   Reference:
     Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
@@ -77,7 +78,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array) -> Variables:
   blocks = sorted(
     {part for part in parts if part[-1].startswith('block')}, key=lambda path: _block(path) or ()
   )
-  keep = 1 - rate * jnp.arange(len(blocks))[:, None] / max(len(blocks) - 1, 1)
+  keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]
   draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
   factors = jnp.moveaxis(draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2), -2, 0)
   tree = {(*path, 'factors'): x for path, x in zip(blocks, factors, strict=True)}

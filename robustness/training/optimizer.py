@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from robustness.core.typing import PyTree
 from robustness.models.naming import HEAD_BIAS
 from robustness.training import depth
-from robustness.training.settings import ALL, NONE, PLATEAU, SGD, TrainingSettings
+from robustness.training.settings import ALL, LAMB, NONE, PLATEAU, RMSPROP, SGD, TrainingSettings
 
 PLATEAU_FACTOR = 0.1
 HEAD = HEAD_BIAS[1:-1]
@@ -30,6 +30,11 @@ def has_decay(params: PyTree, decay: str) -> PyTree:
 def is_in_head(params: PyTree) -> PyTree:
   """Returns which parameters are of the last layer, a tree of bools."""
   return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
+
+
+def scaled_head(params: PyTree, factor: float) -> PyTree:
+  """Returns the parameters with those of the last layer multiplied by a factor."""
+  return jax.tree.map(lambda x, last: factor * x if last else x, params, is_in_head(params))
 
 
 def is_in_stem(params: PyTree) -> PyTree:
@@ -58,6 +63,8 @@ def create(
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
   * 'adamw': Adam with β1 = .9, β2 = .999, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
+
+  * 'rmsprop': g ← g + λ·θ; s ← .9·s + .1·g² from s = 1; v ← μ·v + η·g / √(s + ε); θ ← θ − v.
 
   The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
   all layers except the last are multiplied by `backbone_rate_multiplier`, those of each layer by a
@@ -101,8 +108,13 @@ def create(
       optax.add_decayed_weights(settings.weight_decay, mask),
       optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),
     ]
+  elif settings.optimizer == RMSPROP:
+    stages += [
+      optax.add_decayed_weights(settings.weight_decay, mask),
+      optax.rmsprop(schedule, 0.9, settings.epsilon, 1.0, momentum=settings.momentum),
+    ]
   else:
-    make = {'adamw': optax.adamw, 'lamb': optax.lamb}[settings.optimizer]
+    make = optax.lamb if settings.optimizer == LAMB else optax.adamw
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
     stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.backbone_rate_multiplier != 1:

@@ -13,7 +13,7 @@ COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
 CORNERS = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
 MAX_EPOCHS, MAX_STEPS = 1_000_000, 2**31 - 1  # steps are counted in 32 bits
 WHERE = 'config.training'
-SGD, ADAMW, LAMB = OPTIMIZERS = ('sgd', 'adamw', 'lamb')
+SGD, ADAMW, LAMB, RMSPROP = OPTIMIZERS = ('sgd', 'adamw', 'lamb', 'rmsprop')
 LAST, BEST = KEPT = ('last', 'best')
 EVALUATIONS, CHECKPOINTS = MEASURED_AT = ('evaluations', 'checkpoints')
 PRECISIONS = ('float32', 'bfloat16')
@@ -34,11 +34,12 @@ class TrainingSettings:
       `learning_rate` after the share p of the steps, and f_1 · `learning_rate` after the last step.
     step_epochs: ascending epochs after which 'step' lowers the rate.
     step_factor: factor of the rate at each of `step_epochs`.
-    optimizer: 'sgd', 'adamw' or 'lamb', as in Optax; see `robustness.training.optimizer`.
-    momentum: for 'sgd', μ in v ← μ·v + g with gradient g; 0 is plain gradient descent.
+    optimizer: 'sgd', 'adamw', 'lamb' or 'rmsprop'; see `robustness.training.optimizer`.
+    momentum: for 'sgd' and 'rmsprop', μ in v ← μ·v + g with gradient g; 0 is without momentum.
     nesterov: for 'sgd', whether to step along g + μ·v instead of v.
-    epsilon: for 'adamw' and 'lamb', the number that is added to the root mean squared gradient.
-    weight_decay: λ; 'sgd' adds λ·θ to the gradient before the momentum, other optimizers decouple
+    epsilon: for 'adamw' and 'lamb', the number that is added to the root mean squared gradient; for
+      'rmsprop', to the mean squared gradient.
+    weight_decay: λ; 'sgd' and 'rmsprop' add λ·θ to the gradient first, other optimizers decouple
       the decay.
     decay: parameters that λ acts on: 'kernels' (weights of convolutions and dense layers), 'all'
       (biases and the scales of normalisations too) or 'none'.
@@ -48,7 +49,10 @@ class TrainingSettings:
     layer_decay: factor of the learning rate from each layer to the one before it; the last layer
       has the factor 1. See `robustness.training.depth` for the layers.
     drop_path: probability with which the last residual block drops a sample's branch in training
-      (stochastic depth); it rises linearly from 0 in the first block. 0 drops none.
+      (stochastic depth). 0 drops none.
+    drop_path_rises: whether that probability rises linearly from 0 in the first block, instead of
+      being the same in all blocks.
+    head_scale: factor of the drawn weights of the last layer before the first step.
     ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
     lookahead: number of steps after which the weights and statistics w and the slow weights s both
@@ -104,10 +108,12 @@ class TrainingSettings:
   step_epochs: tuple[float, ...] = ()
   step_factor: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1, only_with=('schedule', STEP))
   optimizer: str = word(SGD, OPTIMIZERS)
-  momentum: float = setting(0.9, 'in [0, 1)', lambda x: 0 <= x < 1, only_with=('optimizer', SGD))
+  momentum: float = setting(
+    0.9, 'in [0, 1)', lambda x: 0 <= x < 1, only_with=('optimizer', SGD, RMSPROP)
+  )
   nesterov: bool = True
   epsilon: float = setting(
-    1e-8, 'above 0', lambda x: 0 < x < math.inf, only_with=('optimizer', ADAMW, LAMB)
+    1e-8, 'above 0', lambda x: 0 < x < math.inf, only_with=('optimizer', ADAMW, LAMB, RMSPROP)
   )
   weight_decay: float = setting(5e-4, '0 or more', lambda x: 0 <= x < math.inf)
   decay: str = word(KERNELS, DECAYED)
@@ -117,6 +123,8 @@ class TrainingSettings:
   )
   layer_decay: float = setting(1.0, 'in (0, 1]', lambda x: 0 < x <= 1)
   drop_path: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
+  drop_path_rises: bool = True
+  head_scale: float = setting(1.0, '0 or more', lambda x: 0 <= x < math.inf)
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)
   bias_rate: float = 1.0

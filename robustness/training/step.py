@@ -147,11 +147,11 @@ class TrainStep:
     """
     batch = self._attack(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
-    is_updated = not self.training.settings.freeze_statistics
-    rate, factors = self.training.settings.drop_path, {}
-    if rate:
+    settings, factors = self.training.settings, {}
+    is_updated = not settings.freeze_statistics
+    if settings.drop_path:
       keys = _image_keys(batch, seed, DROP_PATH, state.step)
-      factors = depth.drop_factors(state.params, rate, keys)
+      factors = depth.drop_factors(state.params, settings.drop_path, keys, settings.drop_path_rises)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
       images = batch['image']

@@ -164,7 +164,8 @@ class Training:
 
     key = random_keys.stream(self.seed, 'initial parameters')
     variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
-    return self._state(with_initial(_trained(variables), initial))
+    scaled = optimizer.scaled_head(variables['params'], self.settings.head_scale)
+    return self._state(with_initial(_trained({**variables, 'params': scaled}), initial))
 
   def state_shapes(self) -> TrainState:
     """Returns the shapes and types of the state, without computing it."""
@@ -227,6 +228,7 @@ class Training:
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
+      'head_scale': (optimizer.is_in_head, 'last layer called head'),
       'layer_decay': (depth.is_in_block, 'layers called stage1 or block0'),
     }
     for name, (select, words) in layers.items():

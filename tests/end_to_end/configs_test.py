@@ -1,5 +1,6 @@
 """Configs of configs/, made small: what each run leaves, run again, run otherwise."""
 
+import dataclasses
 import logging
 import pathlib
 import re
@@ -9,14 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from configs import fine_tuning
 from configs.fourier_table import get_config
 from robustness.augment.cutout_and_noise import Cutout
 from robustness.augment.flip_and_crop import Crop
 from robustness.config import experiment
 from robustness.estimates.table import facets_of, select
+from robustness.models import catalog, efficientnet
 from robustness.present import headlines
 from robustness.results import Results
 from robustness.training import loop
+from robustness.training.checkpoint import load_variables
 from tests.cases import marked
 from tests.end_to_end import runs
 from tests.refusals import refused
@@ -321,6 +325,50 @@ def test_trainings_in_the_fourier_domain(cifar10_dir, tmp_path):
   for task, count in (('corruptions', 24), ('heat_map', 8), ('bands', 8)):
     clean = select(results.table, 'clean_error', None, task=task)
     assert set(clean.classifier) == {'afa', 'apr_p', 'apr_s', 'prime'} and set(clean.n) == {count}
+
+
+def test_every_fine_tuning_begins_with_known_weights():
+  for name, (weights, drop_path) in fine_tuning.STARTS.items():
+    config = fine_tuning.get_config(name)
+    checked = experiment.from_config(config.to_dict())
+    ((_, recipe),) = checked.classifiers.items()
+    assert catalog.WEIGHTS[weights].architecture == recipe.name == name
+    assert recipe.training.drop_path == drop_path
+
+
+V2 = (efficientnet.StageSize(2, 3, 2, 2, 8, 'fused'), efficientnet.StageSize(2, 3, 2, 4, 8))
+FINE_TUNED: dict[str, tuple[dict[str, Any], float]] = {
+  'convnext_tiny': ({'width': 8, 'depths': (1, 2, 1, 1)}, 5e-5),
+  'swin_tiny': ({'width': 8, 'depths': (1, 2, 1, 1), 'num_heads': 1, 'window': 2}, 2e-5),
+  'deit3_s16': ({'width': 8, 'depth': 3, 'num_heads': 1}, 1e-5),
+  'efficientnetv2_s': ({'sizes': V2, 'stem_features': 8, 'top_features': 8}, 1e-3),
+}
+"""{variant: a thin network, the rate of a batch of 512}."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', FINE_TUNED)
+def test_networks_are_fine_tuned_on_a_folder(name, tmp_path, monkeypatch):
+  thin, rate = FINE_TUNED[name]
+  entry = catalog.get(name)
+  entry = dataclasses.replace(entry, network=entry.network.clone(**thin), input_shape=(32, 32, 3))
+  monkeypatch.setattr(catalog, 'ARCHITECTURES', {**catalog.ARCHITECTURES, name: entry})
+  generator = np.random.default_rng(0)
+  for number in range(48):
+    path = tmp_path / f'{("train", "test")[number % 2]}/{"abc"[number % 3]}/{number}.png'
+    runs.save_image(path, generator.integers(256, size=(40, 36, 3), dtype=np.uint8))
+  changes = {
+    'data': {'folder.path': str(tmp_path), 'resize': 36, 'crop': 32},
+    'classifier.initial_weights': runs.save_weights(tmp_path / 'five.safetensors', name, 0, 5),
+    'training.warmup_epochs': 0.5,
+  }
+  config = runs.shrunk('fine_tuning', name, changes)
+  assert config.training.learning_rate == pytest.approx(rate * 16 / 512)
+  results = runs.run(config, tmp_path / 'run', drawn=False)
+  assert estimate(results.table, *results.labels, 'top1_accuracy').n == 24
+  variables, facts = load_variables(tmp_path / 'run/checkpoints' / results.labels[0])
+  assert variables['params']['head']['dense']['bias'].shape == (3,)
+  assert facts['training']['optimizer'] == config.training.optimizer
 
 
 @pytest.mark.slow

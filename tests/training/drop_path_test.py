@@ -56,6 +56,15 @@ def test_rates_rise_linearly_and_survivors_are_divided_by_the_probability_of_kee
   assert dropped == pytest.approx(0.16, abs=4 * np.sqrt(0.16 * 0.84 / 20_000))
 
 
+def test_the_rate_may_be_the_same_in_all_blocks():
+  keys = jax.random.split(jax.random.key(2), 20_000)
+  factors = _factors(drop_factors(_variables('convnext')['params'], 0.4, keys, rises=False))
+  deviation = np.sqrt(0.24 / 40_000)  # of a share of two branches
+  for values in factors.values():
+    np.testing.assert_allclose(np.unique(values), [0, 1 / 0.6], rtol=1e-6)
+    assert (values == 0).mean() == pytest.approx(0.4, abs=4 * deviation)
+
+
 @each_network
 def test_factors_of_one_give_the_bits_of_a_call_without_them(name):
   network, variables = NETWORKS[name], _variables(name)
@@ -89,7 +98,7 @@ def test_a_sample_without_its_branches_is_as_in_the_network_without_the_blocks(n
 
 @pytest.mark.parametrize('name', ['convnext', 'efficientnet'])
 def test_the_mean_over_draws_is_the_block_without_drops(name):
-  """Of the last block alone, whose output has one branch and is linear in the factor."""
+  """Draws for the last block only, whose output has one branch and is linear in the factor."""
   network, variables = NETWORKS[name], _variables(name)
   outputs = jax.jit(
     lambda v, images: network.apply(

@@ -144,6 +144,21 @@ def test_adamw_and_lamb_equal_explicit_steps():
   np.testing.assert_allclose(params['conv']['kernel'], kernel - 0.1 * ratio * update, rtol=1e-5)
 
 
+def test_rmsprop_equals_explicit_steps():
+  settings = TrainingSettings(
+    optimizer='rmsprop', momentum=0.8, epsilon=1e-3, weight_decay=0.05, learning_rate=0.1
+  )
+  params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
+  for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
+    theta, square, velocity = np.asarray(PARAMS[layer][name], np.float64), 1.0, 0.0
+    for g in (2.0, -2.0):
+      g = g + decay * theta
+      square = 0.9 * square + 0.1 * g * g
+      velocity = 0.8 * velocity + 0.1 * g / np.sqrt(square + 1e-3)
+      theta = theta - velocity
+    np.testing.assert_allclose(params[layer][name], theta, rtol=1e-5)
+
+
 def test_clipping_is_by_the_global_norm():
   clipped = [TrainingSettings(clip_norm=norm, **PLAIN, weight_decay=0.0) for norm in (0.5, 50.0)]
   tight, loose = (_updates(settings, [GRADIENT]) for settings in clipped)
@@ -201,7 +216,7 @@ def test_the_rate_falls_by_layer_from_the_head_to_the_stem(name, depths, layer_o
     assert factors[path] == pytest.approx(0.8 ** (sum(depths) + 1 - layer))
 
 
-@pytest.mark.parametrize('optimizer', ['sgd', 'adamw', 'lamb'])
+@pytest.mark.parametrize('optimizer', ['sgd', 'adamw', 'lamb', 'rmsprop'])
 def test_layer_decay_multiplies_the_whole_step(optimizer):
   names = 'stem', 'block0', 'block1', 'head'
   params = {name: {'kernel': jnp.array([[1.0, -2.0]])} for name in names}

@@ -17,7 +17,8 @@ OUT_OF_RANGE = (
   'momentum=1.0 weight_decay=-0.0001 warmup_epochs=-1.0 epsilon=0.0 '
   'clip_norm=-1.0 backbone_rate_multiplier=-0.1 ema_decay=1.0 validation=1.0 '
   'checkpoint_every_steps=-1 evaluate_every_epochs=-0.5 log_every_steps=0 '
-  'lookahead=-1 stem_epochs=-1.0 auxiliary_norms=-1 layer_decay=0.0 layer_decay=1.5 drop_path=1.0'
+  'lookahead=-1 stem_epochs=-1.0 auxiliary_norms=-1 layer_decay=0.0 layer_decay=1.5 drop_path=1.0 '
+  'head_scale=-1.0'
 )
 
 

@@ -19,7 +19,7 @@ from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.step import TrainStep
 from robustness.training.training import Pipeline
 from tests.refusals import refused
-from tests.training.conftest import TinyNet, assert_close, compiled_step, normalised
+from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step, normalised
 
 PARTS = {'flip': {}, 'crop': {'padding': 1}, 'gaussian': {'sigma': 0.1}, 'mixup': {}}
 AUGMENT = Pipeline(Policy.of(**PARTS, repeat={'copies': 2}))
@@ -167,6 +167,17 @@ def test_a_training_starts_with_the_initial_weights(make_task, start):
   for bad in ({'conv': {'kernel': kernel[:1]}}, {'conv7': {'kernel': kernel}}):
     task = make_task(task={'initial': {'params': bad}})
     refused('1 arrays to begin with do not fit.*params/conv', task.initial_state)
+
+
+def test_the_last_layer_is_scaled_unless_it_is_given(make_task, start):
+  drawn, head = start(make_task()).params, {'kernel': np.ones((6, 3), np.float32)}
+  for initial, expected in (
+    ({}, 0.001 * drawn['head']['kernel']),
+    ({'params': {'head': head}}, head['kernel']),
+  ):
+    state = make_task(task={'initial': initial}, head_scale=0.001).initial_state()
+    np.testing.assert_allclose(state.params['head']['kernel'], expected, rtol=1e-6)
+    assert_same(state.params['conv'], drawn['conv'])
 
 
 def test_a_step_equals_its_explicit_computation(make_task, start):
