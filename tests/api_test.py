@@ -58,6 +58,7 @@ def submodules():
   return [name for name in names if not name.endswith('__main__')]
 
 
+@pytest.mark.slow
 def test_public_names_stay_what_they_are_when_submodules_are_imported():
   code = f"""
 import importlib, robustness

@@ -22,10 +22,12 @@ if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alo
   QUICK_COMPILER += ' --xla_cpu_use_fusion_emitters=false'
 if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit what is set here
   os.environ['XLA_FLAGS'] = f'{QUICK_COMPILER} {os.environ.get("XLA_FLAGS", "")}'
+os.environ.setdefault('OMP_NUM_THREADS', '1')  # NumPy's threads take a core each while they wait
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+jax.config.update('jax_traceback_in_locations_limit', 0)  # of each operation; lowering is quicker
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """Names, docstrings and pages stay as plain as they are: counts of vague words may only fall."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +38,14 @@ def files(folders: tuple[str, ...]) -> list[Path]:
   return [path for folder in folders for path in sorted((ROOT / folder).rglob('*.py'))]
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+  return [*ast.walk(ast.parse(path.read_text(encoding='utf-8')))]
+
+
 def vague_names(path: Path) -> Iterator[str]:
   """Yields the places where a file binds a name of `VAGUE_NAMES`."""
-  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+  for node in nodes(path):
     name = ''
     if isinstance(node, ast.arg):
       name = node.arg
@@ -52,7 +58,7 @@ def vague_names(path: Path) -> Iterator[str]:
 def fragments(path: Path) -> Iterator[str]:
   """Yields the docstrings of a file that begin with a word of `FRAGMENT`."""
   kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+  for node in nodes(path):
     if isinstance(node, kinds) and FRAGMENT.match(ast.get_docstring(node) or ''):
       yield f'{path.relative_to(ROOT)}:{getattr(node, "lineno", 1)}'
 

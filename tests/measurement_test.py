@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from robustness.config.experiment import Execution
+from robustness.core.rows import ArrayRows
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
@@ -76,6 +77,8 @@ def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch
   study, execution = ATTACKS[case]
   study = dataclasses.replace(study, epsilons=(0.1, 0.2))
   network, data, folder = classifier('first', 0), rows(), tmp_path / 'records'
+  if execution.batch_size == 1:
+    data = ArrayRows(data.images[:12], data.labels[:12], data.class_names)
   attacked = []
   with monkeypatch.context() as patch:
     patch.setattr(one_view, 'show', lambda *_: attacked.append(1))

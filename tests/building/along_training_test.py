@@ -10,6 +10,7 @@ from robustness.results import Results
 from robustness.training.checkpoint import Checkpoints
 from tests.refusals import bad_setting, refused
 
+pytestmark = pytest.mark.usefixtures('undrawn')  # draws nothing but what `finished` holds
 TRAINING = {
   'steps': 3,
   'batch_size': 16,

@@ -71,9 +71,9 @@ def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
 
 @cases(
   'command, words',
-  pytest.param('list', 'Tar files of samples', marks=pytest.mark.slow),
+  ('list', 'Tar files of samples'),
   pytest.param('doctor', ' x cpu', marks=pytest.mark.slow),
-  ('attack_error --dry_run', ' x '),
+  pytest.param('attack_error --dry_run', ' x ', marks=pytest.mark.slow),
 )
 def test_commands_print_ascii(command, words):
   output = python('-m', 'robustness', *command.split(), PYTHONIOENCODING='ascii')

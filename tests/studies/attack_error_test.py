@@ -283,6 +283,7 @@ def test_errors_under_less_than_auto_attack_are_called_lower_bounds(
   assert study.differences(small_records, SHAPE) == [*common, *expected]
 
 
+@pytest.mark.slow
 def test_a_headline_notes_that_auto_attack_was_shortened():
   settings = {'auto_attack': {'queries': 20, 'iterations': 2}}
   ball = {'norm': SMALL.norm, 'epsilon': SMALL.epsilon}

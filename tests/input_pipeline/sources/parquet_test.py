@@ -144,11 +144,11 @@ def test_files_made_to_fill_the_memory_or_to_fail_are_refused(tmp_path, monkeypa
   twice = table().append_column('label', pa.array([0] * NUMBER))
   pq.write_table(twice, file)
   refused("a.parquet has 2 columns 'label': rename one", read, 'parquet', file)
-  picture = png(PIXELS[0]) + bytes(2**20)  # once in the file, by a dictionary
+  picture = png(PIXELS[0]) + bytes(2**18)  # once in the file, by a dictionary
   repeated = pa.table({'image': pa.array([picture] * 600), 'label': pa.array([0] * 600)})
   pq.write_table(repeated, file)
-  assert file.stat().st_size < 2**22
-  monkeypatch.setattr('input_pipeline.sources.parquet.MAX_BYTES_PER_ARRAY', 2**28)
+  assert file.stat().st_size < 2**20
+  monkeypatch.setattr('input_pipeline.sources.parquet.MAX_BYTES_PER_ARRAY', 2**26)
   refused('the images of row group 0 are above the limit of', read, 'parquet', file)
   monkeypatch.setattr('input_pipeline.shards.MAX_ROWS', 599)
   refused('the number of rows of .* is 600; it must be at most 599', read, 'parquet', file)
