@@ -89,8 +89,8 @@ def deit3(config: ConfigDict) -> float:
 def efficientnetv2(config: ConfigDict) -> float:
   """Sets the recipe of EfficientNetV2 at 384 pixels; returns the rate of 512 images."""
   config.classifier.augment.policy = ('flip', 'cutout')
-  config.classifier.augment.cutout.update(size=192, fill=(191,))
   config.data.update(resize=384, crop=384)
+  config.classifier.augment.cutout.update(size=config.data.get_ref('crop') // 2, fill=(191,))
   config.classifier.data.random_crop_area = 0.0
   config.training.update(optimizer='rmsprop', epsilon=1e-3, schedule='constant', epochs=15.0)
   config.training.update(weight_decay=1e-5, warmup_epochs=1.0, ema_decay=0.9996)

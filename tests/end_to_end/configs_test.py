@@ -364,6 +364,7 @@ def test_networks_are_fine_tuned_on_a_folder(name, tmp_path, monkeypatch):
   }
   config = runs.shrunk('fine_tuning', name, changes)
   assert config.training.learning_rate == pytest.approx(rate * 16 / 512)
+  assert name != 'efficientnetv2_s' or config.classifier.augment.cutout.size == 16
   results = runs.run(config, tmp_path / 'run', drawn=False)
   assert estimate(results.table, *results.labels, 'top1_accuracy').n == 24
   variables, facts = load_variables(tmp_path / 'run/checkpoints' / results.labels[0])
