@@ -28,6 +28,7 @@ NETWORKS = {
   ),
   'efficientnet': EfficientNet(num_classes=3, sizes=SIZES, stem_features=8, top_features=8),
 }
+SHALLOW = NETWORKS['deit3'].clone(patch=3, depth=2)  # quick to trace
 each_network = pytest.mark.parametrize('name', NETWORKS)
 IMAGES = jax.random.normal(jax.random.key(1), (4, 16, 16, 3))
 ENDS = 'fc2/', 'out/', 'project/bn/', 'conv/bn/'  # the last linear maps of branches
@@ -123,8 +124,7 @@ def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, copies):
   pipeline = Pipeline(Policy.of(repeat={'copies': 2}) if copies == 2 else Policy())
 
   def step(parallel, **settings):
-    network = ConvNext(num_classes=3, width=8, depths=(2,))
-    task = make_task(network, batch_size=16, task={'pipeline': pipeline}, **settings)
+    task = make_task(SHALLOW, batch_size=16, task={'pipeline': pipeline}, **settings)
     state = parallel.replicate(task.initial_state())
     batch = parallel.put_batch(next(iter(task.rows.training_batches(16, 0, 0))))
     return parallel.unreplicate(compiled_step(task, parallel)(state, batch)[0]).params
@@ -145,11 +145,7 @@ def test_each_set_of_norms_takes_the_factors_of_its_images(make_task):
   single, params = MeshParallel(jax.devices()[:1]), {}
   for count in (0, 1):
     task = make_task(
-      ConvNext(num_classes=3, width=8, depths=(2,)),
-      {'pipeline': pipeline},
-      batch_size=16,
-      auxiliary_norms=count,
-      drop_path=0.8,
+      SHALLOW, {'pipeline': pipeline}, batch_size=16, auxiliary_norms=count, drop_path=0.8
     )
     state, batch = task.initial_state(), next(iter(task.rows.training_batches(16, 0, 0)))
     after = compiled_step(task, single)(single.replicate(state), single.put_batch(batch))[0]
