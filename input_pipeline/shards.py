@@ -209,11 +209,8 @@ def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
     raise InputError(f'{file} cannot be read as a table: {error}') from error
   except pd.errors.ParserWarning as error:
     raise InputError(f'{file} has lines of more fields than its header has names.') from error
-  except (
-    OSError,
-    ValueError,
-    TypeError,
-  ) as error:  # errors of pandas, json and Arrow are of these types
+  # errors of pandas, json and Arrow are of these types
+  except (OSError, ValueError, TypeError) as error:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise InputError(f'{file} cannot be read as a table: {reason}.') from error
   if table.empty:

@@ -35,18 +35,8 @@ Each command has --help.
 """
 
 _OWN = (
-  *(
-    'doctor',
-    'table',
-    'compare',
-    'leaderboard',
-    'correlations',
-    'export',
-    'detection',
-    'neighbor_sets',
-    'review',
-  ),
-  'cutouts',
+  *('doctor', 'table', 'compare', 'leaderboard', 'correlations', 'export', 'detection'),
+  *('neighbor_sets', 'review', 'cutouts'),
 )
 COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
 """Modules of `robustness.cli` by command, imported at first use. `main(arguments)` of each returns

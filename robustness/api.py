@@ -464,8 +464,7 @@ def attack(
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
-  values = {'norm': norm, 'epsilon': epsilon, **settings}
-  part = parse(ATTACKS.find(name, 'name'), values, 'attack')
+  part = parse(ATTACKS.find(name, 'name'), {'norm': norm, 'epsilon': epsilon, **settings}, 'attack')
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
   return part(keys, logits, images, labels)
 

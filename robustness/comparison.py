@@ -384,8 +384,7 @@ class Answers:
     double weight.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
-    weights = counts / np.gcd.reduce(counts)
-    return Group(dict(self.table.facets_of(name)), views, weights)
+    return Group(dict(self.table.facets_of(name)), views, counts / np.gcd.reduce(counts))
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
     """Returns arrays of right answers, bool [N, V], by label, as outcomes on these images."""

@@ -360,8 +360,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def prepared(row: Row) -> Row:
-    scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
-    return prepare(scaled)
+    return prepare({**row, 'image': row['image'].astype(jnp.float32) / 255})
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:

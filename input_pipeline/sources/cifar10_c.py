@@ -156,11 +156,10 @@ class Cifar101(Source):
     versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
     if not self.version and len(versions) != 1:
       listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
-      raise SettingError(
-        self.key('path'),
-        self.path,
-        problem=f'which holds {listed}',
-        fix=f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of '
+      raise self.refused(
+        'path',
+        f'which holds {listed}',
+        f'Give the folder of CIFAR-10.1 and choose {self.key("version")}, one of '
         f'{", ".join(VERSIONS)}.',
       )
     version = self.version or versions[0]
@@ -214,8 +213,7 @@ def read_labels(
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
     raise InputError(
-      f'{path} has {len(labels)} labels that are not the same {repeats} times over, '
-      'once a severity.'
+      f'{path} has {len(labels)} labels that are not equal {repeats} times over, once a severity.'
     )
   return first.astype(np.int32)
 

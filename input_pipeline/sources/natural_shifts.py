@@ -112,8 +112,7 @@ class NaturalShifts(Source):
     if by_tfds and not (self.dataset == REAL and self.real_labels):
       return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
-    advice = f'give that of {self.dataset} as released.'
-    root = self.folder(advice)
+    root = self.folder(f'give that of {self.dataset} as released.')
     read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
     paths, labels, facts = read(root, left_out)
@@ -226,9 +225,7 @@ class NaturalShifts(Source):
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
     for number in (min(numbered), max(numbered)):
       if not 1 <= number <= len(table):
-        raise InputError(
-          f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
-        )
+        raise InputError(f'{self.real_labels} has {len(table)} labels; there is an image {number}.')
     labels_of = {number: table[number - 1] for number in sorted(numbered)}
     labelled = [number for number, labels in labels_of.items() if labels]
     if not labelled:
@@ -255,8 +252,7 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
     for name in by_wnid:  # such as '7' and '007'
       is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
-      valid = 'of a number that no other one has'
-      require(not is_repeated, f'a folder of {root}', name, valid)
+      require(not is_repeated, f'a folder of {root}', name, 'of a number that no other one has')
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
   paths, labels = list[str](), list[int]()
@@ -310,8 +306,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
     if object_of_folder[name] not in classes_of_object:
       continue
     num_objects += 1
-    classes = classes_of_object[object_of_folder[name]].split('; ')
-    object_labels = [*map(_label_of, classes)]
+    object_labels = [*map(_label_of, classes_of_object[object_of_folder[name]].split('; '))]
     for path in images_in(folder, left_out=left_out):
       paths.append(str(path))
       labels.append(object_labels)

@@ -28,7 +28,7 @@ import numpy as np
 from input_pipeline.corruption_parts import of_parts
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 from robustness.corruptions.names import StoredPart
@@ -142,11 +142,10 @@ class TfdsCorrupted(Source):
     configs = fnmatch.filter(prepared, pattern)
     if not configs:
       advice = nearest(pattern, prepared) if prepared else 'none is prepared there'
-      raise SettingError(
-        self.key('pattern'),
-        self.pattern,
-        problem=f'which no prepared config of {dataset} is called after',
-        fix=f'{advice}. Prepare them with tfds.load first.',
+      raise self.refused(
+        'pattern',
+        f'which no prepared config of {dataset} is called after',
+        f'{advice}. Prepare them with tfds.load first.',
       )
     return [f'{dataset}/{config}' for config in configs]
 

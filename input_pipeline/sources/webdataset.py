@@ -32,7 +32,7 @@ from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings
 from robustness.core import json_files
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import InputError, SettingError
+from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_SHARDS
 from robustness.core.paths import expanded
 from robustness.core.pictures import SUFFIXES
@@ -129,7 +129,7 @@ class WebDataset(shards.Shards):
     if missing or not files:
       first = f', first {missing[0]}' if missing else ''
       problem = f'of which {len(missing)} of {len(files)} shards are not there{first}'
-      raise SettingError(self.key('path'), self.path, problem=problem)
+      raise self.refused('path', problem)
     return files
 
 
@@ -168,7 +168,7 @@ def _samples(
           key, fields = f'{folder}{slash}{stem}', {}
           if key in shard_of_key:
             raise InputError(
-              f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
+              f'{shard}: sample {key!r} is in {shard_of_key[key]} too: give each once.'
             )
           shard_of_key[key] = shard
         if field.lower() in fields:

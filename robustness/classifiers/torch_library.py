@@ -165,8 +165,7 @@ def _from(
   file = preprocessing.only_file(path) if path and path.is_dir() else path
   place = (str(file.parent), file.name) if file else ('', '')
   record_name = record.name if record and record.is_file() else ''
-  entry = Weights(name, name, LOCAL, *place, record=record_name, **preparation)
-  return _Source(entry, file, facts)
+  return _Source(Weights(name, name, LOCAL, *place, record=record_name, **preparation), file, facts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,10 +67,8 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
     _check_depth(value)
     if b'\\ud' in content or b'\\uD' in content:  # half of a surrogate pair cannot be encoded
       json.dumps(value, ensure_ascii=False).encode()
-  except (
-    RecursionError,
-    ValueError,
-  ) as error:  # errors of JSON and of the encoding are ValueErrors
+  # errors of JSON and of the encoding are ValueErrors
+  except (RecursionError, ValueError) as error:
     reason = 'it is nested too deeply' if isinstance(error, RecursionError) else error
     raise InputError(f'{title} is truncated or no JSON ({reason}). {advice}'.strip()) from error
   check(value, title, form, advice)

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import ClassVar, Generic, TypeVar
 
 from robustness.core import settings
-from robustness.core.errors import InputError, key_name, nearest
+from robustness.core.errors import InputError, SettingError, key_name, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
@@ -97,6 +97,13 @@ class Part(abc.ABC):
     `key` is the name of the setting and `valid` a phrase for its valid values.
     """
     settings.require(condition, self.key(key), getattr(self, key), valid)
+
+  def refused(self, key: str, problem: str, fix: str = '') -> SettingError:
+    """Returns the error for a setting with a value that cannot be used.
+
+    `key` is the name of the setting; for `problem` and `fix` see `SettingError`.
+    """
+    return SettingError(self.key(key), getattr(self, key), fix=fix, problem=problem)
 
   def choose(self, key: str, valid: Iterable[str]) -> None:
     """Raises InputError if a setting has a value that is not in `valid`.
@@ -279,8 +286,7 @@ class Registry(Generic[P]):
     parts = self.classes()
     if code.name in parts or part in parts.values():
       raise InputError(
-        f'{subject}, but {part.name!r} is a part that is here already: name it alone, or give '
-        'yours another name.'
+        f'{subject}, but {part.name!r} is a part here already: name that, or rename yours.'
       )
     part.name = code.name
     part.file = {'file': code.path.name, 'file_sha256': code.digest}

@@ -81,6 +81,11 @@ def means(
   return part(rows)
 
 
+def published_row(label: str, quantity: Quantity, value: float, n: int, **facets: object) -> Row:
+  """Returns a value of n images that was published without an interval as a row of the table."""
+  return row(label, '', quantity, facets, Estimate.without_interval(value, n), np.nan)
+
+
 def arrays(
   quantity: Quantity,
   label: str,
@@ -201,8 +206,7 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   Pearson's.
   """
   count, weight = len(sums.weight), sums.weight.sum()
-  single = sums.trials <= count
-  method = intervals.CLOPPER_PEARSON if single else intervals.KORN_GRAUBARD
+  method = intervals.CLOPPER_PEARSON if sums.trials <= count else intervals.KORN_GRAUBARD
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)

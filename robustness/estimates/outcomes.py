@@ -224,12 +224,11 @@ class Outcomes:
     """
     common = self.common
     a, b = common.values[first], common.values[second]
-    if common.counted is not None and not np.array_equal(
-      common.counted[first], common.counted[second]
-    ):
+    masks = common.counted
+    if masks is not None and not np.array_equal(masks[first], masks[second]):
       raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
-    counted = None if common.counted is None else dict.fromkeys(values, common.counted[first])
+    counted = None if masks is None else dict.fromkeys(values, masks[first])
     return dataclasses.replace(common, values=values, counted=counted)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:

@@ -124,8 +124,7 @@ def _interval(
     shares = special.expit(np.log(yes / no) + normal * error)
   else:
     shares = special.betaincinv(yes, no, special.ndtr(normal))
-  drawn = _ratio(shares)
-  low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+  low, high = np.quantile(_ratio(shares), [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)
 
 

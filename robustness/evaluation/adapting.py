@@ -43,8 +43,7 @@ class AdaptingEvaluator(Evaluator):
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    first = self.parallel.devices[:1]
-    object.__setattr__(self, 'parallel', type(self.parallel)(first))
+    object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
   def _adaptation(self) -> Adaptation:

@@ -300,8 +300,7 @@ class Records(RecordsReader):
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
-        f'{path} is missing: the run is not finished. Run the same command again to compute what '
-        'is missing.'
+        f'{path} is missing: the run is not finished. Run the same command again to resume it.'
       )
     try:
       arrays = read_npz(path, max_bytes=MAX_BYTES_PER_SHARD)
@@ -409,12 +408,8 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
   """Returns the seal of a shard: its block and chunk and two digests, as JSON, uint8 [bytes]."""
-  facts = {
-    'block': block,
-    'chunk': chunk,
-    'header_sha256': header_digest(header),
-    'arrays_sha256': digest_of(arrays),
-  }
+  values = block, chunk, header_digest(header), digest_of(arrays)
+  facts = dict(zip(SEAL_FORM, values, strict=True))
   return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
 

@@ -88,8 +88,7 @@ class SequentialRecords:
     self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
     self.shown[views] += records.layout.num_rows
     finished = self.design.finished(self._wrong[views], self.shown[views])
-    is_last = len(self.rounds) == self.design.looks
-    self.next_views = views[:0] if is_last else views[~finished]
+    self.next_views = views[:0] if len(self.rounds) == self.design.looks else views[~finished]
 
   @property
   def common(self) -> int:

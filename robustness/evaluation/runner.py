@@ -40,6 +40,10 @@ T = TypeVar('T')
 Logits = Callable[[jax.Array], jax.Array]
 View = tuple[jax.Array, Arrays]
 """Id and parameters of a view, or ids and parameters of the views of a chunk, on the devices."""
+Fields = dict[str, jax.Array]
+"""{field: values} of the rows of a step."""
+Shown = tuple[jax.Array, Fields]
+"""The images of a view, and what was measured on them."""
 NOT_RECORDED = ('image', 'mask')
 """Columns of a batch that records do not store: images, and which rows are no padding."""
 ROW_IDENTITY = ('example_id', 'label', IMAGE_DIGEST)
@@ -282,8 +286,7 @@ class Evaluator:
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for block in blocks:
-        number = block.columns['block']
-        for chunk in table[number] if table else range(layout.num_chunks):
+        for chunk in table[block.columns['block']] if table else range(layout.num_chunks):
           views = self._chunk_of_views(layout, chunk)
           outputs, state = self.run_chunk(variables, block.step_batches, views, state)
           if unread is not None:
@@ -294,7 +297,7 @@ class Evaluator:
 
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
-  ) -> tuple[list[dict[str, jax.Array]], PyTree]:
+  ) -> tuple[list[Fields], PyTree]:
     """Computes the shard of a block of rows in a chunk of views.
 
     Args:
@@ -329,7 +332,7 @@ class Evaluator:
     return self.views.add_columns(rows) if self.views.add_columns else rows
 
   @functools.cached_property
-  def run(self) -> Callable[..., dict[str, jax.Array]]:
+  def run(self) -> Callable[..., Fields]:
     """The function `(variables, batch, chunk) -> {field: [rows, views]}`.
 
     The batch is on the devices and the chunk from `_chunk_of_views`. The function is compiled,
@@ -359,7 +362,7 @@ class Evaluator:
     """The step `(variables, batch, (view ids, view parameters)) -> {field: [rows, views]}`."""
     return self.parallel.compile(self.step, (REPLICATED, BATCH, REPLICATED), BATCH)
 
-  def step(self, variables: PyTree, batch: Arrays, chunk: View) -> dict[str, jax.Array]:
+  def step(self, variables: PyTree, batch: Arrays, chunk: View) -> Fields:
     """Returns the recorded values of a batch of rows in a chunk of views.
 
     It is a pure function, and the values of a row do not depend on other rows.
@@ -376,7 +379,7 @@ class Evaluator:
     batch = with_scaled_image(batch)
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
-    def one_view(view: View) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def one_view(view: View) -> Shown:
       """Returns the images of all rows in a view, and {field: [rows, ...]}."""
       images, measured = self.show(variables, batch, view)
       if self.classifier:
@@ -386,7 +389,7 @@ class Evaluator:
         measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return images, measured
 
-    def next_view(best: Best, view: View) -> tuple[Best, dict[str, jax.Array]]:
+    def next_view(best: Best, view: View) -> tuple[Best, Fields]:
       images, measured = one_view(view)
       return add_view(best, images, measured), measured
 
@@ -402,7 +405,7 @@ class Evaluator:
 
   def _predictions(
     self, batch: Arrays, logits: jax.Array, outputs: Arrays, clean: Arrays
-  ) -> dict[str, jax.Array]:
+  ) -> Fields:
     """Returns the recorded fields of one view, {field: [rows, ...]}.
 
     Args:
@@ -420,7 +423,7 @@ class Evaluator:
 
   def _run_host_function(
     self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
-  ) -> dict[str, jax.Array]:
+  ) -> Fields:
     """Returns the fields of `step` for a classifier that only the host can call.
 
     The devices make the images of a view and reduce its logits; the host calls the classifier on
@@ -452,7 +455,7 @@ class Evaluator:
   def _reduce_logits(self) -> Compiled:
     """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
-    def reduce(logits: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
+    def reduce(logits: jax.Array, label: jax.Array) -> Fields:
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 
@@ -478,9 +481,7 @@ class Evaluator:
         f'{examples.max()}, {self.views.describe(view)}: {reason}'
       ) from error
 
-  def show(
-    self, variables: PyTree, batch: Arrays, view: View
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+  def show(self, variables: PyTree, batch: Arrays, view: View) -> Shown:
     """Shows every row of a batch in one view.
 
     Args:
@@ -493,13 +494,13 @@ class Evaluator:
       view measures: `measure/<name>` [B, ...] and `total/<name>` [devices, ...].
     """
     rows = with_scaled_image(batch)
-    measures: dict[str, jax.Array] = {}
+    measures: Fields = {}
     if self.views.together:
       images, measures = self.parallel.by_device(self._show_together, rows, variables, view)
     else:
       show_row = functools.partial(self._show_row, self._logits_argument(variables))
       images = self._by_row(show_row, rows, view)
-    measured: dict[str, jax.Array] = {}
+    measured: Fields = {}
     if self.views.measure or self.views.total:
       rows_and_images = {'rows': rows, 'images': images}
       measured = self.parallel.by_device(self._observe, rows_and_images, variables, view[1])
@@ -508,7 +509,7 @@ class Evaluator:
 
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
-  ) -> dict[str, jax.Array]:
+  ) -> Fields:
     """Returns what `observe` measures of the `rows` and `images` of one device in a view."""
     view = (parameters, *self._logits_argument(variables))
     return observe(self.views, **rows_and_images, view=view)
@@ -523,18 +524,13 @@ class Evaluator:
 
   def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:
     """Returns one row in one view (id and parameters), [H, W, C]."""
-    key = key_of(self.key, row, *view)
-    image: jax.Array = self.views.show(key, row, view[1], *logits_argument)
+    image: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *logits_argument)
     return image
 
-  def _show_together(
-    self, rows: Arrays, variables: PyTree, view: View
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+  def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
     """Returns images [B, H, W, C] of the rows of a device, and measures, by `Views.together`."""
     keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
-    images: tuple[jax.Array, dict[str, jax.Array]] = self.views.show(
-      keys, rows, view[1], functools.partial(self._logits, variables)
-    )
+    images: Shown = self.views.show(keys, rows, view[1], functools.partial(self._logits, variables))
     return images
 
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
@@ -669,8 +665,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
     )
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(
-      f'the data have {len(rows.class_names)} classes, {classifier.name} has '
-      f'{classifier.num_classes}.'
+      f'{classifier.name} has {classifier.num_classes} classes, the data {len(rows.class_names)}.'
     )
 
 

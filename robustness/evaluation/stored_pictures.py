@@ -36,8 +36,7 @@ def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
     fields: `rank` and `confidence` of the rows in the view, [B] each.
   """
   confidence, pictures = best
-  is_wrong = fields['rank'] > 0
-  view_confidence = jnp.where(is_wrong, fields[CONFIDENCE].astype(jnp.float32), -1.0)
+  view_confidence = jnp.where(fields['rank'] > 0, fields[CONFIDENCE].astype(jnp.float32), -1.0)
   is_better = view_confidence > confidence
   view_pictures = jnp.rint(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)
   best_pictures = jnp.where(is_better[:, None, None, None], view_pictures, pictures)
@@ -71,28 +70,26 @@ class MistakesOfBlock:
     self._shards: list[Shard] = []
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
 
-  def add(
-    self, shard: Shard, confidence: np.ndarray, pictures: np.ndarray
-  ) -> dict[str, np.ndarray]:
+  def add(self, shard: Shard, confidence: np.ndarray, images: np.ndarray) -> dict[str, np.ndarray]:
     """Adds the next chunk of a block.
 
     Args:
       shard: the recorded fields of the block in the chunk.
       confidence: of each row's most confident mistake in the chunk, [n].
-      pictures: of these mistakes, uint8 [n, H, W, C].
+      images: of these mistakes, uint8 [n, H, W, C].
 
     Returns:
       The arrays of the chosen pictures if the shard is the last of its block and all chunks before
       it were added; else {}.
     """
     if shard.views.start == 0:
-      self._shards, self._confidence, self._pictures = [], confidence, pictures
+      self._shards, self._confidence, self._pictures = [], confidence, images
     elif not self._is_next(shard):
       self._shards = []
       return {}
     else:
       is_better = confidence > self._confidence
-      self._pictures = np.where(is_better[:, None, None, None], pictures, self._pictures)
+      self._pictures = np.where(is_better[:, None, None, None], images, self._pictures)
       self._confidence = np.maximum(confidence, self._confidence)
     self._shards.append(shard)
     if shard.views.stop < len(self._table.names):

@@ -154,8 +154,7 @@ class Study(Part):
     """
     sections: dict[str, dict[str, Facts]] = {}
     for key, parts in cls.chosen_parts(study).items():
-      labels = parts.items()
-      sections[key] = {x: {**cls.settings_of(p), **study[key].get(x, {})} for x, p in labels}
+      sections[key] = {x: {**cls.settings_of(p), **study[key].get(x, {})} for x, p in parts.items()}
     return sections
 
   @classmethod
@@ -256,11 +255,10 @@ class Study(Part):
     elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
       needed = f'up to {largest:,}'
     if needed:
-      raise SettingError(
-        KEYS.study.half_width,
-        self.half_width,
-        problem=f'for which a view that is wrong on half of its images needs {needed} of them',
-        fix=f'There are {rows.num_examples:,}. Give more images ({KEYS.data.num_images}; 0 takes '
+      raise self.refused(
+        'half_width',
+        f'for which a view that is wrong on half of its images needs {needed} of them',
+        f'There are {rows.num_examples:,}. Give more images ({KEYS.data.num_images}; 0 takes '
         'all), a larger half width, or 0 to show every view to all images.',
       )
 
@@ -355,8 +353,7 @@ class Study(Part):
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the results of a study from its records alone, by default its `estimates`."""
-    recorded = Recorded(evaluations, self.facets(image_shape))
-    return Findings(estimates=list(self.estimates(recorded)))
+    return Findings(estimates=list(self.estimates(Recorded(evaluations, self.facets(image_shape)))))
 
   def sample_arrays(
     self, rows: Rows, key: jax.Array, findings: Findings

@@ -75,9 +75,7 @@ _METADATA: Any = {
 }  # without what would make the bytes depend on the day or the version
 
 # The settings of a user must not change the pictures; the backend is not a matter of style.
-_DEFAULTS: Any = {
-  key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
-}
+_DEFAULTS: Any = {k: v for k, v in matplotlib.rcParamsDefault.items() if 'backend' not in k}
 
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
@@ -154,9 +152,8 @@ class PowersOfTen(LogFormatter):
     if not super().__call__(x, pos):
       return ''
     digits, exponent = f'{x:.0e}'.split('e')
-    return (
-      power_of_ten(int(exponent)) if digits == '1' else f'{digits}×{power_of_ten(int(exponent))}'
-    )
+    power = power_of_ten(int(exponent))
+    return power if digits == '1' else f'{digits}×{power}'
 
 
 def power_of_ten(exponent: int) -> str:
@@ -282,8 +279,7 @@ def panels(
   """
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
   share = {'sharex': True, 'sharey': True, **share}
-  grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share)
-  axes = list(grid.flat)
+  axes = list(figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share).flat)
   for empty in axes[count:]:
     empty.set_axis_off()
   for lowest in axes[max(0, count - columns) : count]:

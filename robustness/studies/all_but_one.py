@@ -18,7 +18,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES, spelt_out
 from robustness.corruptions.stored import StoredOrMade
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import part, published_row
 from robustness.estimates.published import ALL_BUT_ONE, TABLE_3
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
 from robustness.evaluation.outcomes import Recorded
@@ -106,12 +106,12 @@ class AllButOne(StoredOrMade):
     if len(clean):
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
-    rows, n = [], TABLE_3.images
+    rows = []
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
-      published = Estimate.without_interval(round(1 - accuracy, 4), n)
+      published = round(1 - accuracy, 4), TABLE_3.images
       if name == 'clean':
-        rows.append(row(PUBLISHED, '', CLEAN_ERROR, {}, published, np.nan))
+        rows.append(published_row(PUBLISHED, CLEAN_ERROR, *published))
       elif name in set(columns.corruption):
-        rows.append(row(PUBLISHED, '', ERROR, {'corruption': name}, published, np.nan) | note)
+        rows.append(published_row(PUBLISHED, ERROR, *published, corruption=name) | note)
     yield part(rows)

@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.array_files import digest_of
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded, files_in
 from robustness.core.pictures import SUFFIXES, read_rgb
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import part, published_row
 from robustness.estimates.quantity import ACCURACY, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import ImageShape, Recipes, Study
@@ -74,11 +74,10 @@ class BackgroundChallenge(Study):
     files = files_in(folder) if self.backgrounds and folder.is_dir() else []
     files = [file for file in files if file.suffix.lower() in SUFFIXES]
     if len(files) < max(self.num_backgrounds, 1):
-      raise SettingError(
-        KEYS.study.backgrounds,
-        self.backgrounds,
-        problem=f'which holds {len(files)} pictures',
-        fix='Give the folder only_bg_t of ImageNet-9, or another with pictures.',
+      raise self.refused(
+        'backgrounds',
+        f'which holds {len(files)} pictures',
+        'Give the folder only_bg_t of ImageNet-9, or another with pictures.',
       )
     count = self.num_backgrounds or len(files)
     return tuple(files[i] for i in np.arange(count) * len(files) // count)
@@ -121,15 +120,10 @@ class BackgroundChallenge(Study):
     """Yields the share of surviving foregrounds, also published ones, and accuracy on all
     backgrounds.
     """
-    outcomes = recorded.outcomes(SURVIVING)
-    on_all = outcomes.combined((), functools.partial(np.all, axis=1))
+    on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    rows = []
-    for label, value in PUBLISHED.items():
-      estimate = Estimate.without_interval(value, FOREGROUNDS)
-      rows.append(row(label, '', SURVIVING, {}, estimate, np.nan))
-    yield part(rows)
+    yield part([published_row(k, SURVIVING, v, FOREGROUNDS) for k, v in PUBLISHED.items()])
 
 
 @functools.lru_cache(1)

@@ -20,7 +20,7 @@ import pandas as pd
 from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import part, published_row
 from robustness.estimates.published import BACKGROUNDS
 from robustness.estimates.quantity import Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
@@ -81,10 +81,7 @@ class BackgroundGap(Study):
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []
     for name, values in BACKGROUNDS.items():
-      is_gap = name == GAP.name
+      quantity, facets = (GAP, {}) if name == GAP.name else (ACCURACY, {VARIANT: name})
       for label, value in values.items():
-        estimate = Estimate.without_interval(value, PICTURES)
-        facets = {} if is_gap else {VARIANT: name}
-        quantity, words = GAP if is_gap else ACCURACY, label.replace('_', ' ')
-        rows.append(row(words, '', quantity, facets, estimate, np.nan))
+        rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES, **facets))
     yield part(rows)

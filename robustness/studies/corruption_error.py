@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.corruptions.catalog import table_for
@@ -99,20 +99,18 @@ class CorruptionError(StoredOrMade):
     """
     sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
     has_corruptions = set(self.names) >= set(published.corrupted)
-    has_severities = set(self.severities) == set(SEVERITIES)
     for key, value, is_complete, needed in (
       ('corruptions', self.corruptions, has_corruptions, sets),
-      ('severities', self.severities, has_severities, SEVERITIES),
+      ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
     ):
       if is_complete:
         continue
       if self.is_stored:
-        raise SettingError(
-          KEYS.study.baseline,
-          self.baseline,
-          problem=f'published for the {key} {needed}, and of the stored images those asked for '
+        raise self.refused(
+          'baseline',
+          f'published for the {key} {needed}, and of the stored images those asked for '
           f'have {value}',
-          fix=f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
+          f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
           'classifier.',
         )
       raise InputError(
@@ -147,12 +145,10 @@ class CorruptionError(StoredOrMade):
     """
     published = self.published
     if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
-      raise SettingError(
-        KEYS.study.baseline,
-        self.baseline,
-        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
-        fix=f'These images are {image_shape[0]} × {image_shape[1]}. '
-        f"Set {KEYS.study.baseline}='first'.",
+      raise self.refused(
+        'baseline',
+        f'whose errors were measured on {published.set_name} at {published.side} pixels',
+        f"These images are {image_shape[0]} × {image_shape[1]}. Set {KEYS.study.baseline}='first'.",
       )
     return super().views(image_shape)
 
@@ -182,8 +178,7 @@ class CorruptionError(StoredOrMade):
       error, clean_error = errors_at(k)
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=k == 1)
-      by_view = ('corruption', 'severity')
-      yield self.means(error, recorded, by_view, test=True, decides=k == 1)
+      yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=k == 1)
       is_single = len(self.severities) == 1  # errors by corruption are then those by both facets
       by_corruption = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
       yield self.means(error, recorded, ('corruption',), **by_corruption)

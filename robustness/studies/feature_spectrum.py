@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, SettingError
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet
@@ -90,11 +89,8 @@ class FeatureSpectrum(Study):
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     first = count - side**2
     if not side or (first != self.first_tokens and self.first_tokens >= 0):
-      raise SettingError(
-        KEYS.study.first_tokens,
-        self.first_tokens,
-        problem=f'and {layer} gives {count} tokens',
-        fix='The rest is no square number.',
+      raise self.refused(
+        'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )
     return tokens[:, first:].reshape(len(tokens), side, side, -1)
 
@@ -115,15 +111,11 @@ class FeatureSpectrum(Study):
         relative = Outcomes.from_fields(RELATIVE, of_zero, places, clusters=recorded.clusters)
         layer = {'layer': name.removeprefix(OUTPUT)}
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
-        last = np.arange(count) == count - 1
-        yield self.means(HIGHEST, relative, where=last, facets=layer)
+        yield self.means(HIGHEST, relative, where=np.arange(count) == count - 1, facets=layer)
         num_maps += 1
     if not num_maps:
-      raise SettingError(
-        KEYS.study.of_layers,
-        self.of_layers,
-        problem='of which none gives a map of several places',
-        fix='Choose others.',
+      raise self.refused(
+        'of_layers', 'of which none gives a map of several places', 'Choose others.'
       )
 
   @property

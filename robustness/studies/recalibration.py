@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
@@ -175,8 +175,7 @@ class Recalibration(StoredOrMade):
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
     clean = int(np.flatnonzero(is_clean)[0])
-    severity = recorded.views.severity.fillna(0).astype(int)
-    by_severity = recorded.views.assign(severity=severity)
+    by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
     views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
     fits, values, labels = {}, {}, {}
@@ -285,21 +284,19 @@ class Recalibration(StoredOrMade):
     """
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
-      raise SettingError(
-        KEYS.study.held_out,
-        self.held_out,
-        problem=f'of {num_images} images {num_held_out}',
-        fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
+      raise self.refused(
+        'held_out',
+        f'of {num_images} images {num_held_out}',
+        f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
         f'({KEYS.data.num_images}).',
       )
     num_fitting = num_held_out // 2
     num_deciding, needed = num_held_out - num_fitting, math.ceil(1 / self.alpha - 1e-9) - 1
     if self.scores and num_deciding < needed:
-      raise SettingError(
-        KEYS.study.alpha,
-        self.alpha,
-        problem=f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
-        fix=f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
+      raise self.refused(
+        'alpha',
+        f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
+        f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
         f'larger alpha, or {KEYS.study.scores}=().',
       )
     order = np.random.default_rng(SEED).permutation(num_images)

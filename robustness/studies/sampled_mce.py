@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.rows import Batch, Rows, random_order, with_column
 from robustness.core.typing import PlainValue
@@ -82,8 +82,7 @@ class SampledMCE(CorruptionViews):
   def weights(self) -> np.ndarray:
     """The weights of the errors of all views in mCE, [V]; 0 for the clean view."""
     names = [name for name in self.names for _ in self.severities]
-    of_views = [1 / (len(names) * self.published.corrupted[name]) for name in names]
-    return np.array([0.0, *of_views])
+    return np.array([0.0, *[1 / (len(names) * self.published.corrupted[name]) for name in names]])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for fewer images than the half-width needs, and for several versions of an
@@ -92,11 +91,10 @@ class SampledMCE(CorruptionViews):
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
-      raise SettingError(
-        KEYS.study.mce_half_width,
-        self.mce_half_width,
-        problem=f'for which mCE needs {needed:,} images',
-        fix=f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
+      raise self.refused(
+        'mce_half_width',
+        f'for which mCE needs {needed:,} images',
+        f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
         'width.',
       )
 
@@ -111,11 +109,10 @@ class SampledMCE(CorruptionViews):
     """Returns one view, in which each image is corrupted as its column `drawn_view` says."""
     published = self.published
     if min(image_shape[:2]) != published.side:
-      raise SettingError(
-        KEYS.study.baseline,
-        self.baseline,
-        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
-        fix=f'These images are {image_shape[0]} × {image_shape[1]}.',
+      raise self.refused(
+        'baseline',
+        f'whose errors were measured on {published.set_name} at {published.side} pixels',
+        f'These images are {image_shape[0]} × {image_shape[1]}.',
       )
     all_views = super().views(image_shape)
 
@@ -151,8 +148,7 @@ class SampledMCE(CorruptionViews):
     """
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
-    views = len(self.weights) - 1
-    line = [count, count * views, self.mce_half_width, self.num_needed]
+    line = [count, count * (len(self.weights) - 1), self.mce_half_width, self.num_needed]
     columns = ('passes', 'passes of all views', 'half width asked for', 'images needed for it')
     return Findings(
       tables={'passes': Table(columns, [line])}, estimates=list(self.estimates(recorded))

@@ -19,7 +19,7 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows
-from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.means import means, part, published_row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
@@ -106,10 +106,8 @@ class ShapeBias(Study):
     rows = []
     for quantity in self.quantities:
       networks, classes = SHAPE_BIAS[quantity.name], HUMAN_SHAPE_BIAS[quantity.name]
-      values: list[tuple[str, dict[str, str], float]]
-      values = [(label.replace('_', ' '), {}, value) for label, value in networks.items()]
-      values += [(HUMANS, {CLASS: name}, value) for name, value in classes.items()]
-      for label, facets, value in values:
-        estimate = Estimate.without_interval(value, PICTURES)
-        rows += [row(label, '', quantity, facets, estimate, np.nan)] if value == value else []
-    yield part(rows)
+      for label, value in networks.items():
+        rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES))
+      for name, value in classes.items():
+        rows.append(published_row(HUMANS, quantity, value, PICTURES, **{CLASS: name}))
+    yield part([row for row in rows if row['value'] == row['value']])

@@ -32,7 +32,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import EXACT
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import part, published_row, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -266,8 +266,7 @@ class VideoPmK(ScoresPredictions):
       *('k', f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'),
     )
     needs_distances = bool(self.frames or self.reviewed)
-    valid = 'True with frames or reviewed'
-    self.require(self.distances or not needs_distances, 'distances', valid)
+    self.require(self.distances or not needs_distances, 'distances', 'True with frames or reviewed')
 
   @property
   def recording(self) -> dict[str, PlainValue]:
@@ -386,12 +385,8 @@ class VideoPmK(ScoresPredictions):
     by_class = list(self._by_class(right, sets))
     yield from by_class
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
-    n = right.num_anchors
-    rows = []
-    for label, median in drops.groupby('classifier', sort=False).value.median().items():
-      estimate = Estimate.without_interval(median, n)
-      rows.append(row(str(label), '', MEDIAN_DROP, {'k': self.k}, estimate, np.nan))
-    yield part(rows)
+    medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors
+    yield part([published_row(k, MEDIAN_DROP, v, n, k=self.k) for k, v in medians.items()])
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
       yield from self._accuracies(subset, {'without_frame_type': frame_type})
     for rate, subset in metrics.by_fps(right, sets).items():
@@ -459,8 +454,7 @@ class VideoPmK(ScoresPredictions):
     accuracy on frames exactly 1 to k frames from a right anchor, before and after it.
     """
     distances = range(self.k)
-    arguments = distances, self.include_anchor
-    yield self._means(PM_K, right, arguments, pd.DataFrame({'k': distances}))
+    yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     offsets = np.unique(np.append(right.offset, 0))
@@ -547,9 +541,8 @@ class VideoPmK(ScoresPredictions):
     values[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
     fields = dict(zip(before.models, values, strict=True))
     views = pd.DataFrame({'view': range(4)})
-    all_counted = dict.fromkeys(fields, counted)
     outcomes = Outcomes.from_fields(
-      REVIEW_ANCHOR, fields, views, counted=all_counted, clusters=before.videos
+      REVIEW_ANCHOR, fields, views, counted=dict.fromkeys(fields, counted), clusters=before.videos
     )
     at_k = {'k': reachable.k}
     for quantity, facets in ((REVIEW_ANCHOR, {}), (REVIEW_WORST, at_k), (REVIEW_DROP, at_k)):
