@@ -294,9 +294,9 @@ def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
   images, labels = np.random.default_rng(0).random((16, 8, 8, 3), np.float32), np.arange(16) % 2
   options = {'policy': {'crop': {'padding': 1}}, 'epochs': 1, 'batch_size': 8}
   for seed in (0, 0):
-    trained = robustness.train('small_cnn', images, labels, **options, seed=seed)
+    trained = robustness.train(Mean(), images, labels, **options, seed=seed)
     robustness.measure('accuracy', trained, images, labels, workdir=tmp_path)
-  other = robustness.train('small_cnn', images, labels, **options, seed=1)
+  other = robustness.train(Mean(), images, labels, **options, seed=1)
   refused('sha256', robustness.measure, 'accuracy', other, images, labels, workdir=tmp_path)
 
 
