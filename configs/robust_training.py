@@ -107,7 +107,8 @@ def fourier() -> ConfigDict:
   for label, classifier in config.classifiers.items():
     classifier.train = True
     classifier.data.num_images = 10000
-    classifier.augment.policy = ('flip', 'crop', *(() if label == 'natural' else (label,)))
+    added = () if label == 'natural' else (label,)
+    classifier.augment.policy = ('flip', 'crop', *added)
     classifier.augment.crop.padding = 4
   config.classifiers.afa.training.auxiliary_norms = 1
   for label in ('augmix', 'prime'):

@@ -63,7 +63,8 @@ def _refusals(purpose: str) -> Iterator[None]:
     yield
   except UnicodeEncodeError as error:
     raise InputError(
-      f'the name {error.object[:200]!a}, which {purpose} reads, is no text in UTF-8: rename it.'
+      f'the name {error.object[:200]!a} of a file or folder that {purpose} reads is no '
+      'text in UTF-8: rename it.'
     ) from error
   except ModuleNotFoundError as error:
     missing = (error.name or '').partition('.')[0]

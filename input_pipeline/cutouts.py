@@ -145,7 +145,8 @@ def _read(
     header = [*pd.read_csv(path, nrows=0, **options)]
     if missing := [name for name in columns if name not in header]:
       raise InputError(
-        f'{path} has no column {missing[0]!r}; it needs {columns}, and has {header}.'
+        f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
+        f'Needed: {", ".join(columns)}.'
       )
     parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options)
     table = pd.concat([part[part[[*values]].isin(values).all(axis=1)] for part in parts])
@@ -190,7 +191,8 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
   if abs(rows * width - columns * height) > max(height, width):  # more than a pixel of rounding
     raise InputError(f'mask of {columns}×{rows} for an image of {width}×{height}')
   if mask.shape != (height, width):
-    mask = np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST))
+    resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
+    mask = np.asarray(resized)
   if not mask.any():
     raise InputError('empty mask')
   y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
@@ -217,7 +219,8 @@ def extract(
   for name, origin in origins.items():
     if (out / name).exists():
       raise InputError(
-        f'{out / name} exists, perhaps {origin}; choose another folder by --out=DIR, or remove it.'
+        f'{out / name} exists already, perhaps {origin}; choose another folder with --out=DIR, or '
+        'remove it.'
       )
   entries: list[Line] = []
   rejected: list[Line] = []
@@ -241,7 +244,8 @@ def extract(
   if not entries:
     listed = ', '.join(f'{reason}: {count}' for reason, count in reasons.most_common())
     raise InputError(
-      f'none of {len(segments)} segments became a cutout ({listed}); see {out / REJECTED}.'
+      f'none of {len(segments)} segments became a cutout ({listed}); '
+      f'{out / REJECTED} has a line each.'
     )
   _write_sheets(out, entries)
   _write(out / LIST, (*_ABOUT, *FLAGS), entries)
@@ -273,7 +277,8 @@ def _cut_segment(
   if not os.path.isfile(masks / segment.mask):
     raise InputError(f'no mask {masks / segment.mask}')
   image = read_image(str(photos[0]), channels=3)
-  pixels = cut(image, read_image(str(masks / segment.mask), channels=3).max(-1) > 0)
+  mask = read_image(str(masks / segment.mask), channels=3)
+  pixels = cut(image, mask.max(-1) > 0)
   (height, width), fill = pixels.shape[:2], float((pixels[..., 3] > 0).mean())
   if min(height, width) < filters.min_side:
     raise InputError(f'{width}×{height} pixels, below {filters.min_side}')

@@ -59,7 +59,8 @@ def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
   """
   sides = levels.shape[:2]
   target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
-  return _by_pillow(levels, target, [settings.crop or side for side in target], settings)
+  size = [settings.crop or side for side in target]
+  return _by_pillow(levels, target, size, settings)
 
 
 def _by_pillow(
@@ -97,7 +98,8 @@ def random_resized_crop(
 
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
-  y, x, rows, columns = tf.unstack(_box(tf.shape(image)[:2], settings.random_crop_area, seed))
+  shape = tf.shape(image)[:2]
+  y, x, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
   box = image[y : y + rows, x : x + columns]
   if settings.resized_by == 'pillow':
     levels = tf.numpy_function(lambda x: _by_pillow(x, size, size, settings), [box], tf.uint8)

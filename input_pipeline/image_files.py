@@ -131,7 +131,8 @@ def suffix_of(name: str) -> str:
 
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
   """Adds to `left_out` the pictures directly in `root`, and its folders of file systems."""
-  left_out['pictures outside class folders'] += len(images_in(root, deep=False))
+  loose = images_in(root, deep=False)
+  left_out['pictures outside class folders'] += len(loose)
   left_out[SYSTEM] += sum(
     is_passed_over(path.name) and not path.name.startswith('.')
     for path in root.iterdir()

@@ -65,7 +65,8 @@ class TfRows:
   @property
   def description(self) -> Facts:
     """JSON values that identify the data, with number and shape of the images."""
-    return {**self._facts, 'num_examples': self.num_examples, 'image_shape': list(self.image_shape)}
+    shape = list(self.image_shape)
+    return {**self._facts, 'num_examples': self.num_examples, 'image_shape': shape}
 
   @property
   def num_examples(self) -> int:
@@ -145,7 +146,8 @@ class TfRows:
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
-      yield {**pad_batch({**batch, **self._columns(batch['example_id'])}, size), 'block': block}
+      columns = self._columns(batch['example_id'])
+      yield {**pad_batch({**batch, **columns}, size), 'block': block}
 
   def training_batches(
     self,
@@ -322,7 +324,8 @@ class TfRows:
         raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
       size = levels.shape[0], levels.shape[1]
       delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-      return geometry.resized_by_pillow(levels, self._settings) if self._settings.resize else levels
+      resized = self._settings.resize
+      return geometry.resized_by_pillow(levels, self._settings) if resized else levels
 
     running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:

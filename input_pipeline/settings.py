@@ -179,7 +179,8 @@ class DataSettings:
       refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
       SOURCES.check_sections(section, key, 'source', (name,), keys)
       values = {k: v for k, v in section.items() if k in keys}
-      return parse(cls, {**values, 'source': SOURCES.select(name, section, key, 'source')}, key)
+      source = SOURCES.select(name, section, key, 'source')
+      return parse(cls, {**values, 'source': source}, key)
 
   @property
   def is_permitted_cells(self) -> bool:

@@ -185,7 +185,9 @@ def check_features(
   name = builder.info.full_name
   has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
   if not {'image', 'label'} <= set(has):
-    raise InputError(f"data set {name!r} has no feature 'image' or 'label', but {', '.join(has)}.")
+    raise InputError(
+      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(has)}."
+    )
   image, label = features['image'], features['label']
   if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
     raise InputError(f"feature 'image' of {name!r} is {image}; 8 or 16-bit images are read.")

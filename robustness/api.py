@@ -464,7 +464,8 @@ def attack(
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
-  part = parse(ATTACKS.find(name, 'name'), {'norm': norm, 'epsilon': epsilon, **settings}, 'attack')
+  values = {'norm': norm, 'epsilon': epsilon, **settings}
+  part = parse(ATTACKS.find(name, 'name'), values, 'attack')
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
   return part(keys, logits, images, labels)
 

@@ -384,7 +384,8 @@ class Answers:
     double weight.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
-    return Group(dict(self.table.facets_of(name)), views, counts / np.gcd.reduce(counts))
+    weights = counts / np.gcd.reduce(counts)
+    return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
     """Returns arrays of right answers, bool [N, V], by label, as outcomes on these images."""

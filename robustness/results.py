@@ -309,7 +309,8 @@ class Results:
   def by_facets(self) -> Iterator[tuple[Quantity, tuple[str, ...], pd.DataFrame]]:
     """Yields (quantity, facets, rows) for each presented quantity and set of facets."""
     for quantity in self.presented:
-      for facets, rows in estimates.by_facets(self.table[self.table['quantity'] == quantity.name]):
+      estimates_of_quantity = self.table[self.table['quantity'] == quantity.name]
+      for facets, rows in estimates.by_facets(estimates_of_quantity):
         yield quantity, facets, rows
 
   @property
@@ -317,7 +318,8 @@ class Results:
     """The quantities that have figures: headlines and those with `Quantity.drawn`, or all if none
     is.
     """
-    return tuple(q for q in self.presented if q.headline or q.drawn) or self.presented
+    with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
+    return with_figures or self.presented
 
   @property
   def classifier_labels(self) -> list[str]:
@@ -388,7 +390,9 @@ class Results:
     """
     path = expanded(directory) / JSON_NAME
     if not path.is_file():
-      raise InputError(f'no {path.name} in {path.parent}: give the workdir of a finished run.')
+      raise InputError(
+        f'no {path.name} in {path.parent}: give the working directory of a finished run.'
+      )
     document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
@@ -464,7 +468,9 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
       outside = part[(part.value < low - slack) | (part.value > high + slack)]
       if len(outside):
         value = outside.value.iloc[0]
-        raise InputError(f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]. {_REBUILD}')
+        raise InputError(
+          f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
+        )
 
 
 def summary_name(value: object) -> str:
@@ -577,7 +583,8 @@ def _means_over(
   place = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
   values, count = single['value'].to_numpy(), np.bincount(place)
   mean = np.bincount(place, values) / count
-  std = np.sqrt(np.bincount(place, (values - mean[place]) ** 2) / np.maximum(count - 1, 1))
+  spread = np.bincount(place, (values - mean[place]) ** 2)
+  std = np.sqrt(spread / np.maximum(count - 1, 1))
   firsts = single.drop_duplicates(keys)
   confidence = firsts.confidence.fillna(0.95).to_numpy()
   low, high = np.full((2, len(mean)), np.nan)

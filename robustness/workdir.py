@@ -300,7 +300,8 @@ def _keys_of_records(config: Section) -> dict[str, Any]:
 
   values = recorded(config)
   for section in ('classifiers', 'battery'):
-    values |= {f'{section}.{name}': member for name, member in values.pop(section, {}).items()}
+    members = values.pop(section, {})
+    values |= {f'{section}.{name}': member for name, member in members.items()}
   return {k: v for k, v in values.items() if k not in KEYS_WITHOUT_EFFECT}
 
 
@@ -348,9 +349,11 @@ class RunLog:
   files_before: frozenset[tuple[str, int]]
 
   @classmethod
-  def begin(cls, folder: str | os.PathLike[str], config: Section, seed: int, command: str) -> Self:
+  def begin(
+    cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
+  ) -> Self:
     """Creates a workdir, or resumes one with a run of the same config; writes no file yet."""
-    path = continued(folder, config)
+    path = continued(directory, config)
     current = environment(command, seed)
     finished: dict[str, Any] = {}
     file = path / ENVIRONMENT
@@ -464,7 +467,9 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   if path.name.startswith('seed') and not file.exists():
     file = path.parent / CONFIG
   if not file.exists():
-    raise InputError(f'{path} is no workdir: it has no {CONFIG}. Give that of a finished run.')
+    raise InputError(
+      f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
+    )
   config = without_inherited(json_files.read(file, advice=_REWRITTEN))
   if 'predictions' in config:
     raise InputError(
@@ -473,11 +478,13 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
     )
   seeds = sorted(folder.name for folder in path.glob(seed_folder('*')) if folder.is_dir())
   if config.get('seeds') and seeds:
-    raise InputError(f'{path} holds runs of several seeds: give one, such as {path / seeds[0]}.')
+    raise InputError(
+      f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
+    )
   sections = study_sections(config, path)
   absent = left_out(path) if SINGLE not in sections else ()
   return {
-    task: _finished(path, task, section, study_file)
+    task: _finished_study(path, task, section, study_file)
     for task, section in sections.items()
     if task not in absent
   }
@@ -496,11 +503,13 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
     return {SINGLE: config.get('study', {})}
   earlier = 'A run of an earlier version: run its command again in another --workdir.'
   json_files.check(config, file, {'battery': {'tasks': [str]}}, earlier)
-  battery, names = config['battery'], config['battery']['tasks']
-  for name in names:
+  battery = config['battery']
+  for name in battery['tasks']:
     check_name(f'{file}, battery.tasks', name)
-  json_files.check(battery, f'{file}, battery', {name: {'study': dict} for name in names})
-  return {name: battery[name]['study'] for name in names}
+  json_files.check(
+    battery, f'{file}, battery', {name: {'study': dict} for name in battery['tasks']}
+  )
+  return {name: battery[name]['study'] for name in battery['tasks']}
 
 
 def presented(
@@ -564,7 +573,9 @@ def left_out(folder: pathlib.Path) -> set[str]:
   return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
 
 
-def _finished(path: pathlib.Path, task: str, section: Section, study_file: str) -> FinishedStudy:
+def _finished_study(
+  path: pathlib.Path, task: str, section: Section, study_file: str
+) -> FinishedStudy:
   """Returns the study of a task with its results and records.
 
   Args:
@@ -642,7 +653,9 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
     return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)
   inside = sorted(file.parent.name for file in path.glob(f'*/{CONFIG}'))
   hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
-  raise InputError(f'{path} is no workdir: it has no {CONFIG} and {ENVIRONMENT}{hint}.')
+  raise InputError(
+    f'{path} is no workdir: it has no {CONFIG} and {ENVIRONMENT}, which every run writes{hint}.'
+  )
 
 
 def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:

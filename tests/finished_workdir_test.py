@@ -115,7 +115,7 @@ def test_several_seeds_are_read_one_by_one(workdir):
   folder.mkdir()
   for name in ('results.json', 'results.npz', 'results.csv', 'records'):
     (workdir / name).rename(folder / name)
-  refused('give one, such as .*seed3', read, workdir)
+  refused('give one of them, such as .*seed3', read, workdir)
   assert read_task(folder, '').results.study == 'accuracy'
 
 

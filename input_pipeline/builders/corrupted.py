@@ -100,8 +100,9 @@ class CorruptedConfig(BaseConfig):
     super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
+    severities = (0,) if self.is_clean else SEVERITIES
     for key, value, valid in (
-      ('severity', self.severity, (0,) if self.is_clean else SEVERITIES),
+      ('severity', self.severity, severities),
       ('constants', self.constants, (0, *TABLES)),
     ):
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

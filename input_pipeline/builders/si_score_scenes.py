@@ -360,7 +360,8 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def prepared(row: Row) -> Row:
-    return prepare({**row, 'image': row['image'].astype(jnp.float32) / 255})
+    scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
+    return prepare(scaled)
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:

@@ -81,7 +81,8 @@ def draw(name: str) -> np.ndarray:
 def ground(index: int, side: int) -> np.ndarray:
   """Returns a background, uint8 [side, side, 3], with an amplitude spectrum that falls as 1/f."""
   low, high = (np.array(colour) for colour in _GROUNDS[index % len(_GROUNDS)])
-  pixels = low + np.clip(0.5 + 0.18 * _clouds(side, seed=index), 0, 1)[..., None] * (high - low)
+  mix = 0.5 + 0.18 * _clouds(side, seed=index)
+  pixels = low + np.clip(mix, 0, 1)[..., None] * (high - low)
   return np.round(255 * pixels).astype(np.uint8)
 
 

@@ -77,7 +77,8 @@ class FileList(Source):
     if not column:
       names = ', '.join(FILES)
       raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
-    files = _Files(table[column], expanded(self.path) if self.path else listing.parent, title)
+    root = expanded(self.path) if self.path else listing.parent
+    files = _Files(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=files.labels())
     numbered = label_space.get(self.label_space).class_names if self.label_space else ()
@@ -108,7 +109,8 @@ class FileList(Source):
     """Returns the path of the table; raises InputError if `path` holds none or several."""
     if self.table:
       return expanded(self.table)
-    root = self.folder(f'give the folder of the images, or {self.key("table")}=TABLE.')
+    advice = f'give the folder of the images, or {self.key("table")}=TABLE.'
+    root = self.folder(advice)
     tables = [root / name for name in TABLES if (root / name).is_file()]
     if len(tables) != 1:
       have = ' and '.join(file.name for file in tables) or f'none of {", ".join(TABLES)}'
@@ -206,5 +208,5 @@ class _Files(Sequence[str]):
     if is_repeated.any():
       row = int(rows[is_repeated.argmax()])
       raise InputError(
-        f'{self._title}: row {row} names {self._names[row]!r} again: give each once.'
+        f'{self._title}: row {row} names {self._names[row]!r} again; each image counts once.'
       )

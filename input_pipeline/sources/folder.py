@@ -51,7 +51,8 @@ class Folder(Source):
       raise InputError(f'{root} holds no class folders{release}; expected {root}/<class>/<image>.')
     left_out = Counter[str]()
     image_files.count_outside_classes(root, left_out)
-    files = {name: image_files.images_in(path, left_out=left_out) for name, path in classes.items()}
+    folders = classes.items()
+    files = {name: image_files.images_in(path, left_out=left_out) for name, path in folders}
     names = {path: f'{name}/{path.name}' for name, paths in files.items() for path in paths}
     if self.label_space:
       files = merged(files, label_space.get(self.label_space), root)

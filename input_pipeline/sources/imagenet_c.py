@@ -83,7 +83,8 @@ class ImagenetC(Source):
       InputError: corruptions or severities have different images, or do not match the set.
     """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
-    folders = self._parts(self.folder(f'give the folder of {self.title}: {layout}'))
+    root = self.folder(f'give the folder of {self.title}: {layout}')
+    folders = self._parts(root)
     without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
     limited = self.has_more_frost and without_frost
     classes = set(folders_in(without_frost[0])) if limited else None

@@ -112,7 +112,8 @@ class NaturalShifts(Source):
     if by_tfds and not (self.dataset == REAL and self.real_labels):
       return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
-    root = self.folder(f'give that of {self.dataset} as released.')
+    advice = f'give that of {self.dataset} as released.'
+    root = self.folder(advice)
     read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
     paths, labels, facts = read(root, left_out)
@@ -225,7 +226,9 @@ class NaturalShifts(Source):
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
     for number in (min(numbered), max(numbered)):
       if not 1 <= number <= len(table):
-        raise InputError(f'{self.real_labels} has {len(table)} labels; there is an image {number}.')
+        raise InputError(
+          f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
+        )
     labels_of = {number: table[number - 1] for number in sorted(numbered)}
     labelled = [number for number, labels in labels_of.items() if labels]
     if not labelled:
@@ -252,7 +255,8 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
     for name in by_wnid:  # such as '7' and '007'
       is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
-      require(not is_repeated, f'a folder of {root}', name, 'of a number that no other one has')
+      valid = 'of a number that no other one has'
+      require(not is_repeated, f'a folder of {root}', name, valid)
     by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
   _check_wnids(by_wnid, str(root))
   paths, labels = list[str](), list[int]()
@@ -306,7 +310,8 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
     if object_of_folder[name] not in classes_of_object:
       continue
     num_objects += 1
-    object_labels = [*map(_label_of, classes_of_object[object_of_folder[name]].split('; '))]
+    classes = classes_of_object[object_of_folder[name]].split('; ')
+    object_labels = [*map(_label_of, classes)]
     for path in images_in(folder, left_out=left_out):
       paths.append(str(path))
       labels.append(object_labels)

@@ -72,7 +72,9 @@ def read_npy(path: Path) -> np.ndarray:
   try:
     array = np.load(path, mmap_mode='r', allow_pickle=False)
   except Exception as error:  # headers of NumPy fail in their own ways
-    raise InputError(f'{path} cannot be read as .npy ({error}): fetch it again.') from error
+    raise InputError(
+      f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
+    ) from error
   if not isinstance(array, np.ndarray):
     array.close()
     raise InputError(f'{path} is a zip archive and no .npy file: fetch it again.')
@@ -102,7 +104,8 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
   unsplit_keys = ', or ' + ' or '.join(map(repr, keys))
   advice = unsplit_keys if unsplit else f"; to read unsplit arrays set --{KEYS.data.split}=''"
   raise InputError(
-    f'{path} has no array {expected}{advice}, but {", ".join(map(repr, sorted(arrays))) or "none"}.'
+    f'{path} has no array {expected}{advice}. It holds '
+    f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
   )
 
 
@@ -123,7 +126,10 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
     raise InputError(f'{title} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
   low, high = float(images.min()), float(images.max())
   if not (low >= 0 and high <= 1):
-    raise InputError(f'{title} has values in [{low:g}, {high:g}]; give floats in [0, 1], or uint8.')
+    raise InputError(
+      f'{title} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
+      'Divide by 255, or store uint8.'
+    )
   return images.astype(np.float32, copy=False)
 
 
@@ -159,6 +165,7 @@ def _class_names(
   if largest >= len(names):
     row = int(np.argwhere(labels == largest)[0][0])
     raise InputError(
-      f"{title}: label {largest} (example {row}) is not in the {len(names)} 'class_names'."
+      f'{title}: label {largest} (example {row}) is outside the {len(names)} '
+      "classes of 'class_names'."
     )
   return names

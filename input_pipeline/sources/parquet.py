@@ -267,7 +267,8 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
   with_bytes = [field.name for field in schema if holds_bytes(field.type)]
-  candidates = [name for name in IMAGES if name in with_bytes] or with_bytes
+  usual_names = [name for name in IMAGES if name in with_bytes]
+  candidates = usual_names or with_bytes
   if len(candidates) != 1:
     columns = ', '.join(f'{field.name} ({field.type})' for field in schema)
     raise InputError(

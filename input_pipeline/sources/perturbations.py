@@ -129,7 +129,8 @@ class Cifar10P(Source):
     Raises:
       InputError: files are missing or damaged, or the numbers of sequences and labels differ.
     """
-    folder = self.folder('give the folder of CIFAR-10-P, which holds one .npy file a perturbation.')
+    advice = 'give the folder of CIFAR-10-P, which holds one .npy file a perturbation.'
+    folder = self.folder(advice)
     files = {file.stem: file for file in sorted(folder.glob('[!.]*.npy'))}
     label_file = files.pop(LABELS, None)
     check_names(files, folder, tuple(PERTURBATIONS), 'perturbation')
@@ -147,7 +148,8 @@ class Cifar10P(Source):
     self.require(name in ('', 'cifar10'), 'label_dataset', valid)
     if not (label_file or dataset):
       raise InputError(
-        f'{folder} has no labels.npy, as released: set {key}="cifar10", the test set of TFDS.'
+        f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
+        'the labels.'
       )
     labels = read_labels(label_file, 1) if label_file else test_set(dataset, self.data_dir, key)[1]
     if len(labels) != len(sequences):

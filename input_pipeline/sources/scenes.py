@@ -85,7 +85,8 @@ def find_cutouts(
     files = image_files.images_in(path, ('.png', '.webp'), False, left_out)
     if not files:
       raise InputError(
-        f'{path} holds no PNG or WebP, which have an alpha channel: remove the folder or fill it.'
+        f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
+        'the folder or fill it.'
       )
     cutouts += [CutoutFile(file, name, label, class_index, i) for i, file in enumerate(files)]
   return tuple(cutouts)
@@ -114,12 +115,14 @@ def check_cutout(path: Path) -> Size:
     has_alpha = 'A' in image.getbands() or 'transparency' in image.info
   if not has_alpha:
     raise InputError(
-      f'cutout {path} has no alpha channel ({mode}); save a PNG with a transparent ground.'
+      f'cutout {path} has no alpha channel ({mode}); save the object as PNG with a transparent '
+      'ground.'
     )
   height, width = size
   if max(size) > LONGEST * min(size):
     raise InputError(
-      f'cutout {path} is {width}×{height} pixels, longer than {LONGEST} times its width: remove it.'
+      f'cutout {path} is {width}×{height} pixels; it may be {LONGEST} times as long as wide at '
+      'most. Remove it.'
     )
   return size
 

@@ -234,7 +234,8 @@ def _joined(
     )
   folder_of_class = dict(zip(classes.tolist(), folders, strict=False))
   in_class_order = [folder_of_class[number] for number in sorted(folder_of_class)]
-  wrong = [a for a, b in zip(in_class_order, sorted(in_class_order), strict=True) if a != b]
+  in_name_order = sorted(in_class_order)
+  wrong = [a for a, b in zip(in_class_order, in_name_order, strict=True) if a != b]
   if wrong:
     raise InputError(
       f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
@@ -269,7 +270,8 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   repeated = ids[1:][ids[1:] == ids[:-1]]
   if len(repeated):
     raise InputError(
-      f'{path} names image {int(repeated[0])} more than once; are several tables joined?'
+      f'{path} names image {int(repeated[0])} more than once; are several tables '
+      'joined? Each set has its own.'
     )
   farthest = int(np.argmax(np.abs(inside - 0.5)))
   key = f'{path}: pct_inside_image of image {int(ids[farthest])}'

@@ -280,6 +280,7 @@ def _assemble(
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])
   paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))
+  fps = columns.get(FPS, np.full(len(present), np.nan))
   return NeighborFrames(
     paths=paths,
     labels=labels[:, 0] if labels.shape[1] == 1 else labels,
@@ -289,7 +290,7 @@ def _assemble(
       OFFSET: offset,
       'anchor': ((group_id >= 0) & (offset == 0)).any(1).astype(np.int32),
       FRAME_TYPE: kinds[rows],
-      FPS: columns.get(FPS, np.full(len(present), np.nan))[rows].astype(np.float32),
+      FPS: fps[rows].astype(np.float32),
       PATH: np.array(paths),
     },
     num_anchors=int(has_anchor.sum()),

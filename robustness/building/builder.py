@@ -353,7 +353,8 @@ class ClassifierBuilder:
       **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
     }
     loaded = recipe.trained(variables, self._images(recipe), initial, facts)
-    network = recipe.with_weights(self._load(label), loaded, self.experiment.execution.precision)
+    precision = self.experiment.execution.precision
+    network = recipe.with_weights(self._load(label), loaded, precision)
     return network if recipe.probe else self._as_measured(network, recipe)
 
   # Probes on the features of a network.
@@ -371,7 +372,8 @@ class ClassifierBuilder:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
     size = probes.num_features(network, probe.layer)
     drawn, _ = probes.drawn_rows(probe, labels, names, recipe.seed)
-    return probes.with_probe(network, probe, probe.empty(len(drawn), size, len(names)), names, {})
+    empty = probe.empty(len(drawn), size, len(names))
+    return probes.with_probe(network, probe, empty, names, {})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with its fitted probe.
@@ -410,7 +412,8 @@ class ClassifierBuilder:
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
     """Returns a classifier projected to the recipe's label space and with its adaptation."""
-    projected = in_label_space(classifier, recipe.label_space, recipe.merge, self.rows.class_names)
+    names = self.rows.class_names
+    projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)
 
   def _training_precision(self, recipe: ClassifierKind) -> str:

@@ -165,7 +165,8 @@ def _from(
   file = preprocessing.only_file(path) if path and path.is_dir() else path
   place = (str(file.parent), file.name) if file else ('', '')
   record_name = record.name if record and record.is_file() else ''
-  return _Source(Weights(name, name, LOCAL, *place, record=record_name, **preparation), file, facts)
+  entry = Weights(name, name, LOCAL, *place, record=record_name, **preparation)
+  return _Source(entry, file, facts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -309,7 +309,8 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   get_config = getattr(module, 'get_config', None)
   if not callable(get_config):
     raise InputError(
-      f'config file {file} has no function get_config that returns it; see configs/accuracy.py.'
+      f'config file {file} has no function get_config that returns the config; see '
+      'configs/accuracy.py.'
     )
   try:
     inspect.signature(get_config).bind(*arguments)
@@ -375,7 +376,8 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
   study = section.get('study') if isinstance(section, dict) else None
   if not isinstance(study, dict) or not isinstance(study.get('name'), str):
     raise InputError(
-      f'config file {path} has no {key}.study.name; expected a JSON object, as in config.json.'
+      f'config file {path} has no {key}.study.name; expected a JSON object such as config.json '
+      'of a workdir.'
     )
   return study['name']
 

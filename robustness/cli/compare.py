@@ -146,7 +146,8 @@ def _printed(results: Results) -> Results:
   is_printed = [facets in printed_facets for facets in facets_of_rows]
   if any(is_printed):
     views = [' '.join(map(str, f.values())) for f in facets_of_rows if f in printed_facets]
-    accuracies = assemble([with_facet(accuracies[is_printed].drop(columns=names), 'view', views)])
+    without_facets = accuracies[is_printed].drop(columns=names)
+    accuracies = assemble([with_facet(without_facets, 'view', views)])
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
   repeated = {*_values(other_estimates[other_estimates['quantity'].isin(shares)])}

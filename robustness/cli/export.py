@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
   label = options.classifier or (results.labels[0] if len(results.labels) == 1 else '')
   if label not in results.labels:
     raise InputError(
-      f'--classifier is {label!r}: a hub takes one; {nearest(label, results.labels)}.'
+      f'--classifier is {label!r}: a hub has one model; {nearest(label, results.labels)}.'
     )
   reasons = _unverified(path)
   files = {CARD: card(results, label, environment, reasons)}

@@ -183,7 +183,8 @@ def _publish(
     [results] = boards.values()
   elif boards:
     for name, board in boards.items():
-      figures[name] = publish(workdir.task_folder(out, name), board, PRESENTED, environment, config)
+      folder = workdir.task_folder(out, name)
+      figures[name] = publish(folder, board, PRESENTED, environment, config)
     results = joined(boards, {'tasks': list(boards)}, 'leaderboard')
   if wrong:
     table = Table(('entry', 'why'), [[*pair] for pair in wrong.items()])
@@ -247,7 +248,9 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
     raise InputError(f'{folder} is no folder; give one with a folder for every entry.')
   paths = sorted(path for path in folder.iterdir() if os.path.lexists(path / JSON_NAME))
   if not paths:
-    raise InputError(f'{folder} holds no entry: give {folder}/NAME/{JSON_NAME} of finished runs.')
+    raise InputError(
+      f'{folder} holds no entry: expected {folder}/NAME/{JSON_NAME} of finished runs.'
+    )
   entries, wrong = list[BoardEntry](), dict[str, str]()
   for path in paths:
     try:
@@ -327,7 +330,8 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   if not results.classifiers:
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
-  tasks = [*workdir.read(path, study_file).values()] if (path / workdir.RECORDS).is_dir() else []
+  has_records = (path / workdir.RECORDS).is_dir()
+  tasks = [*workdir.read(path, study_file).values()] if has_records else []
   unverified, study = verification.NO_RECORDS, None
   if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))

@@ -41,7 +41,8 @@ def set_logging() -> None:
   Lines of Orbax's threads about a full disk or the end of another process are left out, because the
   command reports these itself.
   """
-  folders = [pathlib.Path(file).parent for file in (robustness.__file__, input_pipeline.__file__)]
+  files = (robustness.__file__, input_pipeline.__file__)
+  folders = [pathlib.Path(file).parent for file in files]
   terminal.set_up([f'{folder}{os.sep}' for folder in folders], _is_reported_by_the_command)
 
 

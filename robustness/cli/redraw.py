@@ -66,7 +66,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   _refuse_less(all_folders)
   settings = recorded(config)
 
-  def draw(folder: pathlib.Path, presented: Presented, drawn: Drawn = ()) -> Drawn:
+  def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
     """Writes the figures and the report of the results in a folder, and returns the figures.
 
     Args:
@@ -81,7 +81,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     if isinstance(presented, Study):
       results = results.with_facets(presented.described_facets)
     try:
-      return illustrate(folder, results, presented, environment, settings, drawn, reason, pdf)
+      return illustrate(
+        folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
+      )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
       if isinstance(error, InputError):
         raise

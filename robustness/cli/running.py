@@ -301,7 +301,9 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   for label, recipe in builder.to_train().items():
     evaluated = rows[experiment.data]
     along = {name: planned_views(*pair) for name, pair in builder.along_tasks(recipe).items()}
-    yield from _planned_steps(label, recipe.training, builder.open_rows(recipe), evaluated, along)
+    yield from _planned_training(
+      label, recipe.training, builder.open_rows(recipe), evaluated, along
+    )
   recordings = set()
   for task, measurement in experiment.measurements.items():
     study = measurement.study
@@ -329,7 +331,7 @@ def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
   return f'{limit}{count:,} rows × {num_views:,} views', count * num_views
 
 
-def _planned_steps(
+def _planned_training(
   label: str,
   settings: TrainingSettings,
   rows: Rows,

@@ -39,13 +39,15 @@ def main(arguments: Sequence[str]) -> int:
     tuple(filter(None, names.split(',')))
     for names in (options.quantity, options.rows, options.columns)
   )
-  heads = tuple(filter(None, options.show.split(',')))
-  if heads and (quantities or rows or columns):
+  presented = tuple(filter(None, options.show.split(',')))
+  if presented and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs)
-  table, best = side_by_side.arranged(tasks, quantities, rows, columns, options.intervals, heads)
+  table, best = side_by_side.arranged(
+    tasks, quantities, rows, columns, options.intervals, presented
+  )
   print(FORMATS[options.format](table, best), end='')
-  for note in side_by_side.notes_of(tasks, heads):
+  for note in side_by_side.notes_of(tasks, presented):
     print(f'note: {note}', file=sys.stderr)
   return 0
 
@@ -133,7 +135,8 @@ def _check_comparable(
   for name, other in later:
     if first.study != other.study:
       raise InputError(
-        f'{first_name} is of the study {first.study} and {name} of {other.study}: give one study.'
+        f'{first_name} is of the study {first.study} and {name} of {other.study}: give workdirs of '
+        'one study.'
       )
     differing = {
       'images': differing_keys(first.data, other.data),

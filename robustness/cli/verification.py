@@ -203,23 +203,25 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   return {path: '; '.join(words), **reasons_by_folder} if words else {}
 
 
-def _unexplained(path: pathlib.Path, results: Results, recorded: pd.DataFrame) -> str:
+def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
   """Returns in words how results differ from the table computed from records.
 
   Raises:
     InputError: they differ, and this version and commit wrote the results.
   """
-  differences = _differences(results.table, recorded)
+  differences = _differences(results.table, from_records)
   if _is_of_this_code(results):
     differences.refuse(path)
   return differences.in_words()
 
 
-def _differences(stated: pd.DataFrame, recorded: pd.DataFrame) -> _Differences:
+def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differences:
   """Returns how the estimates `stated` in results differ from those computed from records."""
-  facets = list(dict.fromkeys([*facets_of(stated), *facets_of(recorded)]))
+  facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
-  rows = _keyed(stated, facets).merge(_keyed(recorded, facets), 'outer', keys, indicator='place')
+  rows = _keyed(stated, facets).merge(
+    _keyed(from_records, facets), 'outer', keys, indicator='place'
+  )
   differs = np.zeros(len(rows), bool)
   for end in _COMPARED:
     differs |= ~_is_close(rows[f'{end}_x'].to_numpy(float), rows[f'{end}_y'].to_numpy(float))
@@ -227,13 +229,13 @@ def _differences(stated: pd.DataFrame, recorded: pd.DataFrame) -> _Differences:
     rows[(rows.place == 'both') & differs],
     rows[rows.place == 'left_only'],
     rows[rows.place == 'right_only'],
-    frozenset(recorded['quantity']),
+    frozenset(from_records['quantity']),
   )
 
 
-def _is_close(stated: np.ndarray, recorded: np.ndarray) -> np.ndarray:
+def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
   """Returns whether numbers are equal up to the rounding of another machine (`TOLERANCE`)."""
-  return np.isclose(stated, recorded, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
+  return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:

@@ -231,7 +231,8 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
     settings.check_name(BATTERY, name)
     if name in (*SETTINGS, 'baseline'):
       raise InputError(
-        f'{BATTERY} names a task {name!r}, which is a setting of results: give it another name.'
+        f'{BATTERY} names a task {name!r}, as results name a setting of the run: give it another '
+        'name.'
       )
   names = section.get(TASKS, ())
   if isinstance(names, str) or not isinstance(names, tuple | list) or not names:

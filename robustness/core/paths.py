@@ -28,7 +28,9 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
   """
   text = os.fspath(path)
   if '\0' in text or any('\ud800' <= character <= '\udfff' for character in text):
-    raise InputError(f'{text!a} is no path: it has characters that no name of a file has.')
+    raise InputError(
+      f'{text!a} is no path: no name of a file has such a character, or it is no text in UTF-8.'
+    )
   if any(len(part.encode()) > MAX_NAME_BYTES for part in pathlib.PurePath(text).parts):
     limit = f'a name of a file has at most {MAX_NAME_BYTES} bytes'
     raise InputError(f'{text[:40]!r}... is no path: {limit}.')

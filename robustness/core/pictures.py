@@ -61,7 +61,8 @@ def opened(file: Picture) -> Iterator[Image.Image]:
     with Image.open(encoded, formats=[*FORMATS]) as picture:
       if picture.width * picture.height > MAX_PIXELS_PER_IMAGE:
         raise InputError(
-          f'{picture.width} × {picture.height} pixels are above the limit, {MAX_PIXELS_PER_IMAGE:,}'
+          f'it has {picture.width} × {picture.height} pixels, above the limit of '
+          f'{MAX_PIXELS_PER_IMAGE:,} in all'
         )
       yield picture
   except Exception as error:  # decoders of damaged files fail in their own ways

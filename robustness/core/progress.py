@@ -27,7 +27,8 @@ def showing(bars: bool | None) -> Iterator[None]:
 
   None draws bars in notebooks and leaves the choice to `draws_bars` elsewhere.
   """
-  token = _DRAWS_BARS.set(True if bars is None and 'ipykernel' in sys.modules else bars)
+  is_notebook = 'ipykernel' in sys.modules
+  token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
   try:
     yield
   finally:

@@ -286,7 +286,8 @@ class Registry(Generic[P]):
     parts = self.classes()
     if code.name in parts or part in parts.values():
       raise InputError(
-        f'{subject}, but {part.name!r} is a part here already: name that, or rename yours.'
+        f'{subject}, but {part.name!r} is a part that is here already: name it alone, or give '
+        'yours another name.'
       )
     part.name = code.name
     part.file = {'file': code.path.name, 'file_sha256': code.digest}

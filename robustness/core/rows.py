@@ -233,7 +233,8 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
   """
   if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
     raise InputError(
-      f'{name} is {labels.dtype} of shape {labels.shape}; expected int [N], or [N, L] padded by -1.'
+      f'{name} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
+      'or [N, L] padded with -1.'
     )
   if not labels.size:
     return
@@ -351,7 +352,8 @@ class ArrayRows:
   def __post_init__(self) -> None:
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
       raise InputError(
-        f'images are {self.images.dtype} {self.images.shape}: give uint8 or float32 [N, H, W, C].'
+        f'images must be uint8 or float32 [N, H, W, C]; got {self.images.dtype} of shape '
+        f'{self.images.shape}.'
       )
     if not len(self.images):
       raise InputError('no images: the arrays are empty.')
@@ -361,7 +363,8 @@ class ArrayRows:
     if ids is not None:
       if ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu':
         raise InputError(
-          f'example_ids is {ids.dtype} of shape {ids.shape}; expected int [{len(self.images)}].'
+          f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers '
+          f'[{len(self.images)}].'
         )
       if ids.min() < int32.min or ids.max() > int32.max:
         raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
@@ -376,7 +379,7 @@ class ArrayRows:
     low, high = float(self.images.min()), float(self.images.max())
     if not (low >= 0 and high <= 1):
       raise InputError(
-        f'image values lie in [{low:g}, {high:g}]; they must be in [0, 1], or uint8.'
+        f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1], or be uint8.'
       )
 
   @property
@@ -509,7 +512,8 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
     if is_unknown.any():
       row = np.argwhere(is_unknown)[0][0]
       raise InputError(
-        f'example {batch["example_id"][row]} has label {label[row]} of {len(positions)} classes.'
+        f'example {batch["example_id"][row]} has label {label[row]}; the data name '
+        f'{len(positions)} classes.'
       )
     label = np.where(label >= 0, positions[label], label).astype(np.int32)
     if label.ndim == 2:  # of old labels with one new label, the first counts

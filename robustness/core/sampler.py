@@ -80,7 +80,8 @@ class Epochs(Sampler):
 
   def _permutation(self, epoch: int) -> np.ndarray:
     """Returns the permutation of the rows in an epoch, int64 [N]."""
-    return np.random.default_rng((self.seed, epoch, *self._stream)).permutation(self.num_examples)
+    key = (self.seed, epoch, *self._stream)
+    return np.random.default_rng(key).permutation(self.num_examples)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
@@ -180,6 +181,7 @@ def held_out(
   valid = f'0, or a share of the {num_examples} training rows{together} that leaves at least one on'
   require(is_possible, 'config.training.validation', share, f'{valid} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
-  num_units = 1 + int(np.argmin(np.abs(np.cumsum(sizes[order])[:-1] - count))) if share else 0
+  num_rows = np.cumsum(sizes[order])
+  num_units = 1 + int(np.argmin(np.abs(num_rows[:-1] - count))) if share else 0
   is_held_out = np.isin(unit, order[:num_units])
   return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -109,7 +109,8 @@ def by_branch(
     computed = jax.vmap(lambda *entry: function(tile_branch[number], *entry))(*entries)
     return results.at[rows[number]].set(computed, mode='drop')
 
-  shape = jax.eval_shape(function, branch[0], *jax.tree.map(lambda x: x[0], trees))
+  first = jax.tree.map(lambda x: x[0], trees)
+  shape = jax.eval_shape(function, branch[0], *first)
   zeros = jnp.zeros((count, *shape.shape), shape.dtype)
   results: jax.Array = jax.lax.fori_loop(0, ends[-1], add, zeros)
   return results

@@ -48,7 +48,8 @@ class ClassGroups:
         if label in owner:
           groups = f'{owner[label]} and {number}' if owner[label] != number else f'{number}, twice'
           raise InputError(
-            f'the class {self.class_names[label]!r} is in the groups {groups}: make them disjoint.'
+            f'the class {self.class_names[label]!r} is in the class groups {groups}; they must '
+            'be disjoint.'
           )
         owner[label] = number
 
@@ -140,7 +141,8 @@ def _children(path: str) -> dict[str, list[str]]:
       'wordnet.is_a.txt.',
     )
   children: dict[str, list[str]] = {}
-  for number, line in enumerate(expanded(path).read_text('utf-8-sig').splitlines(), 1):
+  text = expanded(path).read_text('utf-8-sig')
+  for number, line in enumerate(text.splitlines(), 1):
     words = line.split()
     if not words:
       continue

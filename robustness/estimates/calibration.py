@@ -90,7 +90,9 @@ class Predictions:
     """
     p, y = np.asarray(confidence, float), np.asarray(correct, bool)
     if p.shape != y.shape or p.ndim != 1 or not p.size:
-      raise InputError(f'confidences have shape {p.shape} and outcomes {y.shape}: give [N], N ≥ 1.')
+      raise InputError(
+        f'confidences have shape {p.shape} and outcomes {y.shape}: give both for N ≥ 1 examples.'
+      )
     if not np.all((p >= 0) & (p <= 1 + 1e-6)):
       raise InputError('a confidence is NaN or outside [0, 1]: give probabilities, not logits.')
     order = np.argsort(-p, kind='stable')
@@ -116,7 +118,8 @@ class Predictions:
     Boundaries are only where the confidence changes, so that equal confidences share a bin. Some
     bins may therefore be empty.
     """
-    return self._ties[np.searchsorted(self._ties, (np.arange(bins + 1) * len(self.order)) // bins)]
+    starts = (np.arange(bins + 1) * len(self.order)) // bins
+    return self._ties[np.searchsorted(self._ties, starts)]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
     """Returns the predictions in bins.
@@ -176,7 +179,8 @@ def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
   + 1].
   """
   zero = np.zeros((*values.shape[:-1], 1), values.dtype)
-  return np.diff(np.concatenate([zero, np.cumsum(values, -1)], -1)[..., starts], axis=-1)
+  sums = np.concatenate([zero, np.cumsum(values, -1)], -1)
+  return np.diff(sums[..., starts], axis=-1)
 
 
 def calibration_error(bins: Bins) -> np.ndarray:

@@ -30,7 +30,8 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
   first, second = np.broadcast_arrays(np.asarray(b), np.asarray(c))
   if first.size and min(first.min(), second.min()) < 0:
     raise InputError('a discordant count is negative: give numbers of examples.')
-  tail = special.bdtr(np.minimum(first, second), (first + second).astype(int), 0.5)
+  total = (first + second).astype(int)
+  tail = special.bdtr(np.minimum(first, second), total, 0.5)
   return np.asarray(np.minimum(1.0, 2 * tail))[()]
 
 

@@ -84,7 +84,8 @@ def failure_severity(
   table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
   if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
     raise InputError(
-      f'severities are {levels.tolist()} for {table.shape[-1]} accuracies; give one each, rising.'
+      f'severities are {levels.tolist()} for {table.shape[-1]} accuracies; give one for each, '
+      'ascending.'
     )
   threshold = share * np.asarray(clean, float)
   below = table < threshold[..., None]
@@ -93,7 +94,8 @@ def failure_severity(
   high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
   part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
-  return np.where(below.any(-1), levels[before] + part * (levels[first] - levels[before]), np.inf)
+  crossing = levels[before] + part * (levels[first] - levels[before])
+  return np.where(below.any(-1), crossing, np.inf)
 
 
 def failure_points(

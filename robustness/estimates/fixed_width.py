@@ -115,12 +115,16 @@ class FixedWidth:
       return (low <= p) & (p <= high)
 
     paths = self._paths(p[:, 0], holding)
-    return np.asarray(sum((probability * finished).sum(1) for _, probability, finished in paths))
+    return np.asarray(
+      np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
+    )
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
     """Returns the expected number of trials [P] until proportions p [P] in (0, 1) are finished."""
     paths = self._paths(np.asarray(proportions, float))
-    return np.asarray(sum(n * (share * finished).sum(1) for n, share, finished in paths))
+    return np.asarray(
+      np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
+    )
 
   def tested(self) -> np.ndarray:
     """Returns proportions in (0, ½), ascending, among which the coverage is lowest, up to rounding.

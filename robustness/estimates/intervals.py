@@ -45,7 +45,10 @@ def clopper_pearson(
   k, trials = np.broadcast_arrays(_counts(successes, 'successes'), _counts(n, 'n'))
   if np.any(k > trials):
     worst = int(np.argmax(k - trials))
-    raise InputError(f'successes = {k.flat[worst]:g} is not in [0, n], n = {trials.flat[worst]:g}.')
+    raise InputError(
+      f'successes = {k.flat[worst]:g} is above n = {trials.flat[worst]:g}: '
+      'successes must lie in [0, n].'
+    )
   return proportion_interval(k, trials, confidence)
 
 
@@ -74,7 +77,8 @@ def korn_graubard(
   p, s, clusters, trials = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
   )
-  independent = np.where((p > _ROUNDING) & (p < 1 - _ROUNDING), p * (1 - p), 0.0)
+  inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)
+  independent = np.where(inside, p * (1 - p), 0.0)
   variance = s**2 / np.maximum(clusters, 1)
   effective = effective_trials(independent, variance, clusters, clusters * trials, confidence)
   return proportion_interval(p * effective, effective, confidence)

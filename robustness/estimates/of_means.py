@@ -222,7 +222,8 @@ def _ratios_to_first(
 
       (estimate,) = bootstrap(excess, measured, confidence)
       if np.isnan(estimate.value):
-        estimate = dataclasses.replace(estimate, note=ratio.why_undefined(base) or estimate.note)
+        note = ratio.why_undefined(base) or estimate.note
+        estimate = dataclasses.replace(estimate, note=note)
     else:
       estimate = log_ratio(ratio, measured, base, confidence)
     value, low, high = estimate.value - 1, estimate.low - 1, estimate.high - 1

@@ -136,7 +136,8 @@ class Separation:
     values = np.concatenate([of_id, of_ood])
     if not len(of_id) or not len(of_ood) or np.isnan(values).any():
       raise InputError(
-        f'{len(of_id)} scores of ID images, {len(of_ood)} of OOD images: give both, without NaN.'
+        f'{len(of_id)} scores of ID images and {len(of_ood)} of OOD images: give at least one of '
+        'each, none NaN.'
       )
     self.positives = positives
     share = len(of_ood if positives == 'ood' else of_id) / len(values)
@@ -168,7 +169,8 @@ class Separation:
     gain = np.diff(caught, axis=1, prepend=0)
     flagged = caught + self._negatives_per_positive * missed
     precision = np.divide(caught, flagged, out=np.ones_like(caught), where=flagged > 0)
-    missed = np.take_along_axis(missed, (caught >= RECALL - 1e-9).argmax(1)[:, None], 1)[:, 0]
+    first = (caught >= RECALL - 1e-9).argmax(1)
+    missed = np.take_along_axis(missed, first[:, None], 1)[:, 0]
     values = area, (gain * precision).sum(1), missed
     return np.asarray(np.clip(values, 0, 1).T)  # sums of weights round
 
@@ -203,7 +205,8 @@ def separations(
   """
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
-    values[name] = Separation(of_id, of_ood, positives)(np.ones((1, len(of_id) + len(of_ood))))[0]
+    ones = np.ones((1, len(of_id) + len(of_ood)))
+    values[name] = Separation(of_id, of_ood, positives)(ones)[0]
     with_extremes = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
     samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
     drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])

@@ -124,7 +124,8 @@ def _interval(
     shares = special.expit(np.log(yes / no) + normal * error)
   else:
     shares = special.betaincinv(yes, no, special.ndtr(normal))
-  low, high = np.quantile(_ratio(shares), [(1 - confidence) / 2, (1 + confidence) / 2])
+  drawn = _ratio(shares)
+  low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)
 
 

@@ -82,7 +82,9 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   choice('scaling', kind, KINDS)
   z, y = np.asarray(logits, float), np.asarray(labels)
   if z.ndim != 2 or not len(z) or y.shape != z.shape[:1]:
-    raise InputError(f'logits have shape {z.shape}, labels {y.shape}: give [N, K] and [N], N ≥ 1.')
+    raise InputError(
+      f'logits have shape {z.shape} and labels {y.shape}: give [N, K] and [N], N ≥ 1.'
+    )
   if not np.isfinite(z).all():
     raise InputError(
       'a logit is not finite, which no scaling fits: leave classes out whose logits are.'
@@ -134,7 +136,8 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
     z, of_rows = np.concatenate(scaled), labels[np.concatenate(parts)]
     second = z.argsort(1)[:, -2] if z.shape[1] > 1 else of_rows
-    return np.append(negative_log_likelihood(z, of_rows), negative_log_likelihood(z, second).mean())
+    error = negative_log_likelihood(z, second).mean()
+    return np.append(negative_log_likelihood(z, of_rows), error)
 
   fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
   candidates = {

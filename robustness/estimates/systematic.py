@@ -85,7 +85,8 @@ class StratifiedMeans:
     total = np.zeros_like(count)
     np.add.at(count, stratum, is_counted)
     np.add.at(total, stratum, np.where(is_counted, share, 0))
-    mean = np.where((count == 1)[stratum], value, (total / np.maximum(count, 1))[stratum])
+    stratum_mean = (total / np.maximum(count, 1))[stratum]
+    mean = np.where((count == 1)[stratum], value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]
     deviation = weight * (share - mean) * bessel
     deviation[:, ~(np.abs(deviation).max(0, initial=0) > _ROUNDING)] = 0
@@ -102,13 +103,14 @@ class StratifiedMeans:
   def averaged(self) -> StratifiedMeans:
     """Returns the average of the Q means, as the only mean of the result."""
     weight = self.weight.mean(1, keepdims=True)
+    num_images = (weight > 0).sum()
     return StratifiedMeans(
       value=self.value.mean(keepdims=True),
       weight=weight,
       deviation=self.deviation.mean(1, keepdims=True),
       within=self.within.mean(keepdims=True),
       views=np.array([len(self.value) ** 2 / (1 / self.views).sum()]),
-      freedom=np.array([min(self.freedom.sum(), max((weight > 0).sum() - 1, 1))]),
+      freedom=np.array([min(self.freedom.sum(), max(num_images - 1, 1))]),
     )
 
   def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
@@ -342,7 +344,8 @@ class EnvironmentShares:
     terms = [(e, UNSEEN) for e in environments]
     change = self.share[:, environments] - baseline.share[:, environments]
     gained = self._means(terms, np.maximum(change, 0))
-    return difference(gained, self._means(terms, np.maximum(-change, 0)), self.confidence)
+    lost = self._means(terms, np.maximum(-change, 0))
+    return difference(gained, lost, self.confidence)
 
   def rho(
     self,

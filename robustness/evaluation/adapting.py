@@ -43,7 +43,8 @@ class AdaptingEvaluator(Evaluator):
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
+    first = self.parallel.devices[:1]
+    object.__setattr__(self, 'parallel', type(self.parallel)(first))
 
   @property
   def _adaptation(self) -> Adaptation:

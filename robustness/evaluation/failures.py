@@ -97,7 +97,8 @@ def most_damaged(tally: Tally) -> np.ndarray:
   candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
   views = np.maximum(tally.shown, 1)
   share, probability = tally.wrong / views, tally.probability / views
-  return candidates[np.lexsort((probability[candidates], -share[candidates]))][:MOST_IMAGES]
+  order = np.lexsort((probability[candidates], -share[candidates]))
+  return candidates[order][:MOST_IMAGES]
 
 
 def _listed(
@@ -281,7 +282,8 @@ class Tally:
     self.shown[rows] += counted.sum(1)
     if 'probability' in shard.arrays:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
-    best = np.where(wrong, shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape)), -1.0)
+    confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
+    best = np.where(wrong, confidence, -1.0)
     view = best.argmax(1)
     better = np.flatnonzero(best[np.arange(len(view)), view] > self.confidence[rows])
     better_rows, view = rows.start + better, view[better]
@@ -294,7 +296,8 @@ class Tally:
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
         np.add.at(table[:, shard.views], label, values)
       true = np.broadcast_to(label[:, None], missed.shape)[missed]
-      added = np.stack([true, shard['prediction'][has_label][missed], np.ones_like(true)], 1)
+      predicted = shard['prediction'][has_label][missed]
+      added = np.stack([true, predicted, np.ones_like(true)], 1)
       mistakes = np.concatenate([self.mistakes, added])
       distinct, number = np.unique(mistakes[:, :2], axis=0, return_inverse=True)
       counts = np.bincount(number.ravel(), mistakes[:, 2], len(distinct)).astype(int)

@@ -130,6 +130,7 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   first = (class_logits > label_logits[:, :, None]).sum(-1)
   last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1
   probabilities = jax.nn.softmax(logits)
+  label_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {
     'prediction': prediction,
     'rank': rank.min(1).astype(jnp.int32),
@@ -137,7 +138,7 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
       name: jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
       for name, ranks in zip(TIE_RANKS, (first, last), strict=True)
     },
-    'probability': jnp.where(is_label, jnp.take_along_axis(probabilities, index, axis=1), 0).max(1),
+    'probability': jnp.where(is_label, label_probability, 0).max(1),
     'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),
   }

@@ -300,7 +300,8 @@ class Records(RecordsReader):
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(
-        f'{path} is missing: the run is not finished. Run the same command again to resume it.'
+        f'{path} is missing: the run is not finished. Run the same command again to compute what '
+        'is missing.'
       )
     try:
       arrays = read_npz(path, max_bytes=MAX_BYTES_PER_SHARD)
@@ -408,8 +409,12 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
   """Returns the seal of a shard: its block and chunk and two digests, as JSON, uint8 [bytes]."""
-  values = block, chunk, header_digest(header), digest_of(arrays)
-  facts = dict(zip(SEAL_FORM, values, strict=True))
+  facts = {
+    'block': block,
+    'chunk': chunk,
+    'header_sha256': header_digest(header),
+    'arrays_sha256': digest_of(arrays),
+  }
   return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
 

@@ -88,7 +88,8 @@ class SequentialRecords:
     self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
     self.shown[views] += records.layout.num_rows
     finished = self.design.finished(self._wrong[views], self.shown[views])
-    self.next_views = views[:0] if len(self.rounds) == self.design.looks else views[~finished]
+    is_last = len(self.rounds) == self.design.looks
+    self.next_views = views[:0] if is_last else views[~finished]
 
   @property
   def common(self) -> int:

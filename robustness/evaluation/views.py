@@ -141,7 +141,8 @@ def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> ja
     view_id: id of the view, which the key depends on unless `view` or `row` has `DRAWS`.
     view: parameters of the view.
   """
-  return random_keys.for_example(root, row['example_id'], row.get(DRAWS, view.get(DRAWS, view_id)))
+  draws = row.get(DRAWS, view.get(DRAWS, view_id))
+  return random_keys.for_example(root, row['example_id'], draws)
 
 
 def identity() -> Views:
@@ -208,7 +209,8 @@ class ViewTable:
 
     No row contributes to the clean view, if there are other views.
     """
-    counted = np.ones(shard['rank'].shape, bool)
+    shape = shard['rank'].shape
+    counted = np.ones(shape, bool)
     if self.counted is not None:
       counted &= self.counted[shard.rows, shard.views]
     if self.clean is not None and len(self.names) > 1:

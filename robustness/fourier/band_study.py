@@ -84,7 +84,8 @@ class BandStudy(Study):
 
     Both are None in the clean view, which is first.
     """
-    return pd.DataFrame([(None, None), *self.bands(image_shape)], columns=['band', 'bandwidth'])
+    table = [(None, None), *self.bands(image_shape)]
+    return pd.DataFrame(table, columns=['band', 'bandwidth'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views: 'clean', then '<kind>_<bandwidth>'."""
@@ -118,7 +119,8 @@ class BandStudy(Study):
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
     """Yields the estimates of the first two quantities: in the clean view, and for each band."""
     in_bands, when_clean = self.quantities[:2]
-    yield self.means(when_clean, recorded, where=recorded.views.band.isna().to_numpy(), test=True)
+    is_clean = recorded.views.band.isna().to_numpy()
+    yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:

@@ -34,7 +34,8 @@ def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
   """
   choice('channels', channels, CHANNELS)
   if channels == 'grey' and image.shape[-1] == 3:
-    image = (image * jnp.asarray(GREY, image.dtype)[None, None, :]).sum(-1, keepdims=True)
+    weights = jnp.asarray(GREY, image.dtype)[None, None, :]
+    image = (image * weights).sum(-1, keepdims=True)
   planes = jnp.moveaxis(image, -1, 0)
   return jnp.moveaxis(jnp.abs(jnp.fft.rfft2(planes, norm='ortho')), 0, -1)
 

@@ -185,7 +185,8 @@ def whitening_filters(images: jax.Array) -> Variables:
     )
   if float(jnp.var(images, (0, 1, 2)).sum()) < MIN_VARIANCE:
     raise InputError(
-      f'the {len(images)} training images that whitening is computed from are constant.'
+      f'the {len(images)} training images that whitening is computed from are constant; give '
+      'images that vary.'
     )
   values, vectors = np.linalg.eigh(np.asarray(_second_moments(images)))
   signs = np.where(vectors[np.abs(vectors).argmax(0), np.arange(length)] < 0, -1.0, 1.0)

@@ -66,4 +66,5 @@ def file_facts(name: str) -> dict[str, str]:
 
 def of_timm_name(name: str) -> str:
   """Returns this project's name of one of timm's architectures; '' if it has none."""
-  return next((e.name for e in ARCHITECTURES.values() if e.timm and re.fullmatch(e.timm, name)), '')
+  entries = ARCHITECTURES.values()
+  return next((e.name for e in entries if e.timm and re.fullmatch(e.timm, name)), '')

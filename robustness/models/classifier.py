@@ -116,7 +116,8 @@ class Classifier:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
     facts = {'kind': 'callable', 'outputs': outputs, **(provenance or {})}
     checked = CheckedFunction(function, len(class_names), outputs, batch_size)
-    return cls(name, _host_only, None, input_shape, tuple(class_names), (), (), facts, checked)
+    names = tuple(class_names)
+    return cls(name, _host_only, None, input_shape, names, (), (), facts, checked)
 
   @classmethod
   def from_nnx(
@@ -198,6 +199,7 @@ class Classifier:
     tried = np.random.default_rng(0).random((3, *input_shape), np.float32)
     images = np.asarray(inputs(jnp.asarray(tried)))
     network = torch_module.wrap(module, images, len(class_names), name, batch_size, head)
+    facts = {**torch_module.facts(network), **(provenance or {})}
     return cls(
       name,
       _forward(network, inputs),
@@ -205,7 +207,7 @@ class Classifier:
       input_shape,
       tuple(class_names),
       (*network.shapes, LOGITS),
-      provenance={**torch_module.facts(network), **(provenance or {})},
+      provenance=facts,
       calls_host=True,
     )
 
@@ -264,7 +266,9 @@ class Classifier:
       outputs = {LOGITS: logits, **outputs}
     missing = [name for name in layers if name not in outputs]
     if missing:
-      raise InputError(f'{self.name} was asked for layer {missing[0]!r} and gives {[*outputs]}.')
+      raise InputError(
+        f'{self.name} was asked for the layer {missing[0]!r} and gives {[*outputs]}.'
+      )
     return jnp.asarray(logits, jnp.float32), outputs
 
   @contextlib.contextmanager
@@ -443,7 +447,8 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
-    logits, outputs = network(variables, inputs(images), frozenset(layers) - {LOGITS})
+    inside = frozenset(layers) - {LOGITS}
+    logits, outputs = network(variables, inputs(images), inside)
     logits = logits.astype(jnp.float32)
     return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
 

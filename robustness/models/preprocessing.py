@@ -108,7 +108,8 @@ def of_timm(name: str, config: Facts) -> Weights:
   """
   with _reading(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
-    classes = (config.get('pretrained_cfg') or config)['num_classes']
+    facts = config.get('pretrained_cfg')
+    classes = (facts or config)['num_classes']
     if not architecture:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:

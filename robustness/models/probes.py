@@ -364,7 +364,8 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
   """
   if network.host_function:
     raise InputError(
-      f"{network.name} is a callable without features: set {KEYS.classifier.probe.name}=''."
+      f'{network.name} is a callable, which has no features for a probe: set '
+      f"{KEYS.classifier.probe.name}=''."
     )
   name = _single_layer(network, layer)
 

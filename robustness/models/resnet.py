@@ -83,7 +83,8 @@ class ResNet(layers.Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
-    stem = ConvNorm(STEM_FEATURES, 7, 2, True, self.norm, 'norm', **self.common, name='stem')
+    sizes = (STEM_FEATURES, 7, 2, True, self.norm, 'norm')
+    stem = ConvNorm(*sizes, **self.common, name='stem')
     x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)
     block = functools.partial(Block, bottleneck=self.depth >= 50, norm=self.norm)
     num_blocks = BLOCKS_PER_STAGE[self.depth]

@@ -87,7 +87,9 @@ class CifarResNet(layers.Network):
       InputError: there is no n ≥ 1 with depth = 6n + 2.
     """
     if self.depth < 8 or self.depth % 6 != 2:
-      raise InputError(f'depth {self.depth} is no CIFAR ResNet: it is 6n + 2, such as 20, 32 or 56')
+      raise InputError(
+        f'depth {self.depth} is no CIFAR ResNet: it is 6n + 2, such as 20, 32, 44, 56 or 110'
+      )
     num_blocks = (self.depth - 2) // 6
     x = layers.ConvNorm(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
     x = layers.residual_stages(x, train, Block, RESNET_WIDTH, 3 * (num_blocks,), **self.common)

@@ -58,7 +58,8 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
     part = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
     labels = 3 * labels + np.expand_dims(part, 1 - axis)
   label = windows(labels[None, :, :, None], window)[0, :, :, 0]
-  return ((label[:, None, :] != label[:, :, None]) * np.float32(APART))[:, None]
+  apart = label[:, None, :] != label[:, :, None]
+  return (apart * np.float32(APART))[:, None]
 
 
 def windows(x: Array, sides: tuple[int, int]) -> Array:

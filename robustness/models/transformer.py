@@ -73,7 +73,8 @@ def attend(
 
 def hide_later(count: int) -> jax.Array:
   """Returns the causal bias for attention, [1, 1, count, count]: −∞ for later positions, else 0."""
-  return jnp.where(jnp.tril(jnp.ones((count, count), bool)), 0.0, -jnp.inf)[None, None]
+  visible = jnp.tril(jnp.ones((count, count), bool))
+  return jnp.where(visible, 0.0, -jnp.inf)[None, None]
 
 
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:

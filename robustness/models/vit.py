@@ -111,7 +111,8 @@ class VisionTransformer(Network):
     x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
-    inner = (self.activation, self.hidden, self.gated, self.epsilon if self.gate_norm else 0)
+    gate_epsilon = self.epsilon if self.gate_norm else 0
+    inner = (self.activation, self.hidden, self.gated, gate_epsilon)
     perceptron = functools.partial(transformer.Perceptron, *inner)
     attention = functools.partial(
       transformer.SelfAttention, self.num_heads, qkv_bias=self.qkv_bias, rotary=self.rotary

@@ -104,7 +104,8 @@ def load_with_notes(
       saved = facts.get('architecture', architecture.name)
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
         raise InputError(  # two architectures may have equal shapes and differ in padding only
-          f'weights of {saved!r}, not {architecture.name!r}: set --{KEYS.classifier.name}={saved}'
+          f'the weights are of {saved!r}, not of {architecture.name!r}: set '
+          f'--{KEYS.classifier.name}={saved}'
         )
     else:
       arrays, notes = read_with_notes(file)
@@ -466,7 +467,7 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   flat, header = read_safetensors(file)
   if header.get(DIGEST) != _digest(flat, header):
     raise InputError(
-      f'{file} was altered: its weights had another digest when saved. Save them again.'
+      f'{file} was altered: its weights had another digest when they were saved. Save them again.'
     )
   return flat, _facts(file, header)
 
@@ -477,7 +478,8 @@ def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
   InputError is raised if they are no JSON or a value has the wrong type.
   """
   form = {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict}
-  return json_files.parse(header.get('metadata', '{}').encode(), f'the metadata of {file}', form)
+  text = header.get('metadata', '{}').encode()
+  return json_files.parse(text, f'the metadata of {file}', form)
 
 
 def saved_facts(path: str | os.PathLike[str]) -> Facts:

@@ -219,7 +219,8 @@ class IRM(GroupObjective):
     weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
     scale = jnp.maximum(weight, 1) if self.rescale else 1.0
     metrics = {'penalty': penalty, 'penalty_weight': weight}
-    return (losses + weight * penalty) / scale, weights, {'step': state['step'] + 1}, metrics
+    minimised = (losses + weight * penalty) / scale
+    return minimised, weights, {'step': state['step'] + 1}, metrics
 
   def _penalties(
     self, slope: jax.Array, member: jax.Array, half: jax.Array, total: Total

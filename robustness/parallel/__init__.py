@@ -30,9 +30,12 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
   choice('config.parallel', kind, KINDS)
   indices = range(jax.process_count()) if all_processes else [jax.process_index()]
   devices = [jax.local_devices(process_index=index) for index in indices]
-  counts = [n for n in range(1, min(map(len, devices)) + 1) if divides % (n * len(devices)) == 0]
+  fewest = min(map(len, devices))
+  counts = [n for n in range(1, fewest + 1) if divides % (n * len(devices)) == 0]
   if not counts:
-    raise InputError(f'{divides} rows do not divide equally over {len(devices)} processes.')
+    raise InputError(
+      f'{divides} rows do not divide over {len(devices)} processes; each must have equally many.'
+    )
   return KINDS[kind]([device for local in devices for device in local[: max(counts)]])
 
 

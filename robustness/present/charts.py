@@ -143,7 +143,8 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
-      words = ' '.join(filter(None, (quantity.words, place_of(quantity, rows.iloc[0], facets))))
+      place = place_of(quantity, rows.iloc[0], facets)
+      words = ' '.join(filter(None, (quantity.words, place)))
       parts[bool((rows.versus != '').any())].append(rows.assign(words=words))
   figures: dict[str, Picture] = {}
   for part in filter(None, parts.values()):
@@ -205,7 +206,8 @@ def of_rows(
       return {'': (figure, caption(columns) + line_words)}
     case 0, 1:
       titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
-      figure = forms.curves(titled, [notation for notation, _ in columns], labels, axes[0], lines)
+      notations = [notation for notation, _ in columns]
+      figure = forms.curves(titled, notations, labels, axes[0], lines)
       return {'': (figure, caption(columns) + line_words)}
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]

@@ -258,7 +258,8 @@ def _key_of_values(choice: Choice) -> tuple[object, ...]:
     values = (rows.versus == '') - values  # 1 − value, or −value of a difference
   texts = rows[['classifier', 'versus', *choice.facets]].astype(str)
   texts = texts.assign(value=values.map('{:.9g}'.format))
-  return quantity.kind, choice.extremes is None, frozenset(texts.itertuples(index=False, name=None))
+  is_overall = choice.extremes is None
+  return quantity.kind, is_overall, frozenset(texts.itertuples(index=False, name=None))
 
 
 def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
@@ -399,7 +400,8 @@ def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: in
   for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
     tied = rows.loc[sizes.index[np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)]]
     tied = tied[np.sign(tied['value']) == np.sign(tied['value'].iloc[0])]
-    joint = _widened(tied.loc[(tied.high - tied.low).fillna(0).idxmax()], family, quantity)
+    widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
+    joint = _widened(widest, family, quantity)
     largest.append(tied.assign(low=joint.low, high=joint.high, family=joint.family))
   return pd.concat(largest)
 

@@ -32,9 +32,12 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
     raise InputError('no pictures to draw: give at least one row with one picture.')
   for image in pictures:
     if image.ndim != 3 or image.shape[-1] not in (1, 3):
-      raise InputError(f'a picture has shape {image.shape}: give [height, width, 1 or 3].')
+      raise InputError(
+        f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels.'
+      )
   columns = max(map(len, rows.values()))
-  is_shared = len({tuple(line) for line in rows.values()}) == 1
+  titles = [tuple(line) for line in rows.values()]
+  is_shared = len(set(titles)) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
   above = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)

@@ -321,7 +321,8 @@ def _write_numbers(
     rounded = round(values[y, x], digits) + 0.0  # a rounded zero has no sign
     number = f'{rounded:.{digits}f}'.replace('-', '−') if font_size >= MIN_FONT_SIZE else ''
     red, green, blue, _ = image.to_rgba(values[y, x])
-    colour = 'w' if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else 'k'
+    is_dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+    colour = 'w' if is_dark else 'k'
     if note:
       corner = x - 0.46, y - 0.46
       axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))

@@ -297,7 +297,8 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
   if {*facets} == {*FREQUENCIES}:
     return 'at'
   first = rows.iloc[0]
-  form = _place_form(quantity.facet(facets[0]), first[facets[0]]) if len(facets) == 1 else 'in'
+  is_single = len(facets) == 1
+  form = _place_form(quantity.facet(facets[0]), first[facets[0]]) if is_single else 'in'
   return form.partition(' ')[0]
 
 
@@ -306,8 +307,9 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)
-  noun = 'pairs' if len(facets) == 2 else 'combinations'
-  return words if len(facets) == 1 else f'{noun} of {words}'
+  return (
+    words if len(facets) == 1 else f'{"pairs" if len(facets) == 2 else "combinations"} of {words}'
+  )
 
 
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:

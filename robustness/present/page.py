@@ -426,7 +426,9 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   )
   body = '\n'.join(f'<tr>{line}</tr>' for line in lines)
   kinds = {'CSV': tables.to_csv, 'LaTeX': tables.to_latex, 'Markdown': tables.to_markdown}
-  copies = ''.join(f'<h4>{kind}</h4>{_copied(render(table))}' for kind, render in kinds.items())
+  copies = ''.join(
+    f'<h4>{kind}</h4>{_copied(render_text(table))}' for kind, render_text in kinds.items()
+  )
   return (
     '<div class="scroll"><table>\n'
     f'<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'

@@ -102,7 +102,8 @@ def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Co
   measured = _rows(tasks, y, x)
   if measured is None:
     return None
-  return _Column(f'{measured[0].words} by {words}', *measured, functools.partial(_draw_map, y, x))
+  draw = functools.partial(_draw_map, y, x)
+  return _Column(f'{measured[0].words} by {words}', *measured, draw)
 
 
 def _draw_map(

@@ -64,7 +64,8 @@ def _diagram(axes: Axes, rows: pd.DataFrame, is_first: bool, confidence: float, 
     confidence: confidence of the intervals, in (0, 1).
     colour: colour of the classifier.
   """
-  view = rows[facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))].iloc[0]
+  names = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
+  view = rows[names].iloc[0]
   size, mean, accuracy = (
     rows[rows.quantity == f'bin_{name}'].value.to_numpy().reshape(-1, rows.bin.max())
     for name in ('size', 'confidence', 'accuracy')

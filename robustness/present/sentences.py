@@ -134,7 +134,8 @@ def _level_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      by = _estimate(quantity, row if row.value > 0 else _reversed(row)).replace('+', '')
+      size = row if row.value > 0 else _reversed(row)
+      by = _estimate(quantity, size).replace('+', '')
       yield f'{clause}{link}{_comparatives(quantity)[row.value > 0]} than {row.versus} by {by}'
 
 
@@ -183,7 +184,8 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
       continue
     clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
     if choice.reference is not None and choice.reference.extremes is not None:
-      estimate = _estimate(choice.reference.quantity, choice.reference.extremes.loc[extreme.name])
+      reference = choice.reference.extremes.loc[extreme.name]
+      estimate = _estimate(choice.reference.quantity, reference)
       clause = f'{clause}, where the {choice.reference.quantity.words} is {estimate}'
     clauses.append(clause)
   return f'{choice.words}:', clauses

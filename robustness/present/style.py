@@ -75,7 +75,9 @@ _METADATA: Any = {
 }  # without what would make the bytes depend on the day or the version
 
 # The settings of a user must not change the pictures; the backend is not a matter of style.
-_DEFAULTS: Any = {k: v for k, v in matplotlib.rcParamsDefault.items() if 'backend' not in k}
+_DEFAULTS: Any = {
+  key: value for key, value in matplotlib.rcParamsDefault.items() if 'backend' not in key
+}
 
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
@@ -152,8 +154,9 @@ class PowersOfTen(LogFormatter):
     if not super().__call__(x, pos):
       return ''
     digits, exponent = f'{x:.0e}'.split('e')
-    power = power_of_ten(int(exponent))
-    return power if digits == '1' else f'{digits}×{power}'
+    return (
+      power_of_ten(int(exponent)) if digits == '1' else f'{digits}×{power_of_ten(int(exponent))}'
+    )
 
 
 def power_of_ten(exponent: int) -> str:
@@ -279,7 +282,8 @@ def panels(
   """
   figure = Figure(figsize=(size[0], size[1]), layout=layout)
   share = {'sharex': True, 'sharey': True, **share}
-  axes = list(figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share).flat)
+  grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **share)
+  axes = list(grid.flat)
   for empty in axes[count:]:
     empty.set_axis_off()
   for lowest in axes[max(0, count - columns) : count]:

@@ -136,7 +136,8 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   sizes = [*map(len, lines.values())]
   names = [_name(line) for group in lines.values() for line in group]
   height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
-  figure = Figure(figsize=(style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + height), layout='constrained')
+  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + height)
+  figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(len(sizes), squeeze=False, height_ratios=[n + 1 for n in sizes])
   for index, (axes, (unit, group)) in enumerate(zip(grid.flat, lines.items(), strict=True)):
     _panel(axes, results, group, is_labelled=not index)
@@ -158,7 +159,8 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
   for place, (choice, mean) in enumerate(lines):
     scale = Notation(choice.quantity).scale
     facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
-    seeds = select(results.by_task[choice.task].table, choice.quantity.name, **facets, seed=...)
+    table = results.by_task[choice.task].table
+    seeds = select(table, choice.quantity.name, **facets, seed=...)
     seeds = seeds[seeds.classifier == mean.classifier]
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
     axes.errorbar(
@@ -196,10 +198,11 @@ def most_changed(results: Results) -> list[Finding]:
     rows = rows[rows.n == results.table[SEED].nunique()]
     if len(rows):
       row = rows.loc[(rows.high - rows.low).idxmax()]
-      quantity = shares[row['quantity']]
-      notation = Notation(quantity, difference=bool(row.versus))
+      notation = Notation(shares[row['quantity']], difference=bool(row.versus))
       facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
-      words = ' '.join(filter(None, (quantity.words, place_of(quantity, row, facets))))
+      words = ' '.join(
+        filter(None, (notation.quantity.words, place_of(notation.quantity, row, facets)))
+      )
       minus = f' minus {row.versus}' if row.versus else ''
       subject = f'{task}, {row.classifier}' if task else row.classifier
       text = (

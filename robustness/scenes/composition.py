@@ -167,7 +167,8 @@ def visible(
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
   positions = [bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
-  return resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction), offset
+  window = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
+  return window, offset
 
 
 def paste_rotated(

@@ -37,7 +37,8 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
   They are `area`, `angle`, `x`, `y`, and `sheet`, the number of the area among the distinct areas.
   """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
-  return {**factors, 'sheet': np.unique(design.area, return_inverse=True)[1].astype(np.int32)}
+  sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
+  return {**factors, 'sheet': sheet}
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:

@@ -347,7 +347,8 @@ class AccuracyByFactor(Study):
     compared += [(k, first, [by_label[first], by_label[k]]) for k in by_label if k != first]
     rows = []
     for label, versus, both_units in compared:
-      for level, estimate in zip(levels, relative_errors(both_units, self.confidence), strict=True):
+      ratios = relative_errors(both_units, self.confidence)
+      for level, estimate in zip(levels, ratios, strict=True):
         rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
     return part(rows)
 

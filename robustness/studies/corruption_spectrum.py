@@ -174,8 +174,9 @@ class CorruptionSpectrum(StoredOrMade):
     energy = records.table('measure/energy').astype(float)
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     images = versions(records)
+    high_energy = records.table('measure/high_energy')
     for changed, clean, fields in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, (records.table('measure/high_energy'), energy)),
+      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
       (RMS, CLEAN_RMS, (energy, pixels)),
     ):
       by_view = Outcomes.from_fields(changed, {IMAGES: fields}, views, clusters=images)
@@ -226,8 +227,9 @@ class CorruptionSpectrum(StoredOrMade):
     values = (*share.value, *shares.value)
     titles = [f'{name}, {style.percent(v)}' for name, v in zip(titles, values, strict=True)]
     of_severity = results.arrays['spectrum'][:, levels.index(severity)]
+    spectra = [results.arrays['clean_spectrum'], *of_severity]
     figures['spectra'] = (
-      spectrum_panels(titles, [results.arrays['clean_spectrum'], *of_severity]),
+      spectrum_panels(titles, spectra),
       f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
       f'share of high frequency in the energy ({high}); {clean.n.iloc[0]} images, zero frequency '
       'in the centre, one logarithmic scale.',

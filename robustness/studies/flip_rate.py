@@ -95,7 +95,8 @@ class FlipRate(Study):
   @property
   def severities(self) -> np.ndarray:
     """The severities of the frames, ascending."""
-    return np.round(np.linspace(self.lowest, self.highest, self.frames) * FINEST) / FINEST
+    even = np.linspace(self.lowest, self.highest, self.frames)
+    return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each frame of each corruption; frames of one corruption share random

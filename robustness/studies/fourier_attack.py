@@ -108,7 +108,8 @@ class FourierAttack(BeginsWithMap):
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns what keeps the numbers from published ones: settings other than the paper's."""
-    differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], self.phase, self.clip)
+    side = image_shape[0]
+    differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -153,7 +154,8 @@ class FourierAttack(BeginsWithMap):
   def quantities(self) -> tuple[Quantity, ...]:
     """The errors, with the norm in words; see `Study`."""
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
-    return (dataclasses.replace(ERROR, words=words), CLEAN_ERROR, WAVE_ERROR)
+    error = dataclasses.replace(ERROR, words=words)
+    return (error, CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors by number of queries, on the images that did not choose the frequencies.

@@ -131,8 +131,10 @@ class FourierPreview(BeginsWithMap):
       for e in evaluations
     }
     views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
-    bands = Outcomes.from_fields(SENSITIVITY_PER_CELL, energies, views, clusters=recorded.clusters)
-    estimates.append(self.means(SENSITIVITY_PER_CELL, bands, ('band',)))
+    of_bands = Outcomes.from_fields(
+      SENSITIVITY_PER_CELL, energies, views, clusters=recorded.clusters
+    )
+    estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       total = spectrum.full_map(evaluation.records.total('sensitivity')[0], image_shape[1])

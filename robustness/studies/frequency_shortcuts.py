@@ -120,13 +120,16 @@ class FrequencyShortcuts(Study):
 
     # Of f and −f, the one that comes first decides for both.
     order = np.arange(height * width).reshape(height, width)
-    return np.where(order <= mirrored(order), ordered, mirrored(ordered))[:, :, : width // 2 + 1]
+    is_first = order <= mirrored(order)
+    return np.where(is_first, ordered, mirrored(ordered))[:, :, : width // 2 + 1]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the view of unchanged images (id 0), then a view for each set."""
     height, width, _ = image_shape
     side = min(height, width)
-    self.require(max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of images')
+    self.require(
+      max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of the images'
+    )
     all_frequencies = np.ones((1, height, width // 2 + 1), bool)
     number = np.arange(self.sets + 1, dtype=np.int32)
     masks = np.concatenate([all_frequencies, self.masks(height, width)])

@@ -301,7 +301,8 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
       'workdir of configs/ood_scores.py.'
     )
   for expected in first.evaluations if first else ():
-    before, after = expected.records.identity, _evaluation(task, expected.label).records.identity
+    actual = _evaluation(task, expected.label)
+    before, after = expected.records.identity, actual.records.identity
     keys = [{'classifier': identity['classifier']} for identity in (before, after)]
     if lines := differing_keys(keys[0], keys[1]):
       raise InputError(
@@ -328,7 +329,8 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
     if (labels == UNKNOWN_CLASSES) != must_be_unknown:
       kind = 'no known class' if must_be_unknown else 'known classes'
       raise InputError(
-        f'{path} must be of images of {kind}: set {KEYS.data.known_classes}={not must_be_unknown}.'
+        f'{path} must be of images of {kind}: give a run with '
+        f'{KEYS.data.known_classes}={not must_be_unknown}.'
       )
 
 

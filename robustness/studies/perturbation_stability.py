@@ -194,7 +194,8 @@ class PerturbationStability(Study):
         best_classes[label] = best[reference], best[frame]
     num_frames = [rows_of_name.shape[-1] for rows_of_name in rows]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
-    views = pd.DataFrame({'perturbation': np.repeat(self.names, num_frames), 'frame': numbers})
+    names = np.repeat(self.names, num_frames)
+    views = pd.DataFrame({'perturbation': names, 'frame': numbers})
     weight = np.repeat(1 / np.array(num_frames), num_frames)  # perturbations have equal weights
     first = recorded.evaluations[0].label
     for quantity, ratio, fields, published in (
@@ -208,7 +209,8 @@ class PerturbationStability(Study):
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
       if self.baseline == ALEXNET or first in fields:
-        yield self.means(ratio, outcomes, baseline=published if self.baseline == ALEXNET else None)
+        baseline = published if self.baseline == ALEXNET else None
+        yield self.means(ratio, outcomes, baseline=baseline)
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:

@@ -357,7 +357,8 @@ class SiScore(Study):
     for factor, keys in factors.items():
       if len(factors) > 1:
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
-        yield self.means(BALANCED_ACCURACY, self._balanced(published, factor), keys, paired=False)
+        by_factor = self._balanced(published, factor)
+        yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
       is_common = _common(published, keys) if factor == designs.LOCATION else None
       yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, by_group=True)
     for index in np.unique(classes).tolist():

@@ -58,7 +58,8 @@ def cohen_kappa(
   def kappa(tables: np.ndarray) -> np.ndarray:
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
-    return beyond_chance(observed, _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2))
+    expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
+    return beyond_chance(observed, expected)
 
   return _bootstrapped(tables, kappa, tables.sum((1, 2)), len(ratings))
 
@@ -83,7 +84,8 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
 
   def kappa(sums: np.ndarray) -> np.ndarray:
     observed, counts = _ratio(sums[..., 0], sums[..., 1]), sums[..., 2:]
-    return beyond_chance(observed, _ratio((counts**2).sum(-1), counts.sum(-1) ** 2))
+    expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
+    return beyond_chance(observed, expected)
 
   return _bootstrapped(sums, kappa, sums[:, 1], len(counts))
 
@@ -115,7 +117,8 @@ def _bootstrapped(
 
 def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
   """Returns ratings by category [M, C] and groups [M] of the items with at least two ratings."""
-  counts = (ratings[:, :, None] == np.arange(ratings.max(initial=0) + 1)).sum(1).astype(float)
+  categories = np.arange(ratings.max(initial=0) + 1)
+  counts = (ratings[:, :, None] == categories).sum(1).astype(float)
   is_rated = np.asarray(counts.sum(1) >= 2)
   return counts[is_rated], _clusters(groups, is_rated)
 

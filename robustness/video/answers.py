@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from robustness.core import json_files
 from robustness.core.atomic_files import flush_directory, lock
@@ -176,7 +177,9 @@ class AnswerLog:
   Use it as a context manager. The file is locked against a second server while it is open.
   """
 
-  def __init__(self, path: Path, digest: str, settings: Mapping[str, int | bool] | None = None):
+  def __init__(
+    self, path: Path, digest: str, settings: Mapping[str, int | bool] = MappingProxyType({})
+  ):
     """Opens or creates the file; a last line that a kill cut short is removed.
 
     Args:
@@ -185,7 +188,6 @@ class AnswerLog:
       settings: fields of `ReviewPlan`; a new file stores them, an existing one must agree.
     """
     self.path = path
-    settings = settings or {}
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
     header = _encoded({'format': FORMAT, 'version': VERSION, 'metadata': digest, 'plan': plan})
     try:
@@ -203,7 +205,9 @@ class AnswerLog:
   def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
     """Locks the file, writes the header of a new one, and reads the plan and the answers."""
     if not lock(self._file):
-      raise InputError(f'{self.path} is open in another server: stop it or give another --answers.')
+      raise InputError(
+        f'{self.path} is open in another server: stop it, or give another --answers.'
+      )
     content = self.path.read_bytes()
     if header.startswith(content):  # a new file, or a header that was cut short
       os.ftruncate(self._file, 0)
@@ -264,7 +268,8 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
       answers.append(Answer.from_json(json_files.parse(line, 'it')))
     except InputError as error:
       raise InputError(
-        f'{file}, line {number}, cannot be read ({error}). Correct or remove this line alone.'
+        f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
+        'all others are whole.'
       ) from error
   return plan, answers
 

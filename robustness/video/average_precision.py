@@ -40,7 +40,8 @@ MAX_DETECTIONS = 100
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
   """Returns intersection over union of boxes [N, 4] and [M, 4], float [N, M]."""
   low = np.maximum(first[:, None, :2], second[None, :, :2])
-  common = np.clip(np.minimum(first[:, None, 2:], second[None, :, 2:]) - low, 0, None).prod(-1)
+  high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+  common = np.clip(high - low, 0, None).prod(-1)
   areas = [(boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second)]
   return common / (areas[0][:, None] + areas[1][None] - common)
 
@@ -97,7 +98,8 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
   """Returns {(image, category): positions of its boxes}, each in the order of `order`."""
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
-  return {key: order[places] for key, places in keys.groupby(['image', 'category']).indices.items()}
+  indices = keys.groupby(['image', 'category']).indices
+  return {key: order[places] for key, places in indices.items()}
 
 
 def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:

@@ -289,7 +289,8 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   missing = [frame for frame in frames if frame not in annotated]
   if missing:
     raise InputError(
-      f'{path}: {len(missing)} of {len(frames)} frames are no image, first {missing[0]!r}.'
+      f'{path}: {len(missing)} of {len(frames)} frames are none of its images, '
+      f'first {missing[0]!r}.'
     )
   truth = _truth(document, frames, path)
   for number, entry in enumerate(document['annotations']):

@@ -111,7 +111,8 @@ class Candidates:
   def paths(self, item: Item) -> tuple[str, str | None]:
     """Returns the paths of anchor and neighbor; the neighbor of an anchor is None."""
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
-    return anchor, self.sets.frames[self.pairs[item.number].frame] if item.kind == PAIR else None
+    is_pair = item.kind == PAIR
+    return anchor, self.sets.frames[self.pairs[item.number].frame] if is_pair else None
 
   @functools.cached_property
   def items(self) -> Mapping[tuple[str, str | None], Item]:
@@ -155,7 +156,9 @@ class ReviewFrames:
     self._damages: dict[int, tuple[str, str]] = {}  # {index: (tag of the file, its damage)}
     for path in self._paths:
       if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
-        raise InputError(f'frame {path} does not end in {", ".join(CONTENT_TYPES)}.')
+        raise InputError(
+          f'frame {path} is of no known kind: its name should end in {", ".join(CONTENT_TYPES)}.'
+        )
       self._resolved(path)
     missing = [path for path in self._paths if not os.path.isfile(self._root / path)]
     if missing:

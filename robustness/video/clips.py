@@ -229,7 +229,9 @@ def _av() -> ModuleType:
   try:
     import av
   except ImportError as error:
-    raise InputError("video files need PyAV: pip install '.[video]', or give frames.") from error
+    raise InputError(
+      "video files are decoded by PyAV: pip install '.[video]', or give folders of frames."
+    ) from error
   return av
 
 

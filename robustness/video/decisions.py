@@ -114,11 +114,12 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   reviewed[anchor_of_pair[answered]] = True
   accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
   bad = reviewed & ~accepted & np.array([rounds.is_settled(item) for item in anchors], bool)
+  pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
   return Decisions(
     reviewed,
     accepted,
     answered | bad[anchor_of_pair],
-    np.array([is_accepted(item, False) for item in pairs], bool) & accepted[anchor_of_pair],
+    pair_accepted & accepted[anchor_of_pair],
     tuple(item for item in items if not rounds.is_settled(item)),
     tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
   )

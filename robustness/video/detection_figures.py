@@ -103,7 +103,8 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
   file = (root / path).resolve()
   if not file.is_relative_to(root) or not os.path.isfile(file):
     raise InputError(
-      f'frame {path!r} is no file in {root}: give --frames the folder where such paths begin.'
+      f'frame {path!r} is no file in {root}: give --frames the folder in which the '
+      'paths of the metadata begin.'
     )
   image = read_rgb(file)
   scale = min(1.0, MAX_SIDE / max(image.size))
@@ -138,7 +139,8 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   cell = style.PAGE_WIDTH / max(columns, 2)
   size = (cell * columns, 2 * (cell * height / width + 0.2) + 0.3)
   figure = Figure(figsize=size, layout='constrained')
-  for index, axes in enumerate(figure.subplots(2, columns, squeeze=False).T.flat):
+  grid = figure.subplots(2, columns, squeeze=False)
+  for index, axes in enumerate(grid.T.flat):
     show(axes, stored[f'image_{index}'])
     axes.set_axis_off()
     place = f'offset {number(stored["offset"][index])}' if index % 2 else 'anchor'

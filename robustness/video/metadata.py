@@ -353,7 +353,8 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   advice = f'Give an object that has each frame once, in the folder of {SETS}.'
   sets = json_files.read(home / SETS, {str: (list, str)}, advice)
   labels = json_files.read(home / LABELS, dict, advice)
-  facts = json_files.read(home / FRAMES, {str: dict}, advice) if (home / FRAMES).is_file() else None
+  has_facts = (home / FRAMES).is_file()
+  facts = json_files.read(home / FRAMES, {str: dict}, advice) if has_facts else None
   names = _class_names(home)
   try:
     return from_mappings(sets, labels, names, facts)

@@ -128,7 +128,8 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   if outside.any():
     if (scores >= 0).all() and (np.abs(sums / 100 - 1) <= SUM_TOLERANCE).all():
       raise InputError(
-        f'{title}: no score is negative and every frame sums to 100: divide percentages by 100.'
+        f'{title}: no score is negative and every frame sums to 100: these are percentages. Divide '
+        'them by 100.'
       )
     return LOGITS
   uneven = np.abs(sums - 1) > SUM_TOLERANCE

@@ -139,7 +139,8 @@ class Rescoring:
     if empty:
       message = '%s: %d of %d frames have no scores and count as wrong'
       logging.warning(message, path, empty, len(scores))
-    kind = score_kind(scores[rows], [sets.frames[row] for row in rows], self.scores, str(path))
+    frames = [sets.frames[row] for row in rows]
+    kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
     is_projected = is_coarse and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {

@@ -79,7 +79,8 @@ class ReviewServer(ThreadingHTTPServer):
       super().__init__((host, port), _Handler)
     except (OSError, OverflowError) as error:
       raise InputError(
-        f'cannot serve on {host}, port {port} ({error}): give another --host or --port (0: free).'
+        f'cannot serve on {host}, port {port} ({error}): give another --port (0 '
+        'takes a free one) or --host.'
       ) from error
 
   @property
@@ -132,7 +133,9 @@ class ReviewServer(ThreadingHTTPServer):
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
     labels = list(self._page_labels(item))
     if fields.pop('shown', UNCHECKED) not in (labels, UNCHECKED):
-      raise OutdatedAnswerError(f'the labels of {item} changed since it was shown: answer again.')
+      raise OutdatedAnswerError(
+        f'the labels of {item} have changed since it was shown here: answer again.'
+      )
     answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
     names = self.candidates.class_names
@@ -147,7 +150,9 @@ class ReviewServer(ThreadingHTTPServer):
     known name.
     """
     if self.annotator is not None and name != self.annotator:
-      raise InputError(f'annotator {name!r} cannot answer: this server is for {self.annotator!r}.')
+      raise InputError(
+        f'annotator {name!r} cannot answer here: this server was started for {self.annotator!r}.'
+      )
     for earlier in self.rounds.annotators():
       if earlier != name and earlier.casefold() == name.casefold():
         raise InputError(
@@ -209,7 +214,8 @@ class ReviewServer(ThreadingHTTPServer):
 
 def _plain(answer: Answer) -> Plain:
   """Returns the fields of an answer that the page needs."""
-  return {key: vars(answer)[key] for key in ('label', 'similar', 'feature', 'reasons', 'added')}
+  keys = 'label', 'similar', 'feature', 'reasons', 'added'
+  return {key: vars(answer)[key] for key in keys}
 
 
 def is_loopback(host: str) -> bool:

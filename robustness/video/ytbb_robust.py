@@ -126,7 +126,8 @@ def _annotations(
     beyond = [number for number in entry['labels'] if not 0 <= number < len(names)]
     if beyond:
       raise InputError(
-        f'{path} marks {entry["key"]!r} with label {beyond[0]}; its labels are 0..{len(names) - 1}.'
+        f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
+        f'{len(names) - 1}.'
       )
     marked[parse_key(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
   return marked

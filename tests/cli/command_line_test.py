@@ -232,7 +232,7 @@ def test_json_that_cannot_be_used_is_named(text, message, tmp_path):
 
 @cases(
   'source, variant, message',
-  ('x = 1', '', r'own\.py has no function get_config that returns it'),
+  ('x = 1', '', r'own\.py has no function get_config that returns the config'),
   ('def get_config():\n  return {}["gone"]', '', r"own\.py, line 2 raised KeyError: 'gone'"),
   ('def get_config():\n  return int("a")', '', r'invalid literal.*own\.py, line 2\)'),
   ('import gone', '', r"own\.py, line 1 raised ModuleNotFoundError: No module named 'gone'"),

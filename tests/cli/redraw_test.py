@@ -107,7 +107,7 @@ def test_a_folder_that_is_no_workdir_is_refused_with_the_reason(tmp_path):
   finished_runs.write(tmp_path / 'workdirs/run', {'net': [True, False]})
   for path, message in (
     (tmp_path / 'none', 'is no folder'),
-    (tmp_path, 'has no config.json and environment.json.'),
-    (tmp_path / 'workdirs', 'environment.json; workdirs inside it: run.'),
+    (tmp_path, 'has no config.json and environment.json, which every run writes.'),
+    (tmp_path / 'workdirs', 'which every run writes; workdirs inside it: run.'),
   ):
     refused(message, redraw, str(path))

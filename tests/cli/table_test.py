@@ -169,7 +169,7 @@ MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
 @cases(
   'arguments, message',
   (('table',), 'robustness table needs the workdir of a finished run'),
-  (('table', 'none'), 'no results.json in none: give the workdir of a finished run'),
+  (('table', 'none'), 'no results.json in none: give the working directory of a finished run'),
   (('table', 'one', '--format=html'), "--format is 'html'; valid: 'csv', 'latex', 'markdown'"),
   (
     ('table', 'one', '--quantity=eror'),
@@ -183,7 +183,7 @@ MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
   (('export', 'one', '--to=hub'), '--to=hub needs --out=DIR'),
   ((*HUB, '--task=x'), '--dataset and --task together'),
   ((*HUB[:3], '--out=one/results.csv'), '--out is one/results.csv, a file: name a folder'),
-  (HUB, "--classifier is '': a hub takes one; valid: 'half', 'most'"),
+  (HUB, "--classifier is '': a hub has one model; valid: 'half', 'most'"),
   ((*MOST_OF_IT, '--quantity=eror'), "'eror' is no quantity"),
   ((*MOST_OF_IT, '--at=corupt=fog'), "--at names 'corupt'"),
   ((*MOST_OF_IT, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),

@@ -134,7 +134,7 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
   ({'plain': {'study': {'name': 'acuracy'}}}, r"battery\.plain\.study\.name names 'acuracy'"),
   ({'maps': {'stduy': {}}}, r"config\.battery\.maps\.stduy: did you mean 'study'"),
   ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
-  ({'seeds': {}}, r"config\.battery names a task 'seeds', which is a setting of results"),
+  ({'seeds': {}}, r"config\.battery names a task 'seeds', as results name a setting"),
   ({'baseline': {}}, r"config\.battery names a task 'baseline'"),
   ({'maps': {'data': 3}}, bad_setting('config.battery.maps.data', 3)),
   ({'summary': []}, r'battery\.summary is \[\]; must be|battery\.summary is \[\]'),

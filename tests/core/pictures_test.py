@@ -79,7 +79,7 @@ def test_the_size_is_read_in_the_header_before_pixels_are_decoded(tmp_path):
   side = 13_000
   Image.new('1', (side, side)).save(tmp_path / 'large.png')
   assert side**2 > MAX_PIXELS_PER_IMAGE and (tmp_path / 'large.png').stat().st_size < 10**5
-  refused('13000 × 13000 pixels are above the limit', pictures.read_rgb, tmp_path / 'large.png')
+  refused('it has 13000 × 13000 pixels, above the limit', pictures.read_rgb, tmp_path / 'large.png')
 
 
 @cases(

@@ -69,7 +69,7 @@ def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   refused(message, PARTS.find, f'{tmp_path}/bad.py:X', WHERE)
   taken = tmp_path / 'taken.py'
   taken.write_text('from robustness.augment.flip_and_crop import Crop as crop')
-  refused("'crop' is a part here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
+  refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
 
 
 def test_a_part_in_a_file_is_described_and_run_again_when_it_changed_or_was_forgotten(file):

@@ -64,12 +64,12 @@ def test_bad_labels_are_refused(labels, message):
 
 @cases(
   'images, labels, message',
-  (IMAGES.astype(np.float64), LABELS, 'images are float64 .* give uint8 or float32 '),
-  (IMAGES[0], LABELS, r'give uint8 or float32 \[N, H, W, C\]'),
+  (IMAGES.astype(np.float64), LABELS, 'must be uint8 or float32 .* got float64'),
+  (IMAGES[0], LABELS, r'must be uint8 or float32 \[N, H, W, C\]'),
   (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
   (IMAGES, LABELS[:3], '3 labels for 7 images'),
   (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
-  (IMAGES * np.float32(np.nan), LABELS, r'must be in \[0, 1\]'),
+  (IMAGES * np.float32(np.nan), LABELS, r'must lie in \[0, 1\]'),
 )
 def test_bad_arrays_are_refused(images, labels, message):
   refused(message, ArrayRows, images, labels, NAMES)
@@ -82,7 +82,7 @@ def test_bad_class_names_are_refused(names, message):
 
 @cases(
   'ids, message',
-  (np.arange(3), r'example_ids is int64 of shape \(3,\); expected int \[7\]'),
+  (np.arange(3), r'example_ids is int64 of shape \(3,\); expected integers \[7\]'),
   (np.arange(7) / 2, 'example_ids is float64'),
   (np.arange(7) * 2**32, 'example_ids go from 0 to 25769803776; they are int32'),
 )

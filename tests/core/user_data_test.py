@@ -70,10 +70,10 @@ def test_arrays_keep_their_type_columns_and_class_names():
   ('arguments', 'message'),
   [
     ((IMAGES.transpose(0, 3, 1, 2), LABELS), 'channels first'),
-    ((IMAGES * 255, LABELS), r'must be in \[0, 1\]'),
+    ((IMAGES * 255, LABELS), r'must lie in \[0, 1\]'),
     ((IMAGES, LABELS, None, NAMES[:2]), 'labels has 2 .example 2.; there are 2 classes'),
-    ((IMAGES, LABELS.astype(float)), 'expected int '),
-    ((IMAGES, np.eye(3)[LABELS]), 'expected int '),
+    ((IMAGES, LABELS.astype(float)), 'expected integers'),
+    ((IMAGES, np.eye(3)[LABELS]), 'expected integers'),
     ((IMAGES, LABELS[:2]), '2 labels for 6 images'),
     ((IMAGES,), 'give labels'),
     (([],), 'empty'),

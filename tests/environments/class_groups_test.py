@@ -19,8 +19,8 @@ def test_named_groups_leave_the_other_classes_over():
 
 @cases(
   'groups, message',
-  ((('1', '2'), ('2', '3')), "'2' is in the groups 1 and 2"),
-  ((('1', '1'),), "'1' is in the groups 1, twice"),
+  ((('1', '2'), ('2', '3')), "'2' is in the class groups 1 and 2"),
+  ((('1', '1'),), "'1' is in the class groups 1, twice"),
   ((('1',), ()), 'class group 2 is empty'),
   ((('one',),), "names 'one'"),
   ((('wordnet:n1',),), bad_setting('config.data.hierarchy', '')),

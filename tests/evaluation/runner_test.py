@@ -333,7 +333,7 @@ def test_a_function_that_leaves_jax_or_leaves_out_a_layer_is_refused():
   message = r'forward of tiny cannot be compiled .*from_callable'
   refused(message, table, runner, tiny_rows(8), 8, 5)
   runner = answering(lambda forward, images, _: forward(images, ()), layers=('stage1',))
-  message = r"tiny was asked for layer 'stage1' and gives \[\]"
+  message = r"tiny was asked for the layer 'stage1' and gives \[\]"
   refused(message, table, runner, tiny_rows(8), 8, 5)
 
 
@@ -394,7 +394,7 @@ def black(*shape, class_names=CLASSES):
     'takes images of 6 × 5 × 3 .* have 8 × 5 × 3: images are cropped to squares only',
   ),
   (black(6, 5, 1), '6 × 5 × 1: give images of 3 channels, or a classifier of 1'),
-  (black(*SHAPE, class_names=(*CLASSES, 'emu')), 'tiny has 4 classes, the data 5'),
+  (black(*SHAPE, class_names=(*CLASSES, 'emu')), 'the data have 5 classes, tiny has 4'),
   (with_value('images', (13, 2, 2, 1), 255), r'example 13 has values in \[.*, 255\].*divide'),
 )
 @pytest.mark.parametrize('native', [True, False])

@@ -166,7 +166,7 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
     collection.add(f'a{number}')
   collection.add('b0', label=LEMON)
   assert len(collection.extracted()) == 4
-  refused('cutouts.csv exists, perhaps', collection.extract)
+  refused('cutouts.csv exists already', collection.extract)
   listed = collection.out / 'cutouts.csv'
   complete = listed.read_text()
   for spoilt, message in (
@@ -199,7 +199,7 @@ def test_cutouts_of_an_interrupted_run_are_not_joined_by_others(collection, monk
   monkeypatch.setattr(cutouts, '_cut_segment', interrupted)
   with pytest.raises(KeyboardInterrupt):
     collection.extract()
-  refused('foregrounds exists, perhaps of an interrupted run', collection.extract)
+  refused('foregrounds exists already, perhaps of an interrupted run', collection.extract)
 
 
 def test_bad_tables_and_words_are_named(collection):

@@ -75,7 +75,7 @@ def test_classes_are_never_matched_by_position():
     assert align(data) is data
   message = "1 of 2 classes.*network.*'fish'.*'tench'.*'n01440764'"
   refused(message, align, rows([0, 1], ('tabby', 'fish')))
-  message = 'example 1 has label 2 of 2 classes'
+  message = 'example 1 has label 2; the data name 2 classes'
   refused(message, labels_of, align(rows([0, 2], (WNIDS[5], WNIDS[6]))))
 
 

@@ -194,7 +194,7 @@ def test_unsuitable_saved_variables_are_refused(tmp_path, architecture, options,
 def test_saved_variables_of_another_network_of_equal_shapes_are_refused(tmp_path):
   path, theirs = tmp_path / 'w.safetensors', 'efficientnetv2_s_torchvision'
   weights.save_variables(path, {'params': {}}, {'architecture': theirs})
-  message = f"of '{theirs}', not 'efficientnetv2_s'.*classifier.name={theirs}"
+  message = f"of '{theirs}', not of 'efficientnetv2_s'.*classifier.name={theirs}"
   refused(message, weights.load, path, catalog.get('efficientnetv2_s'))
 
 

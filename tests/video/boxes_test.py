@@ -150,7 +150,7 @@ def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path):
 
 
 def test_bad_ground_truth(tmp_path):
-  missing = "1 of 2 frames are no image, first 'v/2.jpg'"
+  missing = "1 of 2 frames are none of its images, first 'v/2.jpg'"
   refused(missing, truth_of, tmp_path, images=IMAGES[:1], annotations=[])
   outside, message = {**ANNOTATIONS[0], 'bbox': [1, 50, 10, 20]}, 'wholly outside .* entry 0 of .*'
   refused(f"{message}truth.json on 'v/2.jpg'", truth_of, tmp_path, annotations=[outside])

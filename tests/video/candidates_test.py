@@ -68,7 +68,7 @@ def test_frames_that_are_missing_or_of_another_kind_are_named(folder):
   refused(f'2 of 8 frames are missing .* first is {PATHS[2]}', ReviewFrames, folder, PATHS)
   refused('there is no folder', ReviewFrames, folder / 'nowhere', PATHS)
   (folder / 'labels.json').write_text('{}')
-  refused('does not end in', ReviewFrames, folder, ['labels.json'])
+  refused('of no known kind', ReviewFrames, folder, ['labels.json'])
 
 
 def test_paths_and_links_out_of_the_folder_are_refused(folder):

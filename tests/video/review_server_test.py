@@ -137,7 +137,7 @@ def test_answers_about_outdated_labels_are_refused(tmp_path):
     pair = ann.answer(ann.next()['item'], added=[2])['item']
     bob.answer(bob.next()['item'])  # adds nothing, so that the class has no majority
     before, fields = written(tmp_path), {**PAIR, 'item': pair['id']}
-    ann.refused('labels of pair:0 changed', {**fields, 'shown': [0, 2]}, 409)
+    ann.refused('labels of pair:0 have changed', {**fields, 'shown': [0, 2]}, 409)
     assert written(tmp_path) == before
     again = ann.next()['item']
     labels = [label['id'] for label in again['labels']]
@@ -152,7 +152,7 @@ def test_other_annotators_and_names_differing_in_capitals_are_refused(client, tm
   with served(tmp_path / 'own', annotator='ann') as server:
     client = Client(server.port)
     assert client.ask('/api/session')[1]['annotator'] == 'ann'
-    client.refused("server is for 'ann'", {**PAIR, 'annotator': 'bob'})
+    client.refused("started for 'ann'", {**PAIR, 'annotator': 'bob'})
 
 
 def test_bad_answers_are_refused_and_not_written(client, tmp_path):

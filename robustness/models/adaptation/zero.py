@@ -54,9 +54,11 @@ class Zero(Adaptation):
 
     def logits(number: jax.Array) -> jax.Array:
       keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
-      return self.normalised(apply, variables, jax.vmap(crop)(keys, batch.images), batch.mask)[0]
+      images = jax.vmap(crop)(keys, batch.images)
+      return self.normalised(apply, variables, images, batch.mask)[0]
 
-    views = jnp.concatenate([first[None], jax.lax.map(logits, jnp.arange(1, self.num_views))])
+    of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
+    views = jnp.concatenate([first[None], of_crops])
     count = int(self.num_views * self.voting_share)
     return (jax.vmap(votes, (1, None))(views, count), outputs), state
 

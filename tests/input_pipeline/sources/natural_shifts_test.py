@@ -78,13 +78,13 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
   assert levels_and_names(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
   for document, message in (
-    ([[418]], '1 labels; there is an image 4'),
+    ([[418]], 'labels of 1 images; there is number 4'),
     ([[418, -1]] * 4, r'labels of an image is \[418, -1\]'),
   ):
     labels.write_text(json.dumps(document))
     refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
   save(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
-  message = '4 labels; there is an image 0'
+  message = 'labels of 4 images; there is number 0'
   refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
 

@@ -67,7 +67,7 @@ def test_a_background_is_the_square_at_the_top_left(tmp_path):
 
 @cases(
   'make, message',
-  (lambda p: save(p, mode='RGB'), r'one.png has no alpha channel \(RGB\); save a PNG'),
+  (lambda p: save(p, mode='RGB'), r'one.png has no alpha channel \(RGB\); save the object'),
   (lambda p: Image.new('RGBA', (3, 3)).save(p), 'one.png is transparent everywhere'),
   (lambda p: p.write_bytes(b'no image'), 'unreadable image .*one.png'),
 )
@@ -85,7 +85,7 @@ def test_folders_that_cannot_be_meant_are_named(tmp_path):
   refused("folder 'bagle' .*did you mean 'bagel'", find_cutouts, folder)
   (tmp_path / 'bagle').rename(tmp_path / 'bagel')
   (tmp_path / 'lemon').mkdir()
-  refused('lemon holds no PNG or WebP, which', find_cutouts, folder)
+  refused('lemon holds no PNG or WebP file', find_cutouts, folder)
 
 
 SIZES = {'koala/a.png': (20, 31), 'koala/b.png': (40, 12), 'bagel/a.png': (9, 9)}

@@ -123,7 +123,7 @@ def test_mixed_sizes_are_refused_naming_the_index(tiny_tfds, storage):
   ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
   ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
   ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
-  ({'name': 'squad'}, "has no feature 'image' or 'label', but "),
+  ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
 )
 def test_bad_names_and_splits(tiny_tfds, settings, message):
   refused(message, open_tfds, tiny_tfds, **settings)

@@ -63,7 +63,7 @@ def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
   'members, message',
   ([('a.txt', b'0')], 'hold no sample with an image'),
   ([('a.png', b'1'), ('b.v2.png', b'1'), ('b.cls', b'0')], "'b' has the fields cls, v2.png and no"),
-  ([('a.png', b'1'), ('b.png', b'1'), ('a.cls', b'0')], "sample 'a' is in .*a.tar too"),
+  ([('a.png', b'1'), ('b.png', b'1'), ('a.cls', b'0')], "sample 'a' is in .*a.tar already"),
   ([('a.png', png(PIXELS[0]))], 'no column is called label or class'),
   ([('a.png', png(PIXELS[0])), ('a.cls', b'cat')], "a.cls is b'cat', which is no number"),
   ([('a.png', png(PIXELS[0])), ('a.json', b'{')], 'a.json is truncated or no JSON'),
@@ -77,7 +77,7 @@ def test_bad_samples_are_refused(tmp_path, members, message):
 
 def test_a_sample_in_two_shards_is_refused(folder):
   write(folder / 'x-000003.tar', sample(7))
-  message = r"x-000003\.tar: sample 'a\.b/007' is in .*x-000000\.tar too: give each once"
+  message = r"x-000003\.tar: the sample 'a\.b/007' is in .*x-000000\.tar already; each counts once"
   refused(message, read, 'webdataset', folder)
 
 
