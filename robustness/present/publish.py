@@ -1,26 +1,35 @@
 """Writes the results of a finished run, the figures drawn from them, and the report."""
 
 import base64
+import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Protocol, Self
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from robustness.core import json_files
+from robustness.core.atomic_files import write_atomically
+from robustness.core.errors import InputError
 from robustness.core.typing import Facts
+from robustness.estimates.table import FILE_NAME
 from robustness.present import charts, failures, headlines, sentences, side_by_side, style, tables
 from robustness.present.page import ENVIRONMENT, NAME, Context, write_report
 from robustness.present.sentences import Finding
-from robustness.results import Results
+from robustness.results import ARRAYS_NAME, JSON_NAME, Results
 
 _CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')  # equal after a resumption
 """Entries of environment.json about the code; a resumed run has the same ones."""
+_DRAWN = 'drawn.json'
+"""A file beside the figures: their captions, and the `_digest` of what they were drawn from."""
 
 
 class Presented(Protocol):
@@ -116,7 +125,8 @@ def publish(
 ) -> Drawn:
   """Writes results, figures and the report to a folder, and returns the PNG files with captions.
 
-  The files are `results.json`, `results.npz`, `results.csv`, `figures/` and `report.html`.
+  The files are `results.json`, `results.npz`, `results.csv`, `figures/` and `report.html`. Figures
+  that the same code has drawn of the same results stay.
 
   Args:
     folder: the folder.
@@ -130,7 +140,8 @@ def publish(
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
-  return illustrate(folder, results, presented, environment, config, appended, pdf=pdf)
+  drawn = () if pdf else _drawn_before(folder, presented)
+  return illustrate(folder, results, presented, environment, config, appended, '', pdf, drawn)
 
 
 def illustrate(
@@ -142,17 +153,14 @@ def illustrate(
   appended: Drawn = (),
   unverified: str = '',
   pdf: bool = False,
+  drawn: Drawn = (),
 ) -> Drawn:
   """Writes the figures and the report of results that the folder already has; see `publish`.
 
   `unverified` says in words which values the records do not confirm; '' if all are confirmed.
+  `drawn` has the figures if they need not be drawn again.
   """
-  drawn = []
-  figures = {**presented.figures(results), **failures.draw(results)}
-  for name, (figure, caption) in figures.items():
-    file = folder / 'figures' / f'{name}.png'
-    style.save(figure, file, pdf)
-    drawn.append((file, caption))
+  drawn = drawn or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
   facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
@@ -160,3 +168,54 @@ def illustrate(
   context = Context(presented.title, facts, config, findings, presented.papers, unverified)
   write_report(folder, results, [*drawn, *appended], context)
   return drawn
+
+
+def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: bool) -> Drawn:
+  """Writes the figures to a folder, and returns the PNG files with captions."""
+  figures = {**presented.figures(results), **failures.draw(results)}
+  for name, (figure, _) in figures.items():
+    style.save(figure, folder / 'figures' / f'{name}.png', pdf)
+  captions = {name: caption for name, (_, caption) in figures.items()}
+  content = json.dumps({'sha256': _digest(folder, captions, presented), 'captions': captions})
+  write_atomically(folder / 'figures' / _DRAWN, content.encode())
+  return _files(folder, captions)
+
+
+def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
+  """Returns the figures that this code has drawn of the results in a folder.
+
+  It is () if a file has changed since, or if code outside this package draws the figures.
+  """
+  with contextlib.suppress(InputError):
+    drawn = json_files.read(folder / 'figures' / _DRAWN, {'sha256': str, 'captions': {str: str}})
+    if drawn['sha256'] and drawn['sha256'] == _digest(folder, drawn['captions'], presented):
+      return _files(folder, drawn['captions'])
+  return ()
+
+
+def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
+  """Returns the PNG files of figures, with their captions."""
+  return [(folder / 'figures' / f'{name}.png', caption) for name, caption in captions.items()]
+
+
+def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) -> str:
+  """Returns the SHA-256 of this package's code, and of the results and figures in a folder.
+
+  It is '' if code outside this package draws the figures.
+  """
+  modules = type(presented).__module__, presented.figures.__module__
+  if not all(module.startswith('robustness.') for module in modules):
+    return ''
+  figures = [f'figures/{name}.{kind}' for name in names for kind in ('png', *style.VECTOR_FORMATS)]
+  files = [folder / name for name in (JSON_NAME, ARRAYS_NAME, FILE_NAME, *figures)]
+  contents = (file.read_bytes() if file.is_file() else b'' for file in files)
+  digests = [hashlib.sha256(content).digest() for content in (_code(), *contents)]
+  return hashlib.sha256(b''.join(digests)).hexdigest()
+
+
+@functools.cache
+def _code() -> bytes:
+  """Returns the source files of this package, one after another."""
+  folder = pathlib.Path(__file__).parents[1]
+  files = sorted([*folder.rglob('*.py'), *folder.rglob('*.toml')])
+  return b''.join(file.read_bytes() for file in files)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html.parser
+import os
 import pathlib
 import re
 from typing import Any
@@ -266,6 +267,32 @@ def test_a_folder_holds_results_figures_and_report(tmp_path):
   page = (tmp_path / 'report.html').read_text()
   for text in ('A line.', MADE_BY['command'], 'Highest top-1 error', 'yin2019fourier'):
     assert text in page
+
+
+def test_figures_are_drawn_again_only_after_a_change(tmp_path, monkeypatch):
+  def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+    return {'line': (Figure((1, 1)), 'A line.')}
+
+  def written(table: pd.DataFrame = RESULTS.table) -> set[str]:
+    for file in (tmp_path / 'figures').glob('*'):
+      os.utime(file, (0, 0))
+    publish(tmp_path, dataclasses.replace(RESULTS, table=table), presented, MADE_BY, {})
+    return {file.name for file in (tmp_path / 'figures').glob('*') if file.stat().st_mtime}
+
+  presented, files = Presentation('Made', figures=draw), {'line.png', 'drawn.json'}
+  assert written() == files == written(), 'the digest does not cover code outside the package'
+  draw.__module__ = publish.__module__
+  assert written() == files
+  report = (tmp_path / 'report.html').read_bytes()
+  assert written() == set() and (tmp_path / 'report.html').read_bytes() == report
+  for name, content in {'line.png': 'altered', 'drawn.json': '{'}.items():
+    (tmp_path / 'figures' / name).write_text(content)
+    assert written() == files
+  (tmp_path / 'figures/line.png').unlink()
+  assert written() == files and written() == set()
+  assert written(RESULTS.table.assign(note='changed')) == files == written()
+  monkeypatch.setattr('robustness.present.publish._code', lambda: b'changed')
+  assert written() == files and written() == set()
 
 
 def test_a_figure_that_fails_leaves_the_results(tmp_path):

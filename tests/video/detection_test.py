@@ -86,7 +86,7 @@ def test_figures_and_report(tmp_path, flags):
     Image.new('RGB', (50, 50), (20 * index, 0, 0)).save(tmp_path / 'frames' / frame)
   assert command.main([*flags, f'--frames={tmp_path / "frames"}']) == 0
   out = tmp_path / 'out'
-  names = {file.stem for file in (out / 'figures').iterdir()}
+  names = {file.stem for file in (out / 'figures').glob('*.png')}
   assert {'mAP_anchor_kind', 'detection_pictures', 'localisation_pictures'} <= names
   page = (out / 'report.html').read_text()
   assert page.count('<img') == len(names) and 'robustness detection --metadata=' in page
