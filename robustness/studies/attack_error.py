@@ -4,6 +4,7 @@ Each image is shown clean and as changed by every attack at every radius ε (Yin
 4.4, figure 7 a and b).
 """
 
+import abc
 import dataclasses
 import functools
 import zlib
@@ -87,7 +88,79 @@ FLAG_COLUMNS = 'classifier', 'epsilon', 'flag', 'images', 'of'
 
 
 @dataclasses.dataclass(frozen=True)
-class AttackError(Study):
+class AttackStudy(Study):
+  """Base class of studies that run attacks; attributes are their settings.
+
+  Attributes:
+    attacks: names of attacks; LABEL=NAME repeats an attack with other settings.
+    attack: the settings of each attack in a section of its name or label, such as
+      `config.study.attack.pgd.steps`.
+    norm: 'linf', 'l2' or 'l1'.
+  """
+
+  set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
+
+  attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
+  attack: Facts = dataclasses.field(default_factory=dict, hash=False)
+  norm: str = 'linf'
+
+  def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
+    super().__post_init__()
+    classes = [_label_and_class(entry)[1] for entry in self.attacks]
+    norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
+    radius = self.common_settings.get('epsilon', Attack.epsilon)
+    balls.check(self.section, self.norm, radius, norms=norms)
+    self.require(len(self.runs) == len(self.attacks), 'attacks', 'distinct')
+    for label in self.attack.keys() - self.runs.keys():
+      self._attack(label)  # raises InputError for a misspelt key
+
+  @property
+  @abc.abstractmethod
+  def common_settings(self) -> Facts:
+    """The settings of all attacks that the study sets itself, such as the norm."""
+
+  @property
+  def ball(self) -> str:
+    """The norm as papers write it: 'ℓ∞', 'ℓ2' or 'ℓ1'."""
+    return {'linf': 'ℓ∞', 'l2': 'ℓ2', 'l1': 'ℓ1'}[self.norm]
+
+  @classmethod
+  def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
+    """Returns the classes of the attacks by label and by the key `attack`; see `Study`."""
+    return {'attack': dict(map(_label_and_class, study['attacks']))}
+
+  @property
+  def references(self) -> tuple[str, ...]:
+    """The names of the attacks without labels, which may be `FILE.py:NAME`; see `Study`."""
+    return tuple(entry.rpartition('=')[2] for entry in self.attacks)
+
+  @property
+  def runs(self) -> dict[str, Attack]:
+    """The attacks by label, each with the common settings."""
+    return dict(map(self._attack, self.attacks))
+
+  def _attack(self, entry: str) -> tuple[str, Attack]:
+    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME."""
+    settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
+    label, attack = _label_and_class(entry)
+    settings.check_name(f'{self.section}.attacks', label)
+    key = f'{self.section}.attack.{label}'
+    section = self.attack.get(label, {})
+    settings.refuse_unknown(section, self.settings_of(attack), key)
+    with naming(f'{attack.section}.{attack.name}', key):
+      return label, settings.parse(attack, {**section, **self.common_settings}, key)
+
+  def check(self, rows: Rows, recipes: Recipes) -> None:
+    """Raises InputError for rows with several labels each: an attack increases the loss of one
+    label.
+    """
+    require_single_labels(rows, 'an attack')
+    super().check(rows, recipes)
+
+
+@dataclasses.dataclass(frozen=True)
+class AttackError(AttackStudy):
   """A study of error under attacks; attributes are its settings.
 
   With `half_width` views are shown in rounds, see `Study`.
@@ -106,16 +179,12 @@ class AttackError(Study):
 
   title: ClassVar[str] = 'Error under attacks'
   described_facets = (STAGE,)
-  set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
   moved_keys: ClassVar[Mapping[str, str]] = {
     key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()
   }
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
 
   half_width: float = 0.0
-  attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
-  attack: Facts = dataclasses.field(default_factory=dict, hash=False)
-  norm: str = 'linf'
   epsilon: float = 8 / 255
   epsilons: tuple[float, ...] = ()
   restarts: int = setting(1, 'at least 1', lambda x: x >= 1)
@@ -125,15 +194,9 @@ class AttackError(Study):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    classes = [_label_and_class(entry)[1] for entry in self.attacks]
-    norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
-    balls.check(self.section, self.norm, self.epsilon, norms=norms)
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
-    self.require(len(runs) == len(self.attacks), 'attacks', 'distinct')
-    for label in self.attack.keys() - runs.keys():
-      self._attack(label)  # raises InputError for a misspelt key
     can_restart = any(run.draws and not run.stages for run in runs.values())
     valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or can_restart, 'restarts', valid)
@@ -158,24 +221,9 @@ class AttackError(Study):
     )
 
   @property
-  def ball(self) -> str:
-    """The norm as papers write it: 'ℓ∞', 'ℓ2' or 'ℓ1'."""
-    return {'linf': 'ℓ∞', 'l2': 'ℓ2', 'l1': 'ℓ1'}[self.norm]
-
-  @property
   def radii(self) -> tuple[float, ...]:
     """All ε, ascending."""
     return tuple(sorted((self.epsilon, *self.epsilons)))
-
-  @classmethod
-  def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the classes of the attacks by label and by the key `attack`; see `Study`."""
-    return {'attack': dict(map(_label_and_class, study['attacks']))}
-
-  @property
-  def references(self) -> tuple[str, ...]:
-    """The names of the attacks without labels, which may be `FILE.py:NAME`; see `Study`."""
-    return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
@@ -203,21 +251,9 @@ class AttackError(Study):
     return {**current, **cls.sections_of_parts(current)}
 
   @property
-  def runs(self) -> dict[str, Attack]:
-    """The attacks by label, each with the radius `epsilon`."""
-    return dict(map(self._attack, self.attacks))
-
-  def _attack(self, entry: str) -> tuple[str, Attack]:
-    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME."""
-    settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
-    label, attack = _label_and_class(entry)
-    settings.check_name(f'{self.section}.attacks', label)
-    key = f'{self.section}.attack.{label}'
-    section = self.attack.get(label, {})
-    settings.refuse_unknown(section, self.settings_of(attack), key)
-    with naming(f'{attack.section}.{attack.name}', key):
-      values = {**section, 'norm': self.norm, 'epsilon': self.epsilon}
-      return label, settings.parse(attack, values, key)
+  def common_settings(self) -> Facts:
+    """The norm and the radius `epsilon`."""
+    return {'norm': self.norm, 'epsilon': self.epsilon}
 
   @property
   def _ensembles(self) -> dict[str, Attack]:
@@ -373,13 +409,6 @@ class AttackError(Study):
     if all(shortcomings):
       differences.append(f'{" and ".join(shortcomings)}, not AutoAttack: a lower bound')
     return differences
-
-  def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels each: an attack increases the loss of one
-    label.
-    """
-    require_single_labels(rows, 'an attack')
-    super().check(rows, recipes)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

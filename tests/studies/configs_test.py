@@ -103,6 +103,15 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
   ),
   ('feature_spectrum cifar10', {}, {'high_frequency_log_amplitude layer': 4}, (), {}),
   (
+    *('least_distance digits', {'study.attack': {'fmn': {'steps': 2}, 'ddn': {'steps': 2}}}),
+    *({'median_distance': 2, 'median_distance attack': 4, 'robust_accuracy epsilon': 42},),
+    *(('robust_accuracy_epsilon', 'robust_accuracy_epsilon_attack'), {}),
+  ),
+  (
+    *('least_distance cifar10', {'study.attack': {'fmn': {'steps': 2}, 'ddn': {'steps': 2}}}),
+    *({'median_distance': 1, 'robust_accuracy attack epsilon': 42}, (), {}),
+  ),
+  (
     *('fourier_attack digits', {'study.queries': 3}, {'error queries': 6}),
     *(('error_queries', 'sample_images'), {}),
   ),

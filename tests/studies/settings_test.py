@@ -67,6 +67,15 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     ({'attack': {'square': {'loss': 'dlr'}}}, r"attack\.square\.loss is 'dlr'.*loss of its own"),
     ({'attacks': ('auto_attack',), 'restarts': 5}, r'restarts is 5; it must be 1, as auto_attack'),
   ],
+  'least_distance': [
+    bad('epsilons', ()),
+    bad('epsilons', (0.1, 0.1)),
+    bad('epsilons', (-0.1,)),
+    bad('norm', 'l3'),
+    ({'attacks': ('pgd',)}, r"attacks is .*'pgd'.*find the nearest wrong image: fmn, ddn"),
+    bad('norm', 'linf', attacks=('ddn', 'fmn')),
+    ({'attack': {'fmn': {'epsilon': 0.1}}}, r'unknown key config\.study\.attack\.fmn\.epsilon'),
+  ],
   'band_noise': [
     bad('kinds', ('lowpass',), 'lowpass', "did you mean 'low_pass'"),
     bad('kinds', ()),
@@ -189,7 +198,7 @@ def test_settings_that_do_not_fit_the_images_are_refused_first(name, shape, sett
   refused(message, from_config({'name': name, **settings}).views, shape)
 
 
-@pytest.mark.parametrize('name', ['attack_error', 'fourier_preview'])
+@pytest.mark.parametrize('name', ['attack_error', 'least_distance', 'fourier_preview'])
 def test_gradients_need_rows_of_one_label(name):
   data, study = tiny_rows(4), from_config({'name': name})
   labels = np.stack([data.labels, -1 + 0 * data.labels], 1)

@@ -1,0 +1,183 @@
+"""Least distances to a misclassified image: their median, and the accuracy at every radius.
+
+Attacks such as FMN and DDN find the nearest misclassified image of each image. The accuracy at
+the radius ε is the share of images whose least distance is above ε, so that one run has the curve
+over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
+"""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import numpy as np
+import pandas as pd
+
+from robustness.attacks import Logits
+from robustness.attacks.nearest import NearestAttack
+from robustness.core.registry import setting
+from robustness.core.typing import Facts
+from robustness.estimates.facets import ATTACK
+from robustness.estimates.medians import medians
+from robustness.estimates.outcomes import Outcomes
+from robustness.estimates.quantity import AMOUNT, Quantity, declare_accuracy
+from robustness.evaluation.outcomes import Recorded
+from robustness.evaluation.records import Shard
+from robustness.evaluation.study import ImageShape
+from robustness.evaluation.views import Arrays, Views, ViewTable
+from robustness.present.notation import value_text
+from robustness.studies.attack_error import AttackStudy
+
+BEST, UNCHANGED = 'nearest of all', 'none'
+"""Values of the facet `attack` that `OPTIMALITY` is computed with."""
+
+
+def _distance(shard: Shard) -> np.ndarray:
+  """Returns the least distance of each image and attack, [n, v]; inf if none was found."""
+  return shard['measure/distance']
+
+
+def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+  """Returns areas under the curve of accuracy by ε, as a mean over images: [N, A + 2].
+
+  The curve ends at the largest of the nearest distances that is finite. The areas are of A
+  attacks, of the nearest of all, and of a curve that stays at the clean accuracy.
+
+  Args:
+    distances: [N, A], of images and attacks.
+    nearest: [N, 1], the least of each image.
+  """
+  end = np.max(nearest, where=np.isfinite(nearest), initial=0)
+  return np.minimum(np.hstack([distances, nearest, np.where(nearest > 0, end, 0)]), end)
+
+
+def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
+  """Returns (U − A) / (U − A*) of areas [..., A + 2] by attack, then A* and U; NaN if U = A*."""
+  best, unchanged = areas[..., -2:-1], areas[..., -1:]
+  with np.errstate(invalid='ignore', divide='ignore'):
+    return np.asarray((unchanged - areas) / (unchanged - best))
+
+
+MEDIAN = Quantity(
+  'median_distance',
+  'median distance to the nearest wrong image',
+  kind=AMOUNT,
+  better='higher',
+  low=0,
+  headline=True,
+  statistic=_distance,
+)
+ACCURACY = declare_accuracy(
+  'robust_accuracy', 'accuracy under attacks of a radius', drawn=True, statistic=np.greater.outer
+)
+OPTIMALITY = Quantity(
+  'optimality',
+  'optimality of an attack among the attacks',
+  drawn=True,
+  statistic=_areas,
+  function=_optimality,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeastDistance(AttackStudy):
+  """A study of least distances to a misclassified image; attributes are its settings.
+
+  Attributes:
+    attacks: names of attacks: 'fmn', 'ddn' (ℓ2) or `FILE.py:NAME`, a subclass of `NearestAttack`;
+      LABEL=NAME repeats an attack with other settings.
+    attack: the settings of each attack in a section of its name or label, such as
+      `config.study.attack.fmn.steps`.
+    norm: the norm of distances: 'linf', 'l2' or 'l1'.
+    epsilons: the radii ε of the curve; the same command with other radii uses its records again.
+  """
+
+  title: ClassVar[str] = 'Least distance to a wrong image'
+  papers: ClassVar[tuple[str, ...]] = ()
+  lists_failures: ClassVar[bool] = False
+  not_recorded: ClassVar[tuple[str, ...]] = ('epsilons',)
+
+  attacks: tuple[str, ...] = setting(('fmn',), 'not empty', bool)
+  epsilons: tuple[float, ...] = setting(
+    tuple(half / 510 for half in range(17)),
+    'not empty, finite and at least 0',
+    lambda radii: bool(radii) and all(0 <= radius < float('inf') for radius in radii),
+  )
+
+  def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
+    super().__post_init__()
+    self.require_no_repeats('epsilons')
+    are_nearest = all(isinstance(attack, NearestAttack) for attack in self.runs.values())
+    self.require(are_nearest, 'attacks', 'attacks that find the nearest wrong image: fmn, ddn')
+
+  @property
+  def common_settings(self) -> Facts:
+    """The norm."""
+    return {'norm': self.norm}
+
+  def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
+    """Returns why bfloat16 is refused: least distances have no lower bound; see `Study`."""
+    return 'least distances may be below 2**-8 a value'
+
+  @property
+  def quantities(self) -> tuple[Quantity, ...]:
+    """The quantities, the median with the norm in its name."""
+    words = f'median {self.ball} distance to the nearest wrong image'
+    return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
+
+  def view_table(self, image_shape: ImageShape) -> ViewTable:
+    """Returns the names of the views, those of the attacks; see `Study`."""
+    return ViewTable.of([value_text(ATTACK, label) for label in self.runs])
+
+  def facets(self, image_shape: ImageShape) -> pd.DataFrame:
+    """Returns the attack of each view; see `Study`."""
+    return pd.DataFrame({'attack': list(self.runs)})
+
+  @property
+  def shown_as(self) -> dict[str, str]:
+    """The attacks with settings, for the table `which numbers these are`."""
+    attacks = [f'{value_text(ATTACK, k)} ({attack.words})' for k, attack in self.runs.items()]
+    return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
+
+  def views(self, image_shape: ImageShape) -> Views:
+    """Returns a view for each attack, in which images are shown as the nearest wrong ones."""
+    attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
+    ids = [zlib.crc32(f'{label} {self.norm}'.encode()) % (2**31 - 1) for label in self.runs]
+
+    def show(
+      keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+      """Returns the nearest wrong images and their distances; see `Views`."""
+
+      def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return attack.nearest(keys, logits, rows['image'], rows['label'])
+
+      branches = [functools.partial(nearest, attack) for attack in attacks]
+      distance, images = jax.lax.switch(view['attack'], branches, view['attack'])
+      return images, {'distance': distance}
+
+    parameters = {'attack': np.arange(len(ids), dtype=np.int32)}
+    return Views(show, np.array(ids, np.int32), parameters, uses_classifier=True, together=True)
+
+  def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields medians, accuracies by radius and optimality, of the nearest image and by attack."""
+    distances = recorded.outcomes(MEDIAN)
+    nearest = distances.combined((), lambda values: values.min(1))
+    by_attack = [(distances, ('attack',))] if len(self.runs) > 1 else []
+    radii = np.array(self.epsilons)
+    curve = pd.DataFrame({'epsilon': radii})
+    for outcomes, by in [(nearest, ()), *by_attack]:
+      yield medians(MEDIAN, outcomes, by, confidence=self.confidence)
+      fields = {label: (values, radii) for label, values in outcomes.values.items()}
+      grid = outcomes.views.merge(curve, how='cross')
+      right = Outcomes.from_fields(ACCURACY, fields, grid, clusters=recorded.clusters)
+      yield self.means(ACCURACY, right, (*by, 'epsilon'), test=True)
+    if len(self.runs) > 1:
+      fields = {k: (values, nearest.values[k]) for k, values in distances.values.items()}
+      views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})
+      areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
+      shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)
+      yield shares[shares.attack.isin(list(self.runs))]
