@@ -19,17 +19,23 @@ from tests.commands import ROOT
 RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
 
 
-@pytest.fixture
-def board(tmp_path):
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
   """Three whole workdirs on the same images, and one without records on others."""
+  folder = tmp_path_factory.mktemp('board')
   for name, number in RIGHT.items():
     right = {name: [place < number for place in range(COUNT)]}
-    finished_runs.write(tmp_path / name, right, digests=range(COUNT))
-    change(tmp_path / name, lambda document: stated(document, 'aaa'))
-  shutil.copytree(tmp_path / 'good', tmp_path / 'elsewhere')
-  shutil.rmtree(tmp_path / 'elsewhere/records')
-  change(tmp_path / 'elsewhere', lambda document: stated(document, 'bbb'))
-  return tmp_path
+    finished_runs.write(folder / name, right, digests=range(COUNT))
+    change(folder / name, lambda document: stated(document, 'aaa'))
+  shutil.copytree(folder / 'good', folder / 'elsewhere')
+  shutil.rmtree(folder / 'elsewhere/records')
+  change(folder / 'elsewhere', lambda document: stated(document, 'bbb'))
+  return folder
+
+
+@pytest.fixture
+def board(written, tmp_path):
+  return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 def change(folder, edit):

@@ -22,12 +22,13 @@ from tests.refusals import refused
 COUNT = 20
 
 
-@pytest.fixture
-def runs(tmp_path):
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
   """Two finished workdirs, `a` and `b`, in a folder of entries."""
+  board = tmp_path_factory.mktemp('board')
   for place, name in enumerate('ab', 1):
     right = {name: [k < 5 * place for k in range(COUNT)]}
-    path = finished_runs.write(tmp_path / 'board' / name, right, digests=range(COUNT))
+    path = finished_runs.write(board / name, right, digests=range(COUNT))
     workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
 
     def stated(document):
@@ -36,7 +37,12 @@ def runs(tmp_path):
       document['tables'][WHICH_NUMBERS] = {'columns': ['what', 'value'], 'rows': rows}
 
     change(path / 'results.json', stated)
-  return tmp_path / 'board'
+  return board
+
+
+@pytest.fixture
+def runs(written, tmp_path):
+  return shutil.copytree(written, tmp_path / 'board')
 
 
 def change(file, edit):

@@ -280,16 +280,18 @@ def test_cotta_returns_weights_to_the_trained_ones(double):
 
 def test_views_of_cotta_are_images_that_differ():
   images = jnp.asarray(np.random.default_rng(1).uniform(size=(2, 16, 16, 3)), jnp.float32)
-  first, second = (jax.jit(cotta.view)(jax.random.key(seed), images) for seed in (0, 1))
+  show = jax.jit(cotta.view)
+  first, second = (show(jax.random.key(seed), images) for seed in (0, 1))
   for view in (first, second):
     assert view.shape == images.shape and view.min() >= 0 and view.max() <= 1
   assert np.abs(first - second).max() > 0.05
   flat = jnp.full((1, 16, 16, 1), 0.5)
-  assert np.ptp(np.asarray(cotta.view(jax.random.key(2), flat))) < 0.06, 'noise alone'
+  assert np.ptp(np.asarray(show(jax.random.key(2), flat))) < 0.06, 'noise alone'
 
 
 def test_zero_takes_the_votes_of_sure_views_and_breaks_ties_by_the_next():
   rng, num_ties = np.random.default_rng(0), 0
+  vote = jax.jit(votes, static_argnums=1)
   for _ in range(200):
     logits = rng.normal(0, 3, (12, 4))
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -301,7 +303,7 @@ def test_zero_takes_the_votes_of_sure_views_and_breaks_ties_by_the_next():
     later = [choice for choice in choices[4:] if choice in tied]
     if len(tied) == 1 or later:
       expected = tied[0] if len(tied) == 1 else later[0]
-      assert np.argmax(votes(jnp.asarray(logits), 4)) == expected
+      assert np.argmax(vote(jnp.asarray(logits), 4)) == expected
   assert num_ties > 20
 
 
