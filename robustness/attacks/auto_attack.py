@@ -79,10 +79,11 @@ class AutoAttack(Ensemble):
   @property
   def shortcoming(self) -> str:
     """The attack in words if it has other numbers of steps or queries than the published; or ''."""
-    queries = f' and {self.queries} queries' if SQUARE in self.stages else ''
-    published = {'', f' and {QUERIES} queries'}
-    is_published = self.iterations == STEPS and queries in published
-    return '' if is_published else f'AutoAttack of {self.iterations} steps{queries}'
+    has_queries = SQUARE in self.stages
+    if self.iterations == STEPS and (not has_queries or self.queries == QUERIES):
+      return ''
+    queries = f' and {self.queries} queries' if has_queries else ''
+    return f'AutoAttack of {self.iterations} steps{queries}'
 
   @property
   def flags(self) -> Mapping[str, Flag]:

@@ -161,10 +161,14 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
 
 
 def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the image with η in each of 5 × 5 tiles, with a random sign for each channel."""
+  """Returns the image with η in each of 5 × 5 tiles, with a random sign for each channel.
+
+  The square of tiles begins at the same margin from the top and from the left; what lies outside
+  of a wide image is cut off.
+  """
   height, width, channels = image.shape
   side = max(1, height // TILES)
-  first = (height - height // side * side) // 2
+  margin = (height - height // side * side) // 2
   counts = height // side, width // side
   key_signs, key_turns = jax.random.split(key)
   signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
@@ -173,7 +177,8 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   tiles = signs * jnp.where(is_turned, eta.swapaxes(2, 3), eta)
   joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
-  change = change.at[first : first + len(joined), first : first + joined.shape[1]].set(joined)
+  rows, columns = slice(margin, margin + len(joined)), slice(margin, margin + joined.shape[1])
+  change = change.at[rows, columns].set(joined)
   return _with_change(norm, image, change[:height, :width], epsilon)
 
 

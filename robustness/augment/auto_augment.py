@@ -273,8 +273,11 @@ class AutoAugment(Augmentation):
 def _compiled(
   augmentation: AutoAugment, height: int, width: int
 ) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
-  """Returns the operations that can occur, and arrays [sub-policies, 2] of the index of their name
-  (−1: none), their probability, and their two values of `magnitude`."""
+  """Returns the operations that can occur, and four tables of the sub-policies, [sub-policies, 2].
+
+  The tables have, for both operations of a sub-policy: the index of its name among the operations
+  (−1 if it never occurs), its probability, and the two numbers that `magnitude` returns.
+  """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))

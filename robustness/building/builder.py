@@ -140,7 +140,10 @@ class ClassifierBuilder:
     return naming('config.classifier', self.experiment.section_of_classifier(label))
 
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier before any training, after checks of its settings against all rows."""
+    """Returns a classifier as it is before it is trained here, for checks of the config.
+
+    It has checked that the classifier takes the images and classes of every task of the run.
+    """
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
     if precision != 'float32' and not isinstance(recipe, Network):

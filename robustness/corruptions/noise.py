@@ -186,6 +186,8 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
   row = strength.index * (LEVELS + 1) + level
+  # Walker's alias method: the upper bits choose a column of the table, and the lower bits decide
+  # between the column and its alias. An entry is (threshold · width + alias).
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
   lower_bits = bits & (2**32 // width - 1)

@@ -71,7 +71,7 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, width], or keeps the shape."""
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, width], or to [B, H, W, C] without `halve`."""
     if self.halve:
       x = layer_norm(EPSILON, dtype=self.dtype, name='halve_norm')(x)
       x = nn.Conv(self.width, (2, 2), (2, 2), 'VALID', dtype=self.dtype, name='halve')(x)

@@ -192,15 +192,16 @@ def _of_transformers(facts: Facts) -> Facts:
     size = dict(zip(('height', 'width'), _pair(size), strict=True))
   elif not isinstance(size, dict):
     size = {'shortest_edge': size}
-  shorter, crops = size.get('shortest_edge'), facts.get('do_center_crop', False)
+  shorter = size.get('shortest_edge')  # None: both sides are resized, which squashes the image
   resize = shorter or _square(size['height'], size['width'])
   squash, side = not shorter, resize
-  if crops:
+  if facts.get('do_center_crop', False):
     side = _square(*_pair(facts['crop_size']))
     margin = 224 / 256 if kind.startswith('Levit') else 1
     resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer's, and LeViT's own
-  elif shorter and 'crop_pct' in facts:  # ConvNeXt's
-    squash, resize = shorter >= 384, shorter if shorter >= 384 else int(shorter / facts['crop_pct'])
+  elif shorter and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, and crops below
+    squash = shorter >= 384
+    resize = shorter if squash else int(shorter / facts['crop_pct'])
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
   number = facts.get('resample', 2)

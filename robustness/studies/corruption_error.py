@@ -169,9 +169,9 @@ class CorruptionError(StoredOrMade):
     """Yields errors with paired tests, mCE, relative mCE and failure severities.
 
     Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
-    (`whole_sets`).
+    (`whole_sets`). Only top-1 errors have mCE, relative mCE and failure severities.
     """
-    views, published = recorded.views, self.published
+    views, published = recorded.views, self.published  # None: mCE divides by the first classifier
     is_clean = views.corruption.isna()
     is_averaged = views.severity.isin(self.severities)  # not a severity of `between`
     for k in recorded.top_k(self.top_k):
@@ -187,6 +187,7 @@ class CorruptionError(StoredOrMade):
         facets = {'corruption_set': label}
         yield self.means(error, recorded, where=is_in_set, facets=facets, decides=k == 1)
         if k == 1 and (not published or set(members) <= set(published.corrupted)):
+          # Relative mCE subtracts the clean error, here and in the published divisor.
           has_excess = is_clean.any() and not (published and np.isnan(published.clean))
           baseline = published.means if published else None
           for quantity in (MCE, RELATIVE_MCE) if has_excess else (MCE,):

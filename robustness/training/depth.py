@@ -31,8 +31,9 @@ def is_in_block(params: PyTree) -> PyTree:
 
 
 def layers(params: PyTree) -> PyTree:
-  """Returns the layer of each parameter, a tree of ints from 0 to L + 1, grouped as in timm.
+  """Returns the number of the layer of each parameter, a tree of ints, grouped as in timm.
 
+  The stem is layer 0, the L blocks are layers 1 to L, and the head is layer L + 1.
   The norm after the blocks is in layer L in networks with attention, and with the head in ConvNeXt.
   The last convolution of an EfficientNet is in layer L.
   """
@@ -51,7 +52,11 @@ def layers(params: PyTree) -> PyTree:
 
 
 def rate_factors(params: PyTree, decay: float) -> PyTree:
-  """Returns decay^(L + 1 − layer) for each parameter, a tree of floats."""
+  """Returns the factor of the learning rate of each parameter, a tree of floats like `params`.
+
+  It is decay^(M − m) for a parameter in layer m, where M is the number of the last layer, the head.
+  For the numbers of layers see `layers`.
+  """
   numbers = layers(params)
   last = max(flatten_dict(numbers).values())
   return path_aware_map(lambda _, layer: decay ** (last - layer), numbers)
