@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from robustness import parallel
+from robustness.attacks.ddn import DDN
+from robustness.attacks.fmn import FMN
 from robustness.attacks.pgd import PGD
 from robustness.evaluation.records import Records
 from robustness.models.classifier import Classifier
@@ -288,3 +290,29 @@ def test_attacks_match_foolbox_on_the_same_module(norm, epsilon, steps, size, re
   fooled = ours.predict(attacked).argmax(1) != labels.numpy()
   np.testing.assert_array_equal(fooled, success.numpy())
   assert 5 <= fooled.sum() <= 20
+
+
+@pytest.mark.slow
+@cases('attack, kind', (FMN('linf', steps=30), 'LInfFMNAttack'), (DDN(steps=30), 'DDNAttack'))
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
+def test_least_distances_are_those_of_foolbox(attack, kind, resnet20):
+  foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
+  network, native = resnet20
+  peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))
+  images, labels = foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
+  theirs = getattr(foolbox.attacks, kind)(steps=30)
+  _, attacked, success = theirs(peer, images, labels, epsilons=None)
+  order = np.inf if attack.norm == 'linf' else 2
+  expected = np.linalg.norm((attacked - images).flatten(1).numpy(), order, axis=1)
+  keys, clean = jax.random.split(jax.random.key(0), 20), images.permute(0, 2, 3, 1).numpy()
+
+  def logits(x):
+    return native.forward(native.variables, x, ())[0]
+
+  targets = jnp.asarray(labels.numpy(), jnp.int32)
+  distance, _ = jax.jit(lambda x: attack.nearest(keys, logits, x, targets))(clean)
+  assert success.all() and np.isfinite(distance).all()
+  # rounding parts the paths of single images
+  ratio = np.asarray(distance / np.maximum(expected, 1e-12))[expected > 0]
+  assert np.median(ratio) == pytest.approx(1, abs=0.01)
+  assert (np.abs(ratio - 1) < 0.05).mean() >= 0.8
