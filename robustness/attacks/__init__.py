@@ -122,7 +122,8 @@ class Attack(Part):
   study `attack_error`.
 
   Attributes:
-    norm: 'linf', 'l2', or 'l1' if it is among the attack's `norms`.
+    norms: The norms in which the attack works.
+    norm: 'linf', 'l2', or 'l1' if it is among `norms`.
     epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
     statistics: Statistics in batch normalisation while examples are made for training: 'running'
       averages, or 'batch' statistics. An attack does not update the averages.
