@@ -9,7 +9,6 @@ import collections
 import dataclasses
 import functools
 import itertools
-import os
 import pathlib
 import re
 import sys
@@ -21,7 +20,7 @@ import pandas as pd
 
 from robustness import workdir
 from robustness.core.errors import KEYS, InputError
-from robustness.core.paths import expanded
+from robustness.core.paths import label_and_path
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import check_name, choice, differing_keys
 from robustness.core.typing import Facts
@@ -176,7 +175,7 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
   """
   paths = {}
   for text in workdirs:
-    label, path = _label_and_path(text)
+    label, path = label_and_path(text)
     name = label or path.resolve().name
     check_name('the comparison', name, is_key=False)
     paths[name] = path
@@ -190,15 +189,7 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
 
 def typed_labels(workdirs: Sequence[str]) -> set[str]:
   """Returns the labels that the user typed before workdirs, as LABEL=PATH."""
-  return {label for label, _ in map(_label_and_path, workdirs) if label}
-
-
-def _label_and_path(text: str) -> tuple[str, pathlib.Path]:
-  """Returns the label and the path in LABEL=PATH; the label of a plain path is ''."""
-  label, equals, path = text.partition('=')
-  if equals and '/' not in label and label.strip() and not os.path.exists(text):
-    return label.strip(), expanded(path)
-  return '', expanded(text)
+  return {label for label, _ in map(label_and_path, workdirs) if label}
 
 
 def distinct_labels(
@@ -738,10 +729,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   n = min(len(answers.ids) for answers in all_answers)
   paired = [compared.pair[1] for compared in classifiers if compared.pair]
   if len(paired) < len(classifiers) or any(len(answers.ids) != n for answers in paired):
-    accuracies = []
-    for answers in all_answers:
-      groups = (answers.table.groups[name] for name in (CLEAN, group))
-      accuracies.append([answers.right[:, list(views)].mean(1).mean() for views in groups])
+    accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
     clean, shifted = np.array(accuracies).T
     values = effective_robustness(clean[:, None], shifted, n)
     counts = [len(answers.ids) for answers in all_answers]

@@ -20,7 +20,7 @@ from robustness import comparison, workdir
 from robustness.cli import new_parser
 from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, label_and_path
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates.facets import Facet
@@ -83,8 +83,9 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   rows: dict[str, dict[str, pd.Series]] = {}
   protocols: dict[str, Facts] = {}
   for path in paths:
-    prefix = f'{path.partition("=")[0]}: ' if comparison.typed_labels([path]) else ''
-    for folder in _folders(expanded(path.partition('=')[2] if prefix else path)):
+    label_of_path, place = label_and_path(path)
+    prefix = f'{label_of_path}: ' if label_of_path else ''
+    for folder in _folders(place):
       results = Results.read(folder).over_seeds
       network_of = {}
       for classifier in results.classifiers:

@@ -42,6 +42,20 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
     raise InputError(f'{text} begins with the home folder of an unknown user: {error}') from error
 
 
+def label_and_path(text: str) -> tuple[str, pathlib.Path]:
+  """Returns the label and the path in LABEL=PATH; the label of a plain path is ''.
+
+  Raises:
+    InputError: there is no label before the sign, or no file can have the name.
+  """
+  label, equals, path = text.partition('=')
+  if not equals or '/' in label or os.path.exists(text):  # the sign belongs to the path
+    return '', expanded(text)
+  if not label.strip():
+    raise InputError(f'{text!r} is without a label before the sign =: write LABEL=PATH.')
+  return label.strip(), expanded(path)
+
+
 def is_passed_over(name: str) -> bool:
   """Returns whether a folder is ignored because it is hidden or one of `SYSTEM_FOLDERS`."""
   return name.startswith('.') or name in SYSTEM_FOLDERS

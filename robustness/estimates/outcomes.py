@@ -176,6 +176,12 @@ class Outcomes:
       self, values=values, views=pd.DataFrame([group.facets for group in groups])
     )
 
+  def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
+    """Returns the outcomes of one view with groups of rows, bool [N, groups], in place of views."""
+    values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
+    masks = dict.fromkeys(self.values, counted)
+    return dataclasses.replace(self, values=values, views=groups, counted=masks)
+
   def of_rows(self, rows: np.ndarray) -> Self:
     """Returns the outcomes of selected rows, given as bool [N] or as indices."""
     return dataclasses.replace(

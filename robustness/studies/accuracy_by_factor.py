@@ -318,12 +318,7 @@ class AccuracyByFactor(Study):
     counted = np.zeros((len(columns[names[0]]), len(groups)), bool)
     for index, rows in enumerate(groups.values()):
       counted[rows, index] = True
-    return dataclasses.replace(
-      outcomes,
-      values={k: np.broadcast_to(v, counted.shape) for k, v in outcomes.values.items()},
-      views=pd.DataFrame([*groups], columns=[*names]),
-      counted=dict.fromkeys(outcomes.labels, counted),
-    )
+    return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
     """Returns the error in each group relative to that on all images, and its paired differences.

@@ -70,13 +70,7 @@ class BackgroundGap(Study):
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
     counts = variants[:, None] == np.array(names)
-    outcomes = recorded.outcomes(GAP)
-    by_variant = dataclasses.replace(
-      outcomes,
-      values={k: np.broadcast_to(right, counts.shape) for k, right in outcomes.values.items()},
-      views=pd.DataFrame({VARIANT: names}),
-      counted=dict.fromkeys(outcomes.values, counts),
-    )
+    by_variant = recorded.outcomes(GAP).in_groups(counts, pd.DataFrame({VARIANT: names}))
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import pandas as pd
 from absl import logging
 
 from robustness.core.errors import InputError
-from robustness.core.paths import expanded
+from robustness.core.paths import label_and_path
 from robustness.core.settings import check_name, choice, require
 from robustness.core.typing import Facts
 from robustness.evaluation import provenance
@@ -194,13 +193,8 @@ class Rescoring:
 
 def _labelled_path(part: str) -> tuple[str, Path]:
   """Returns label and path of `LABEL=PATH`, or of a path alone."""
-  label, equals, path = part.partition('=')
-  if not equals or '/' in label or os.path.exists(part):  # the sign belongs to the path
-    file = expanded(part)
-    return file.name.removesuffix('.json'), file
-  if not label.strip():
-    raise InputError(f'config.predictions has {part!r}, without a label before the sign =.')
-  return label.strip(), expanded(path)
+  label, path = label_and_path(part)
+  return label or path.name.removesuffix('.json'), path
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
