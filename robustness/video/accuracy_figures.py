@@ -20,10 +20,11 @@ MAX_CLASSES = 40
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Returns figures 6 and 7 as far as the table has their estimates.
+  """Returns the paper's figures 6 and 7 as {name: (figure, caption)}.
 
-  `accuracy_static_against_accuracy_anchor` compares the classifiers (figure 6), and
-  `accuracies_class_<label>` the classes of each classifier (figure 7).
+  `accuracy_static_against_accuracy_anchor` compares the classifiers (figure 6); it is left out if
+  the results have no accuracy on the static set. `accuracies_class_<label>` compares the classes
+  for the classifier `label` (figure 7). Results without accuracy at pm-k have no figures.
   """
   table, figures = results.table, {}
   worst = select(table, 'accuracy_pm_k', k=...)
@@ -53,9 +54,10 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 
 def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
-  """Returns a picture of a classifier's accuracies on anchors and at pm-k in each class.
+  """Returns a figure, with caption, of a classifier's accuracies on anchors and at pm-k by class.
 
-  Classes are sorted by falling accuracy on anchors. The picture is None for fewer than two classes.
+  Accuracy at pm-k is the accuracy on the worst frame within k frames of each anchor. Classes are
+  sorted by falling accuracy on anchors. Results with fewer than two classes give None.
   """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}

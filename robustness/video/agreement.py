@@ -26,8 +26,9 @@ RESAMPLES = 2000  # of the bootstrap of kappa
 def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """Returns the fraction of agreeing pairs among all pairs of ratings of one item.
 
-  `ratings` is [N, R]. The interval is Korn and Graubard's; n is the number of items with at least
-  two ratings, and the estimate is NaN for n = 0.
+  `ratings` [N, R] are the categories that R raters gave N items, −1 if missing. The interval (Korn
+  and Graubard) takes items of equal `groups` [N] as one cluster. n is the number of items with at
+  least two ratings, and the estimate is NaN for n = 0.
   """
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1)
@@ -39,11 +40,12 @@ def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> 
 def cohen_kappa(
   first: np.ndarray, second: np.ndarray, groups: np.ndarray | None = None
 ) -> Estimate:
-  """Returns the agreement of two raters [N] beyond chance, κ = (p_o − p_e)/(1 − p_e).
+  """Returns the agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
-  p_o is the fraction of items on which they agree; p_e is its expectation if each rated
-  independently at their observed frequencies; κ is NaN where p_e = 1. The interval is a percentile
-  bootstrap over groups; n is the number of items that both rated.
+  `first` and `second` [N] are the raters' categories of N items, −1 if missing. p_o is the fraction
+  of items on which they agree; p_e is its expectation if each rated independently at their observed
+  frequencies; κ is NaN where p_e = 1. The interval is a percentile bootstrap over the clusters that
+  `groups` [N] numbers (None: each item is one); n is the number of items that both rated.
 
   Reference:
     Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
@@ -65,12 +67,13 @@ def cohen_kappa(
 
 
 def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
-  """Returns the agreement of R raters [N, R] beyond chance, κ = (P − P_e)/(1 − P_e).
+  """Returns the agreement of R raters beyond chance, κ = (P − P_e)/(1 − P_e).
 
-  P is the mean over items of the fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the
-  fraction of category j among all ratings, is its expectation by chance. κ is NaN if P_e = 1. Items
-  may have different numbers of ratings; items with fewer than two are left out. The interval is a
-  percentile bootstrap over groups.
+  `ratings` [N, R] are the categories of N items, −1 if missing. P is the mean over items of the
+  fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the fraction of category j among
+  all ratings, is its expectation by chance. κ is NaN if P_e = 1. Items may have different numbers
+  of ratings; items with fewer than two are left out. The interval is a percentile bootstrap over
+  the clusters that `groups` [N] numbers (None: each item is one).
 
   Reference:
     Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
@@ -78,9 +81,9 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1, keepdims=True)
   agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
-  facts = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
-  sums = np.zeros((cluster.max(initial=-1) + 1, facts.shape[1]))
-  np.add.at(sums, cluster, facts)
+  item_values = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
+  sums = np.zeros((cluster.max(initial=-1) + 1, item_values.shape[1]))
+  np.add.at(sums, cluster, item_values)
 
   def kappa(sums: np.ndarray) -> np.ndarray:
     observed, counts = _ratio(sums[..., 0], sums[..., 1]), sums[..., 2:]
@@ -102,8 +105,8 @@ def _bootstrapped(
   """Returns κ of the summed counts of G groups, with an interval over resampled groups.
 
   Args:
-    sums: counts by group, [G, ...]; `kappa` takes their sum.
-    kappa: function from summed counts [..., counts] to κ.
+    sums: counts of each group, [G, ...].
+    kappa: function from counts that are summed over groups, [resamples, ...], to κ [resamples].
     sizes: number of items of each group, int [G].
     n: number of all items.
   """
@@ -116,7 +119,7 @@ def _bootstrapped(
 
 
 def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-  """Returns ratings by category [M, C] and groups [M] of the items with at least two ratings."""
+  """Returns category counts [M, C] and clusters [M] of the M items with at least two ratings."""
   categories = np.arange(ratings.max(initial=0) + 1)
   counts = (ratings[:, :, None] == categories).sum(1).astype(float)
   is_rated = np.asarray(counts.sum(1) >= 2)

@@ -149,7 +149,7 @@ class Answer:
     return cls(**{**fields, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
 
   def to_json(self) -> dict[str, object]:
-    """Returns the fields as plain values; optional fields that are empty are left out."""
+    """Returns {field: plain value} for JSON; optional fields that are empty are left out."""
     required = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
     return {k: value for k, value in dataclasses.asdict(self).items() if k in required or value}
 
@@ -180,7 +180,7 @@ class AnswerLog:
   def __init__(
     self, path: Path, digest: str, settings: Mapping[str, int | bool] = MappingProxyType({})
   ):
-    """Opens or creates the file; a last line that a kill cut short is removed.
+    """Opens or creates the file, and removes an incomplete last line, which a killed server leaves.
 
     Args:
       path: the file, which is created with its folder if it does not exist.
@@ -257,7 +257,8 @@ def _encoded(entry: Mapping[str, object]) -> bytes:
 def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
   """Reads the plan of a review and its answers, in the order of the file.
 
-  An incomplete last line, which a kill leaves, was never confirmed and is skipped.
+  `digest` is the digest of the neighbor sets that the answers must be about. An incomplete last
+  line, which a killed server leaves, was never confirmed to the annotator and is skipped.
   """
   if not file.is_file():
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
@@ -278,7 +279,7 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
   """Returns the plan of a review from the first line of its file.
 
   Raises:
-    InputError: the file is no file of answers, or belongs to other sets than those with `digest`.
+    InputError: `file` is no file of answers, or is about neighbor sets with another digest.
   """
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})

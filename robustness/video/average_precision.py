@@ -50,6 +50,9 @@ def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class Matches:
   """The D scored detections of F images, sorted by falling score.
 
+  Detections of classes without ground truth are left out, and so are all but the `MAX_DETECTIONS`
+  best of one class in an image.
+
   Attributes:
     index: int [D], position of each detection among the input boxes.
     image, category: int [D], image and class of each detection.
@@ -67,7 +70,10 @@ class Matches:
 
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
-  """Matches detections with ground truth by the rule of the module.
+  """Finds the true positives: detections that claim a ground-truth box of their image and class.
+
+  In order of falling score, each detection claims the unclaimed box of largest intersection over
+  union (IoU), if that IoU is at least `threshold`.
 
   Args:
     truth: ground-truth boxes.
@@ -96,7 +102,7 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
 
 
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-  """Returns {(image, category): positions of its boxes}, each in the order of `order`."""
+  """Returns {(image, category): positions of its boxes}, sorted as in `order`, int [boxes]."""
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
   indices = keys.groupby(['image', 'category']).indices
   return {key: order[places] for key, places in indices.items()}
@@ -106,8 +112,9 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   """Returns whether each detection, by falling score, claims a box, bool [N].
 
   Args:
-    detections, truth: corners of the boxes of one image and class, [N, 4] and [M, 4].
-    threshold: least IoU of a claim.
+    detections: corners of the detections of one image and class, by falling score, [N, 4].
+    truth: corners of the ground-truth boxes of this image and class, [M, 4].
+    threshold: least intersection over union of a claim.
   """
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)
@@ -119,13 +126,14 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
 
 
 def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray) -> np.ndarray:
-  """Returns the AP of each class in each of B weightings of the images, float [B, C].
+  """Returns the average precision (AP) of C classes for B weightings of F images, float [B, C].
 
-  The AP is NaN for a class without ground truth among the images that count.
+  The AP is NaN for a class without ground truth in the images of positive weight.
 
   Args:
     matches: the detections of F images.
-    recall_points: 0 for the area, else the number of recall thresholds, 11 (VOC 2007) or 101.
+    recall_points: 0 for the area under the precision-recall curve, else the number of recall
+      thresholds, 11 (VOC 2007) or 101 (COCO).
     counts: how many times each image counts, [B, F].
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
@@ -143,9 +151,10 @@ def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points
 
   Args:
     right: bool [D], whether each detection is a true positive.
-    weight: float [D], how many times each detection counts.
-    total: number of ground-truth boxes, with the same weights.
-    recall_points: 0 for the area, else the number of recall thresholds.
+    weight: float [D], how many times the image of each detection counts.
+    total: number of ground-truth boxes, each counted as often as its image.
+    recall_points: 0 for the area under the precision-recall curve, else the number of recall
+      thresholds.
   """
   hits, seen = np.cumsum(weight * right), np.cumsum(weight)
   recall = hits / total
@@ -158,16 +167,20 @@ def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points
 
 
 def class_mean(precisions: np.ndarray) -> np.ndarray:
-  """Returns the mean of [B, C] over the classes with ground truth, [B]; NaN if no class has any."""
+  """Returns the mean of `precisions` [B, C] over C classes, [B], without those that are NaN.
+
+  It is NaN if all classes are NaN, because none has ground truth.
+  """
   present = np.isfinite(precisions)
   total, number = np.where(present, precisions, 0).sum(1), present.sum(1)
   return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
 
 
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
-  """Returns the AP of each image alone, averaged over the classes in it, float [F].
+  """Returns the average precision of each image alone, averaged over its classes, float [F].
 
-  It is NaN for an image without ground truth. For `recall_points` see `average_precisions`.
+  It is NaN for an image without ground truth. `recall_points` is 0 for the area under the
+  precision-recall curve, else the number of recall thresholds.
   """
   precision = np.full(len(matches.truths), np.nan)
   order = np.argsort(matches.image, kind='stable')
@@ -186,10 +199,11 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
 def worst_frames(
   sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns the frame of each set with the least per-image AP `precision` [F], int [A].
+  """Returns the index of the frame of least average precision in each of A sets, int [A].
 
-  Candidates are frames with a defined AP at most k away from the anchor; without candidates the
-  anchor is returned. Ties go to the frame nearest to the anchor, then to the earlier one.
+  `precision` [F] is the average precision of each frame alone. Candidates are the frames of a set
+  at most k away from the anchor where it is not NaN; without candidates the anchor is returned.
+  Ties go to the frame nearest to the anchor, then to the earlier one.
   """
   worst = sets.anchors.copy()
   for group, (anchor, frames, offsets) in enumerate(
@@ -237,8 +251,8 @@ class DetectionScores(NamedTuple):
   Attributes:
     anchor, worst: mAP on anchors and on the worst frames, with bootstrap intervals over videos.
     drop: the difference anchor − worst, with a paired bootstrap interval.
-    frames: int [A], the worst frame of each set.
-    per_image: float [F], see `per_image`.
+    frames: int [A], index of the worst frame of each set in `NeighborSets.frames`.
+    per_image: float [F], average precision of each frame alone; NaN without ground truth.
   """
 
   anchor: Estimate
@@ -258,9 +272,9 @@ def detection_pm_k(
 
   Args:
     sets: the neighbor sets.
-    truth: the boxes of the F frames; the image of a box is the position of its frame.
-    detections: the detected boxes.
-    scoring: the settings of the score.
+    truth: ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
+    detections: the detected boxes, with images numbered likewise.
+    scoring: k, the threshold, and the other settings of the score.
   """
   points = scoring.recall_points
   precision = per_image(match(truth, detections, len(sets.frames), scoring.threshold), points)

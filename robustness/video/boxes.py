@@ -182,12 +182,12 @@ class Boxes:
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes of a list of images, with the images numbered by their place in the list.
+    """Returns the boxes on M listed images; the i-th image of the list gets the number i.
 
     An image that is listed twice becomes two images.
 
     Args:
-      images: positions of images, int [M].
+      images: indices in [0, F) of the listed images, int [M].
     """
     by_image = np.argsort(self.image, kind='stable')
     sorted_images = self.image[by_image]
@@ -203,7 +203,7 @@ class Boxes:
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes clipped at the borders of their images, and the clipped distances.
+    """Returns the boxes, clipped at the borders of their images, and how far each was outside.
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
@@ -259,7 +259,7 @@ class Truth(NamedTuple):
     boxes: the boxes; `boxes.image` is the index of a frame.
     clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
-    positions: {image number or path: position of the frame}.
+    positions: {image number or path: index of the frame in [0, F)}.
     images: numbers and paths of all images of the file, including images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
@@ -303,9 +303,10 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
 
 def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
-  """Returns the ground truth of frames from annotations in the form `TRUTH`; `path` is their file.
+  """Returns the ground truth of F frames from COCO annotations, a document in the form `TRUTH`.
 
-  Boxes of images that are not frames are skipped.
+  Boxes of images that are not frames are skipped. `path` is the file of the annotations, for
+  messages.
   """
   position = {frame: index for index, frame in enumerate(frames)}
   positions: dict[int | str, int] = dict(position.items())
@@ -367,12 +368,12 @@ def _boxes(
   path: Path,
   has_scores: bool = False,
 ) -> tuple[Boxes, Clipped]:
-  """Returns the boxes on frames, clipped at the borders of their images, and a summary.
+  """Returns boxes, clipped at the borders of their images, and a summary of the clipped ones.
 
   Args:
     entries: boxes in COCO's form.
-    positions: {image number or path: position of the frame}; entries of other images are skipped.
-    sizes: float [F, 2], width and height of the frames in pixels.
+    positions: {image number or path: index of the frame}; entries of other images are skipped.
+    sizes: float [F, 2], width and height of the frames in pixels; inf if unknown.
     frames: paths of the F frames.
     path: file of the entries, for messages.
     has_scores: whether the entries are detections with scores.

@@ -46,8 +46,8 @@ class Built:
 
   Attributes:
     sets: one set for each labelled video.
-    frames: the folder to which the paths of frames are relative.
-    left_out: videos without labels.
+    frames: the folder to which the paths in `sets.frames` are relative.
+    left_out: names of the videos without labels.
   """
 
   sets: NeighborSets
@@ -81,7 +81,7 @@ def build(
 
   Args:
     videos: folder of video files or of folders of frames; see `robustness.video.clips.find`.
-    labels: classes of the videos; frames without classes are left out.
+    labels: {video: its labels}, or {video: {frame number: labels}}, which leaves other frames out.
     frames: folder for the frames of video files, as PNG; image files are not copied.
     class_names: class names in label order.
     k: largest distance from the anchor, in frames.
@@ -162,11 +162,11 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
-  """Returns the labels of videos, ascending, or of their frames.
+  """Returns {video: its labels, ascending}, or {video: {frame number: labels, ascending}}.
 
   Args:
-    path: a `.json` or `.csv` file with the classes of videos, or a folder of ILSVRC annotations of
-      frames.
+    path: a `.json` or `.csv` file with the classes of videos (the first form), or a folder of
+      ILSVRC annotations of frames (the second form).
     classes: {name or synonym of a class: label}.
   """
   if path.is_dir():

@@ -91,7 +91,7 @@ class Candidates:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of sets and labels, which does not depend on the layout of their files."""
+    """SHA-256 of the sets and labels, equal for files that list them in another order."""
     frames = self.sets.frames
     sets = {
       frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
@@ -109,7 +109,7 @@ class Candidates:
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
-    """Returns the paths of anchor and neighbor; the neighbor of an anchor is None."""
+    """Returns the paths of an item's anchor and neighbor; the latter is None without a pair."""
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
     is_pair = item.kind == PAIR
     return anchor, self.sets.frames[self.pairs[item.number].frame] if is_pair else None
@@ -142,7 +142,7 @@ class FrameFile(NamedTuple):
 
 
 class ReviewFrames:
-  """The image files of frames by index: only listed frames inside the folder are read."""
+  """Reader of the image files of listed frames, by index; it refuses files outside one folder."""
 
   def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
     """Checks that each path names an image file inside the folder."""

@@ -19,9 +19,10 @@ PATH = 'path'
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   """Returns the columns of the F frames of neighbor sets.
 
-  They are `label` int32 [F, L]; `group_id` int32 [F, M], the sets that hold a frame, padded with
-  −1; `offset` int32 [F, M], 0 for an anchor and for padding; and, if the sets have them,
-  `frame_type` int32 [F], a position in `FRAME_TYPES` or −1, and `fps` float64 [F].
+  `label` int32 [F, L] has up to L labels of a frame, padded with −1. `group_id` int32 [F, M] has
+  the numbers of the up to M sets that hold the frame, padded with −1, and `offset` int32 [F, M] its
+  distance from their anchors in frames, 0 for an anchor and for padding. If the sets have them,
+  `frame_type` int32 [F] is a position in `FRAME_TYPES` or −1, and `fps` float64 [F] the frame rate.
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
   frame = np.concatenate([sets.anchors, pairs.frame])
@@ -63,10 +64,10 @@ def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -
 
 
 def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
-  """Returns the number of each row's clip, int [N]; None if the rows are not frames of sets.
+  """Returns the number of the clip of each of N rows, int [N]; None without a column `group_id`.
 
-  A clip is a folder of frames; clips of one YouTube video count as one (`source_of`). If the rows
-  have no paths, sets that share frames count as one clip.
+  Each row is a frame of neighbor sets. A clip is a folder of frames; clips of one YouTube video
+  count as one (`source_of`). If the rows have no paths, sets that share frames count as one clip.
   """
   if GROUP not in columns:
     return None
@@ -83,7 +84,8 @@ def from_columns(
   A row may be in several sets: its columns have a slot for each, [N, slots], and −1 in unused ones.
 
   Args:
-    columns: see `to_columns`. `label`, `group_id` and `offset` are [N, slots], or [N] for one slot.
+    columns: `label`, `group_id` (number of a set) and `offset` (frames from the set's anchor), int
+      [N, slots], or [N] for one slot; optionally `frame_type` and `fps` [N], see `to_columns`.
     names: paths of the N frames; by default 'row 0', 'row 1', ...
     class_names: names of the classes in label order.
   """

@@ -72,8 +72,8 @@ class Decisions:
     anchor_accepted: bool [A], whether the anchor is accepted.
     pair_reviewed: bool [P], whether the pair has an answer or was dropped with a bad anchor.
     pair_accepted: bool [P], whether the pair is accepted.
-    unsettled: items that need more answers, in their order.
-    added: the class ids that the labels of each anchor gain, ascending.
+    unsettled: anchors and pairs that need more answers, anchors first.
+    added: for each anchor the class ids that its labels gain, ascending; () if it is not accepted.
   """
 
   anchor_reviewed: np.ndarray
@@ -95,10 +95,11 @@ class Decisions:
 
 
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
-  """Returns the outcome of a review by a rule on votes.
+  """Returns the outcome of a review; `rule` decides from its votes whether an item is accepted.
 
-  An anchor without votes is accepted if one of its pairs has an answer. Pairs of an anchor that is
-  not accepted are dropped. Items on which more votes are needed (`is_settled`) are not accepted.
+  An item is an anchor or a pair. An anchor without votes is accepted if one of its pairs has an
+  answer. Pairs of an anchor that is not accepted are dropped. Items on which more votes are needed
+  (`is_settled`) are not accepted.
   """
 
   def is_accepted(item: Item, without_votes: bool) -> bool:
@@ -159,10 +160,10 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
 def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   """Returns the accepted fractions (the paper's Table 1) and the annotators' agreement on pairs.
 
-  Rows about labels are included if the review densifies labels or labels were added. Agreement is
-  computed on the individual round for each question: whether the labels are correct, whether the
-  pair is similar, and whether the annotator accepts it (keep). Pairs of an anchor are one cluster;
-  undefined values are NaN.
+  Rows about added labels are included if the plan of the review asks for labels that an anchor
+  lacks (`densify`), or if labels were added. Agreement is computed on the individual round for each
+  question: whether the labels are correct, whether the pair is similar, and whether the annotator
+  accepts it (keep). Intervals take the pairs of an anchor as one cluster; undefined values are NaN.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
@@ -222,7 +223,10 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
 
 
 def reasons(rounds: ReviewRounds) -> Table:
-  """Returns the number of pairs that carry each mark in a vote; a pair may carry many marks."""
+  """Returns a table of marks, the faults that votes find in pairs, with the number of pairs each.
+
+  Marks are, for example, 'blur', 'label incorrect' and 'similarity unsure'; a pair may have many.
+  """
   pairs: dict[str, set[Item]] = {}
   for item, ballot in rounds.ballots.items():
     for vote in ballot.votes if item.kind == PAIR else ():

@@ -1,6 +1,6 @@
 """Scores of a detector on neighbor sets: average precision on anchors and at pm-k.
 
-They are computed from files of boxes, for `robustness detection`.
+The scores are computed from files of boxes, for `robustness detection`.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
@@ -50,9 +50,9 @@ class ScoredInputs(NamedTuple):
 
   Attributes:
     sets: the neighbor sets.
-    truth: ground truth of their frames.
-    detections: boxes of the detector.
-    clipped: summary of the detections that were clipped.
+    truth: ground truth of the frames of `sets`.
+    detections: boxes of the detector on these frames.
+    clipped: summary of the detections that were clipped at the borders of images.
     files: paths of the inputs: {'metadata', 'truth', 'detections'}.
   """
 
@@ -99,7 +99,10 @@ class ScoredInputs(NamedTuple):
     return {frame: row.tolist() if np.isfinite(row).any() else [] for frame, row in rows}
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
-    """Returns unusual boxes as (description, number of them, number of all boxes, the first)."""
+    """Returns (description, number of such boxes, number of all boxes, first one in words).
+
+    There is one tuple for each kind of unusual box, such as detections cut at an image's border.
+    """
     truth, detections = self.truth.boxes, self.detections
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
     first = f'class {detections.category[strange[0]]}' if len(strange) else ''
@@ -140,16 +143,16 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
 def score(
   inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
-  """Scores detections on anchors and on the worst frame of each set.
+  """Scores detections on anchors and on the worst frame of each set, at most `scoring.k` away.
 
-  A k above the largest distance of a neighbor is replaced by that distance; the settings of the
-  results then state the original value as `asked_k`.
+  If `scoring.k` exceeds the largest distance of a neighbor from its anchor, that distance replaces
+  it; the settings of the results then state the original value as `asked_k`.
 
   Args:
     inputs: sets, ground truth and detections.
     scoring: settings of the score.
     frames: folder of the frames, for pictures; '' draws none.
-    num_drawn: number of sets, those with the largest fall, that are drawn.
+    num_drawn: number of drawn sets, those with the largest fall of average precision.
   """
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')
   sets = inputs.sets

@@ -33,7 +33,15 @@ LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: (
 
 
 class ScoredBoxes(NamedTuple):
-  """The boxes of a detector and their scores, for one kind: detection, or localisation."""
+  """The boxes of a detector and their scores: with classes, or without them as localisation.
+
+  Attributes:
+    scores: average precisions of the detector.
+    truth: ground-truth boxes.
+    boxes: detected boxes.
+    names: {class number: name}.
+    threshold: least intersection over union of a true positive.
+  """
 
   scores: DetectionScores
   truth: Boxes
@@ -45,16 +53,17 @@ class ScoredBoxes(NamedTuple):
 def pictures(
   sets: NeighborSets, scored: ScoredBoxes, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
-  """Returns pictures, with boxes, of the `count` sets with the largest fall of per-image AP.
+  """Returns arrays with pictures of the sets with the largest fall of average precision (AP).
 
-  Sets without a fall are left out, and of equal falls the earlier set comes first.
+  The fall is the AP of the anchor minus that of the worst frame. At most `count` sets with a
+  positive fall are returned, the largest fall first; without any the dict is empty.
 
   Returns:
-    Arrays of E pictures, in which anchors and worst frames alternate: `image_<e>` uint8 [H, W, 3],
-    `frame` [E] paths, `offset` int [E], `precision` float [E], `truth` float [N, 6] and `found`
-    float [M, 8] with the columns picture, class, x0, y0, x1, y1 in pixels of the picture, score,
-    and whether it is a true positive; `class` and `class_name` of all boxes. The dict is empty if
-    no set falls.
+    E pictures, in which anchors and worst frames alternate, and their N true and M detected boxes.
+    `image_<e>` uint8 [H, W, 3] is picture e; `frame` [E] has the paths, `offset` int [E] the frames
+    from the anchor, and `precision` float [E] the AP. `truth` float [N, 6] has the columns picture,
+    class, x0, y0, x1, y1 (in pixels of the picture); `found` float [M, 8] has these, the score, and
+    1 for a true positive. `class` int [C] and `class_name` [C] are the classes of all boxes.
   """
   precision = scored.scores.per_image
   fall = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
@@ -85,9 +94,10 @@ def pictures(
 
 
 def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
-  """Returns a row for each box: image, class, corners and score.
+  """Returns a row for each of N boxes, float [N, 6] or with scores [N, 7].
 
-  `scales` [E] are the factors that the corners are multiplied by, one for each image.
+  The columns are image, class, x0, y0, x1, y1 and score. The corners of image e are multiplied by
+  `scales[e]`.
   """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]
@@ -95,9 +105,9 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
-  """Returns a frame as a picture, uint8 [H, W, 3], and its scale in (0, 1].
+  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] that it is reduced by.
 
-  Its sides are at most `MAX_SIDE`. `path` is relative to `folder`.
+  The sides of the picture have at most `MAX_SIDE` pixels. `path` is relative to `folder`.
   """
   root = expanded(folder).resolve()
   file = (root / path).resolve()
@@ -129,7 +139,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 @style.styled
 def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
-  """Draws the arrays of `pictures`, anchors above neighbors (the paper's figure 4).
+  """Draws the arrays of `pictures`, anchors above worst frames (the paper's figure 4).
 
   Detections with a score below `MIN_SCORE` are left out.
   """

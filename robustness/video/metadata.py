@@ -96,8 +96,8 @@ class NeighborSets:
 
   Attributes:
     frames: paths of the F distinct frames, sorted.
-    labels: int32 [F, L], class indices of each frame, padded with −1; a neighbor without labels has
-      the labels of its anchors.
+    labels: int32 [F, L], the up to L class indices of each frame, padded with −1; a neighbor
+      without labels has the labels of its anchors.
     anchors: int32 [A], index of each anchor in `frames`, in the order of the file.
     neighbors: for each anchor the indices of its neighbors in `frames`, int32.
     offsets: for each anchor the frame numbers of its neighbors minus its own, int32.
@@ -135,10 +135,10 @@ class NeighborSets:
 
   @property
   def title(self) -> str:
-    """Title of the data set for reports.
+    """Title of the sets for reports, with their numbers of anchors and pairs.
 
-    It has the name of the published data set if the counts of anchors and pairs are the published
-    ones; otherwise it states the published counts.
+    If the classes are those of a published data set, it has the name of that set where the numbers
+    are the published ones, and otherwise states the published numbers too.
     """
     space = label_space.coarse_space(self.class_names)
     counts = len(self.anchors), len(self.pairs.frame)
@@ -162,18 +162,18 @@ class NeighborSets:
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels that count for the neighbor of each pair, int32 [P, L], padded with −1.
+    """Returns the labels that the neighbor of each pair is judged by, int32 [P, L], −1 is padding.
 
-    `rule` is `FRAME` for the labels of the neighbor, `ANCHOR` for the labels of its anchor.
+    `rule` is 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Raises InputError if a label is not below `num_classes`.
+    """Raises InputError if a label is not below `num_classes`, the size of the label space `space`.
 
-    `space` is the name of the label space and `key` the setting with this value, for the message.
+    `key` is the name of the setting that chooses the label space, for the message.
     """
     row = int(np.argmax(self.labels.max(1)))
     label = int(self.labels[row].max())
@@ -303,9 +303,9 @@ def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int
 def _facts(
   frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns the frame types [F] and frame rates [F] of frames; None for facts that no frame has.
+  """Returns the types [F] and rates [F] of F frames, each None if it is unknown for every frame.
 
-  `facts` are properties by path, see `FrameFacts`.
+  `facts` is {path of a frame: its frame type and rate}.
   """
   types, rates = [], []
   for frame in frames:
@@ -363,9 +363,9 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder with the files of the sets, or else with annotations of YTBB-Robust.
+  """Returns the folder of neighbor sets: `root` or `root/metadata`; None if neither is one.
 
-  It is `root`, `root/metadata`, or None if neither has such files.
+  A folder that holds `pmsets.json` is preferred to one with annotations of YTBB-Robust.
   """
   folders = root, root / 'metadata'
   homes = [folder for folder in folders if (folder / SETS).is_file()]
@@ -374,9 +374,10 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
-  """Returns the class names from the class indices or else the class maps of a folder of sets.
+  """Returns the class names, in label order, of the neighbor sets in a folder.
 
-  They are () if there are neither.
+  They are from class indices (`*class_index.json`) or else from class maps (`*class_idx_map.json`),
+  in this folder or a folder `misc` in or beside it; () without any such file.
   """
   advice = 'Give an object that has each class once.'
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
@@ -391,9 +392,10 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
   """Returns the class names, in label order, from the class indices of one folder.
 
-  ImageNet-Vid-Robust was released with two indices. Its labels are among the 30 classes onto which
-  ImageNet's 1000 classes are projected, so `imagenet_class_index.json` is ignored if there is also
-  the index of such a label space.
+  ImageNet-Vid-Robust was released with two indices: of ImageNet's 1000 classes, and of the 30
+  coarse classes that its labels are among. Therefore `imagenet_class_index.json` is ignored if
+  another index has the classes of a coarse label space, onto which ImageNet's classes are
+  projected.
 
   Args:
     indices: the content of each class index, {class number: [identifier, name] or name}.
@@ -428,8 +430,8 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
 def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names of a class index, in label order.
 
-  Names of ImageNet's classes are replaced by the names of the label space `imagenet`. `path` is
-  the file, for messages.
+  If the identifiers are ImageNet's 1000 WordNet identifiers in order, the names are those of the
+  label space `imagenet`. `path` is the file, for messages.
   """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
@@ -449,10 +451,11 @@ def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the label space with these class maps.
+  """Returns the class names, in label order, of the label space that class maps project onto.
 
   Args:
-    maps: the content of each class map, see the module.
+    maps: the content of each file: {class of ImageNet: class} of `class_idx_map.json`, or {class:
+      [classes of ImageNet]} of `rev_class_idx_map.json`.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
@@ -509,7 +512,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns which of the P pairs of the candidates are also in the reviewed sets, bool [P]."""
+  """Returns whether each of the P pairs of `candidates` is also a pair of `reviewed`, bool [P]."""
   accepted = set(_paths_of_pairs(reviewed))
   is_reviewed = np.array([pair in accepted for pair in _paths_of_pairs(candidates)], bool)
   if not is_reviewed.any():

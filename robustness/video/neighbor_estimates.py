@@ -78,7 +78,7 @@ class SetOutcomes:
     return dataclasses.replace(self, anchor=anchor, neighbor=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of some anchors, with all pairs of these anchors.
+    """Returns the outcomes of the anchors at `positions` and of all their pairs.
 
     `positions` are ascending indices in [0, A).
     """
@@ -127,7 +127,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   Args:
     sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
-    rule: labels for judging a neighbor, its own ('frame') or its anchor's ('anchor').
+    rule: labels by which a neighbor is judged, the neighbor's ('frame') or its anchor's ('anchor').
 
   Raises:
     InputError: `predictions` are not of F frames.
@@ -197,10 +197,11 @@ def effective_k(sets: NeighborSets, k: int) -> int:
 
 
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
-  """Returns whether all frames of each set within k frames are right, bool [..., A, largest + 1].
+  """Returns whether predictions are right on every frame of a set within k frames of its anchor.
 
-  The last axis is k = 0, 1, ..., `largest`. With `include_anchor` the anchor must be right too.
-  Without it only neighbors matter, but a set that has none within k frames is judged by its anchor.
+  The result is bool [..., A, largest + 1], and its last axis is k = 0, 1, ..., `largest`. With
+  `include_anchor` the prediction for the anchor must be right too. Without it only neighbors count,
+  but a set without neighbors within k frames is judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
   failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
@@ -211,9 +212,9 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
-  """Returns the minimum of values of pairs, [..., P], over the pairs of each anchor, [..., A].
+  """Returns the minimum of `values` [..., P] over the pairs of each anchor, int32 [..., A].
 
-  It is `_NEVER` for an anchor without pairs.
+  It is `_NEVER`, the largest int32, for an anchor without pairs.
   """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
@@ -223,16 +224,16 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
 
 
 def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarray) -> np.ndarray:
-  """Arranges booleans of pairs and of anchors by signed distance, as a bool array [..., A, O].
+  """Arranges booleans of pairs and of anchors by signed distance from the anchor, in frames.
 
   Args:
     outcomes: the outcomes that state anchor and offset of each pair.
-    of_pairs: bool [..., P].
-    of_anchors: bool [..., A], placed at offset 0.
+    of_pairs: bool [..., P], a value for each pair.
+    of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
 
   Returns:
-    The array; the last axis has the O distinct offsets of all sets, ascending, including 0. It is
-    False where a set has no frame at an offset.
+    bool [..., A, O]; the last axis has the O distinct offsets of all sets, ascending, including 0.
+    It is False where a set has no frame at an offset.
   """
   offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
   table = np.zeros((*of_anchors.shape, len(offsets)), bool)
@@ -305,10 +306,10 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
-  """Returns whether each model is right on the static set, bool [..., A].
+  """Returns whether each model is right on the static set, one frame per anchor, bool [..., A].
 
-  The frame of an anchor is the neighbor in one of `pairs`, indices from `static_pairs`, or the
-  anchor itself if it has none.
+  The frame is the neighbor if `pairs`, indices from `static_pairs`, has a pair of the anchor, and
+  else the anchor itself.
   """
   right = outcomes.anchor.copy()
   right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]

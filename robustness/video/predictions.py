@@ -50,7 +50,7 @@ def read(
     path: the file.
     frames: paths of the F frames.
     widths: admitted numbers C of scores per frame, such as (30, 1000); () admits any.
-    unpredicted: treatment of frames without scores, one of `UNPREDICTED`.
+    unpredicted: treatment of frames without scores: 'refused', or 'wrong', which gives them −∞.
 
   Raises:
     InputError: a frame is missing, its scores are invalid, or the file cannot be read.
@@ -103,12 +103,13 @@ def read(
 def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
   """Returns the kind of scores, 'logits' or 'probabilities'.
 
-  Scores are probabilities if all are in [0, 1] and every row sums to 1, and logits if one is
-  outside of [0, 1].
+  Scores are probabilities if all are in [0, 1] and the scores of every frame sum to 1, and logits
+  if one is outside of [0, 1].
 
   Args:
-    scores: float [F, C], without NaN.
-    frames, title: paths of the F frames, and the file, for messages.
+    scores: float [F, C], C scores for each of F frames, without NaN.
+    frames: paths of the F frames, for messages.
+    title: the file of the scores, for messages.
     stated: the kind that the user states, or 'auto'.
 
   Raises:
@@ -151,9 +152,10 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
 
 
 class FramePredictions(NamedTuple):
-  """Predictions of one classifier for F frames, in the order of the rows of its records.
+  """Predictions of one classifier for F frames, in the order of `sets.frames`.
 
   Attributes:
+    sets: the neighbor sets with the F frames.
     prediction: predicted class, int [F]; −1 for a frame without a prediction.
     confidence: probability of the predicted class among the classes of the sets, float [F]; 0 for a
       frame without a prediction.
@@ -165,7 +167,7 @@ class FramePredictions(NamedTuple):
 
 
 def read_sets(records: RecordsReader) -> NeighborSets:
-  """Returns the neighbor sets that the columns of records describe."""
+  """Returns the neighbor sets that the columns of records, one row per frame, describe."""
   names = records.read(0, 0).arrays
   present = [name for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names]
   columns = {name: records.column(name) for name in present}
@@ -177,7 +179,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   """Reads predictions from records of the study `video_pm_k`.
 
   `merge` is the rule that projects recorded scores onto a coarser label space, 'max', 'sum' or
-  'mean'; '' takes the rule of the run.
+  'mean'; '' takes the rule that the run recorded, or else 'max'.
   """
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
@@ -215,15 +217,15 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
 def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Returns recorded predictions for other sets of the same frames, which are found by their paths.
+  """Returns the predictions in `records` for the F frames of `sets`, which are found by path.
 
-  A run on candidate sets can so be scored on the reviewed sets. `class_names` are in the order of
-  the labels of `sets`.
+  A run on candidate sets can thus be scored on the sets that passed the review. `class_names[i]` is
+  the name of label i of `sets`.
 
   Returns:
-    The sets, with labels in the order of the records' classes; `prediction` [F, 1] and scores
-    [F, 1, classes] of their frames, in the layout of shards; and the identity of the records with
-    the digest of the sets.
+    `sets` with labels that index the classes of `records`; {array name: values}, the predicted
+    classes `prediction` [F, 1] and the scores [F, 1, classes], as far as `records` has them; and
+    the identity of `records`, with the title and digest of `sets`.
   """
   names = records.read(0, 0).arrays
   if PATH not in names:

@@ -47,7 +47,7 @@ Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.Data
 
 @dataclasses.dataclass(frozen=True)
 class Rescoring:
-  """The top level of a config without classifiers.
+  """Settings of a run that scores existing predictions: the top level of its config.
 
   Attributes:
     predictions: JSON files {frame: [scores]}, or folders of records of an earlier run, separated by
@@ -117,9 +117,9 @@ class Rescoring:
     return scored
 
   def records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
-    """Returns a classifier's records on neighbor sets, after writing them in `directory`.
+    """Returns a classifier's records on neighbor sets, after writing them in `directory`/`label`.
 
-    `path` is its predictions file, or its records on sets that hold these frames.
+    `path` is the classifier's file of predictions, or its records on sets with the same frames.
     """
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
     logging.info('%s', sets.title)
@@ -198,7 +198,7 @@ def _labelled_path(part: str) -> tuple[str, Path]:
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns a column; labels become class names, because records may number classes differently."""
+  """Returns a column of records, with labels as class names, which records number differently."""
   values = records.column(name)
   if name != LABEL:
     return values
@@ -217,9 +217,10 @@ def _is_records(path: Path) -> bool:
 def _write(
   directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
-  """Writes the missing shards of records of all F frames in one view, and returns the records.
+  """Writes the predictions for the F frames of `sets` as records in `directory`; returns these.
 
-  `fields` has the predictions, [F, 1] each, and `identity` the identity of the records.
+  Shards, files of up to `BLOCK` frames, that exist already stay as they are. `fields` is {array
+  name: values [F, 1, ...]}, and `identity` describes classifier, data and classes.
   """
   num_frames = len(sets.frames)
   records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)

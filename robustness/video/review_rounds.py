@@ -52,10 +52,10 @@ class Ballot:
 
   @property
   def is_contested(self) -> bool:
-    """Whether the item goes to the joint round.
+    """Whether annotators must vote jointly on the item, because they disagree or reject it.
 
-    It does if an individual answer does not accept it, or if annotators would add different labels
-    to an anchor.
+    This is so if an individual answer does not accept the item, or if annotators would add
+    different labels to an anchor.
     """
     answers = self.individual.values()
     differs = len({frozenset(answer.added) for answer in answers}) > 1
@@ -132,10 +132,10 @@ class ReviewRounds:
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
-    """Adds a new answer unless a later one exists.
+    """Adds a new answer, which `write` stores, unless the annotator has given a later one.
 
-    `replaces` is the time of the annotator's answer in the same round that the page showed, None
-    if it showed none, or `UNCHECKED`.
+    `replaces` is the time in seconds of the answer in the same round that the page showed to be
+    replaced; None if it showed none; `UNCHECKED` accepts any.
 
     Raises:
       OutdatedAnswerError: another window has answered, or the annotator has voted jointly.
@@ -184,7 +184,7 @@ class ReviewRounds:
   def previous(
     self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
-    """Returns the item that an annotator answered before another one, and its round; or None.
+    """Returns the item that an annotator answered before the item `before`, and its round, or None.
 
     An individual answer is not shown again after the annotator's joint vote on its item, nor to an
     annotator in the joint round, who has seen the answers of others.
@@ -220,10 +220,10 @@ class ReviewRounds:
     return not self._awaited(item) and (item not in self._contested or joint >= self.plan.needed)
 
   def progress(self, annotator: str) -> dict[str, int]:
-    """Returns numbers of answers for the page.
+    """Returns {name: number of answers} for the page.
 
-    They are the answers of this annotator ('own'), the answers in the individual and the joint
-    round, and the numbers of answers that these rounds need ('individual_of', 'joint_of').
+    'own' are the answers of `annotator`, 'individual' and 'joint' the answers of all in each round,
+    and 'individual_of' and 'joint_of' the numbers of answers that these rounds need.
     """
     with self._lock:
       # pairs of an anchor that was called bad need no answers
@@ -256,9 +256,10 @@ class ReviewRounds:
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
   def _is_free(self, item: Item, annotator: str) -> bool:
-    """Returns whether an item needs an annotator's answer and is not reserved for enough others.
+    """Returns whether an item needs an individual answer that `annotator` may give now.
 
-    Items are reserved for `HELD_SECONDS` for annotators to whom they were shown.
+    An item is reserved for `HELD_SECONDS` for each annotator to whom it was shown. It is not free
+    if the answers and the reservations of other annotators reach `annotators_per_pair`.
     """
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False
@@ -271,7 +272,7 @@ class ReviewRounds:
     return len(individual) + held < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
-    """Returns whether a pair waits for the verdict on its anchor, or was dropped with it."""
+    """Returns whether an item is a pair that waits for the verdict on its anchor or was dropped."""
     return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:

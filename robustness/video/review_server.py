@@ -110,9 +110,10 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
-    """Returns the item that an annotator answered before another one, for correction.
+    """Returns the item that an annotator answered before the item `before`, for correction.
 
-    `before` is the name of the other item; '' returns the item that was answered last.
+    `before` is the name of an item; '' returns the item that was answered last. `stage` is the
+    round, 'individual' or 'joint'.
     """
     if stage not in answers.STAGES:
       raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
@@ -124,7 +125,7 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
-    """Writes an answer to the disk, then returns the next item of the annotator."""
+    """Writes the answer that the page posted to the disk; returns the annotator's next item."""
     fields = dict(posted)
     replaces = fields.pop('replaces', UNCHECKED)
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
@@ -161,7 +162,10 @@ class ReviewServer(ThreadingHTTPServer):
         )
 
   def _turn(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
-    """Returns an annotator's progress and the item and round of a turn; null at the end."""
+    """Returns an annotator's progress, and the item of a turn, (item, round), as the page needs it.
+
+    The item is None if `turn` is None, at the end of the review.
+    """
     progress = self.rounds.progress(annotator)
     if turn is None:
       return {'item': None, 'progress': progress}
@@ -196,14 +200,17 @@ class ReviewServer(ThreadingHTTPServer):
     return {'item': page_item, 'progress': progress}
 
   def _page_labels(self, item: Item) -> tuple[int, ...]:
-    """Returns the labels on the page: the anchor's, and with a pair also those that were added."""
+    """Returns the labels that the page shows for an item, ascending class ids.
+
+    They are the labels of its anchor, and for a pair also those that annotators added to it.
+    """
     anchor = self.candidates.anchor_of(item)
     stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
     added = () if item == anchor else self.rounds.ballot(anchor).added
     return tuple(sorted({*stored, *added}))
 
   def _frame(self, index: int) -> Plain:
-    """Returns the address, the path and the damage of a frame, by its position in the sets."""
+    """Returns the URL, path and damage of the frame `index` of the sets ('' if it is readable)."""
     path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 

@@ -87,10 +87,10 @@ Measured = dict[str, tuple[pd.Series, pd.Series]]
 
 
 def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
-  """Returns the name of the testbed, k, and the accuracies of the classifiers.
+  """Returns the name of the published testbed, the largest k, and the accuracies of classifiers.
 
-  The setting 'auto' selects the testbed with the same number of anchors. The name is '' if there is
-  none, or if k differs from `K`.
+  `setting` is the name, or 'auto', which selects the testbed with the same number of anchors. The
+  name is '' if no testbed has that number, or if k differs from the published `K` = 10.
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)
@@ -109,7 +109,8 @@ def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
 def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   """Returns {'published': table of accuracies and drops, measured and published, in percent}.
 
-  It has the classifiers with the names of published models (tables 5 and 6), and is {} without any.
+  The table has a row for each classifier with the name of a published model (the paper's tables 5
+  and 6); without any the result is {}. `setting` names the testbed, see `draw`.
   """
   name, k, measured = _measured(table, setting)
   rows = []
@@ -124,9 +125,10 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
 
 
 def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
-  """Draws `testbed`, the classifiers and the published models on the same sets (figure 3).
+  """Returns {'testbed': (figure, caption)}: classifiers and published models on the same sets.
 
-  `setting` names the testbed; 'auto' selects it by the number of anchors, and '' draws none.
+  It is figure 3 of the paper. `setting` names the testbed, 'imagenet_vid_robust' or 'ytbb_robust';
+  'auto' selects it by the number of anchors, and '' draws none, so that the result is {}.
   """
   name, k, measured = _measured(results.table, setting)
   if not name:

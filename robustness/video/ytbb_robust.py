@@ -56,7 +56,7 @@ _ADVICE = 'Give the folder of YTBB-Robust as it was released.'
 
 
 def is_release(folder: pathlib.Path) -> bool:
-  """Returns whether a folder holds annotations instead of neighbor sets."""
+  """Returns whether a folder holds annotations of YTBB-Robust, instead of neighbor sets."""
   return any((folder / name).is_file() for name in (ANCHORS, PAIRS))
 
 
@@ -66,7 +66,7 @@ def read(
   """Returns {anchor: [neighbors]}, {anchor: [classes]} and the names of the classes.
 
   Args:
-    folder: holds the four files.
+    folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
     reviewed: whether to return only good anchors and accepted pairs.
 
   Raises:
@@ -150,7 +150,7 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip: label} from the CSV file of the release, with `count` valid classes."""
+  """Returns {clip: label in [0, `count`)} from the CSV file of the release."""
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     begins = ','.join(rows.fieldnames or ())
