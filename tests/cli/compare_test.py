@@ -32,6 +32,7 @@ from tests import finished_runs
 from tests.refusals import refused
 from tests.table_rows import estimate
 
+pytestmark = pytest.mark.usefixtures('undrawn')
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
@@ -62,7 +63,8 @@ def workdirs(tmp_path):
   return str(tmp_path / 'one'), str(tmp_path / 'other')
 
 
-def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
+def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys, monkeypatch):
+  monkeypatch.undo()  # draws the figures
   out = tmp_path / 'out'
   assert program.main([*workdirs, f'--out={out}']) == 0
   printed = capsys.readouterr().out
@@ -92,7 +94,6 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys):
   assert 'Top-1 accuracy' in (out / 'report.html').read_text()
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   config = json.dumps({'study': {'name': 'accuracy', 'confidence': 0.8}, 'seed': 0})
   (tmp_path / 'one' / 'config.json').write_text(config)
@@ -106,7 +107,6 @@ def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   assert (answers.low, answers.high) == pytest.approx(ends)
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
   design = plan(0.1, 0.95)
   right = (np.arange(80) % 5 > 0)[:, None]
@@ -144,7 +144,6 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
     assert of_task.quantities == single.quantities
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_tasks_that_measure_images_alone_are_left_out(tmp_path, monkeypatch):
   for name in 'ab':
     plain = finished_runs.write(tmp_path / f'{name}_plain', {IMAGES: FIRST})
@@ -156,7 +155,6 @@ def test_tasks_that_measure_images_alone_are_left_out(tmp_path, monkeypatch):
   refused('a, b measure images alone: give workdirs of studies', compare, tmp_path, 'ab')
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_the_order_of_the_images_does_not_matter(tmp_path):
   order = np.random.default_rng(0).permutation(COUNT)
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
@@ -171,7 +169,6 @@ def test_the_order_of_the_images_does_not_matter(tmp_path):
   assert set(tables[0].classifier) == {'a', 'second'}
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_other_data_are_not_paired(tmp_path):
   finished_runs.write(tmp_path / 'a', {'net': FIRST})
   finished_runs.write(tmp_path / 'b', {'net': SECOND}, data={'source': 'folder', 'path': '/x'})
@@ -225,7 +222,6 @@ def versions(seed):
   return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their_order(tmp_path):
   random = np.random.default_rng(0)
   ids = {'a': np.arange(40), 'b': random.permutation(30) + 10, 'c': random.permutation(25)}
@@ -242,7 +238,6 @@ def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their
     assert accuracy_of(tmp_path / 'out', name, 'a').value == pytest.approx(expected)
 
 
-@pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('paired', [True, False])
 def test_stored_versions_of_an_image_are_not_counted_as_separate_images(tmp_path, paired):
   """The table equals the one of the same images corrupted in the run: by corruption, without the
@@ -280,7 +275,6 @@ def change(workdir, column, old, new):
   records.write(0, 0, arrays)
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_only_views_that_all_have_are_compared(tmp_path):
   """Means over other severities, and clean images that one run alone has, are left out."""
   finished_runs.write_versions(tmp_path / 'a', {'net': versions(0)}, True)
@@ -323,7 +317,6 @@ def scenes(folder, stored):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('undrawn')
 @pytest.mark.parametrize('stored', [True, False])
 def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_path, stored):
   run = scenes(tmp_path / 'run', stored)
@@ -341,8 +334,9 @@ def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_
   assert difference.p > 0.1, 'four objects'
 
 
-def test_enough_classifiers_have_effective_robustness(tmp_path):
+def test_enough_classifiers_have_effective_robustness(tmp_path, monkeypatch):
   """Clean accuracies are .9, .8, .7, .6; shifted ones are .1 lower, except the last, .2 higher."""
+  monkeypatch.undo()  # draws the figures
   clean, shifted = (
     {f'net{i}': (np.arange(COUNT) >= wrong).tolist() for i, wrong in enumerate(numbers)}
     for numbers in ((4, 8, 12, 16), (8, 12, 16, 8))
@@ -356,7 +350,6 @@ def test_enough_classifiers_have_effective_robustness(tmp_path):
   assert abs(on_line.value) < 0.1
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_headlines_are_printed_first_then_accuracies_clean_and_over_all_other_views(
   tmp_path, capsys
 ):
@@ -383,7 +376,6 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('undrawn')
 def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
   """Six classifiers on two sets; on a third all are on a plane of logits but one."""
   wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])
@@ -431,7 +423,6 @@ def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
 
-@pytest.mark.usefixtures('undrawn')
 def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tmp_path):
   """Calibration has accuracy by corruption without intervals; the compared one has intervals."""
   for seed, name in enumerate('ab'):
