@@ -24,7 +24,7 @@ Q_PROFILE = 'q-profile'
 
 
 def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
-  """Returns τ² and the ends of its interval, [3].
+  """Returns the variance τ² of the true values behind K measured ones, and its interval, [3].
 
   Args:
     values: [K], the measured values.

@@ -134,9 +134,9 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 
   On the logit scale, accuracies under shift are about linear in reference accuracies. The plane
   shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares to the
-  other models. ρ = shifted − β(references) is the accuracy above the one predicted by it, as a
-  fraction. Networks with other training data are above the line of a single reference set (Shi et
-  al. 2023).
+  other models. ρ = shifted − β(references) is the accuracy above the one that the plane predicts,
+  as a fraction. Networks with other training data are above the line of a single reference set (Shi
+  et al. 2023).
 
   An accuracy of 0 or 1 has no logit and is moved by half an image, 1/(2n). ρ is NaN if the
   reference accuracies of the other models do not define a plane: they are equal, or for R > 1

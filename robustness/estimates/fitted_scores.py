@@ -33,7 +33,10 @@ Score = Callable[[Recording], np.ndarray]
 
 
 def mahalanobis(bank: Recording, is_relative: bool) -> Score:
-  """Returns the score 'mds', or 'rmds' if it is relative, fitted to training images.
+  """Returns the score 'mds': minus the squared Mahalanobis distance to the nearest class mean.
+
+  If `is_relative` it is 'rmds', to which the squared distance from the mean of all images is added.
+  Means and covariances are of the features of `bank`, the records of training images.
 
   Raises:
     InputError: the images have several labels each.
@@ -117,12 +120,15 @@ class LastLayer:
 
 
 def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
-  """Returns the score 'vim', fitted to training images.
+  """Returns the score 'vim': the energy minus the scaled norm of the features' residual.
+
+  The residual is what the D principal directions of the training features do not explain. It is
+  scaled so that its mean norm equals the mean of the largest logit on the training images.
 
   Args:
     layer: the last layer of the network.
     bank: records of training images.
-    directions: number D of principal directions of the features that are removed.
+    directions: number D of principal directions.
 
   Raises:
     InputError: D is not below the number of features.
@@ -141,7 +147,7 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
 
 
 def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
-  """Returns the score 'react', in which features are cut at a limit.
+  """Returns the score 'react': the energy of the logits of features that are cut at a limit.
 
   Args:
     layer: the last layer of the network.
@@ -153,7 +159,7 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 
 
 def shaped(layer: LastLayer, percentile: float) -> Score:
-  """Returns the score 'ash', in which only the largest features of each image are kept.
+  """Returns the score 'ash': the energy of the logits of each image's largest features only.
 
   Args:
     layer: the last layer of the network.
@@ -175,9 +181,11 @@ def shaped(layer: LastLayer, percentile: float) -> Score:
 
 
 def kl_matching(held_out: Recording) -> Score:
-  """Returns the score 'klm', fitted to held-out images.
+  """Returns the score 'klm': minus the smallest KL divergence from an image's probabilities to a
+  class's mean probabilities.
 
-  Classes that are predicted for none of these images are left out.
+  The mean is over the images in `held_out` that are predicted as the class; classes that are
+  predicted for none of them are left out.
   """
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)

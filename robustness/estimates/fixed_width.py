@@ -176,7 +176,7 @@ def _around(trials: int) -> np.ndarray:
 
 
 def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-  """Returns the values at these counts from arrays by count [n + 1]; counts are clipped to 0..n."""
+  """Returns the entries `counts`, clipped to 0..n, of each array in `by_count`, [n + 1]."""
   return [values[np.clip(counts, 0, len(values) - 1)] for values in by_count]
 
 

@@ -23,8 +23,8 @@ def effective_units(weight: np.ndarray) -> np.ndarray:
 
 
 def too_few(units: float) -> str:
-  """Returns the note of an estimate that has no interval because of this number of effective
-  units.
+  """Returns the note of an estimate that has no interval, because `units` effective units are too
+  few.
   """
   return f'{TOO_FEW}, effectively {units:.1f}'
 

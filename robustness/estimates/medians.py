@@ -20,9 +20,9 @@ _ROUNDING = 1e-9  # of sums of shares
 def medians(
   quantity: Quantity, outcomes: Outcomes, by: Sequence[str] = (), *, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns medians by classifier and view, and their differences from the first, as rows.
+  """Returns rows with medians by classifier and view, and with differences from the first.
 
-  It is the middle of the two central values of an even number of images. Intervals are
+  The median of an even number of images is the middle of the two central values. Intervals are
   percentiles of bootstrap samples of the independent units, see `of_means.bootstrap`.
 
   Args:
@@ -51,9 +51,10 @@ def medians(
 def _difference(
   columns: Sequence[np.ndarray], place: np.ndarray | slice, weights: np.ndarray
 ) -> np.ndarray:
-  """Returns the median of the first column [N] minus that of the second, if there is one, [B].
+  """Returns the median of the first column [N] minus that of the second, [B].
 
-  `weights` [B, K] are of the units, and `place` has the unit of each row.
+  With one column it is the median of that. `weights`, [B, K], are the weights of the K units in
+  each bootstrap sample, and `place`, [N], has the index of each row's unit.
   """
   of_rows = weights[:, place]
   values = [_weighted(column, of_rows) for column in columns]

@@ -96,10 +96,11 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
 class MeanRatio:
   """A function of means: the average over groups of the ratio to a baseline, 1/K Σ_k m[k] / m⁰[k].
 
-  With groups by corruption and the error as statistic it is mCE.
+  m are the classifier's means and m⁰ the baseline's in K groups of views. With groups by corruption
+  and the error as statistic it is mCE.
 
   Attributes:
-    facet: the facet with the groups as values; views without a value are in none.
+    facet: the facet with the groups as values; views without a value are in no group.
     is_excess: whether the mean m[0] of the views without the facet, the clean ones, is subtracted
       from all means: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]), as in relative mCE. These views are
       then the first group.

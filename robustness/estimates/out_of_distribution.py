@@ -184,8 +184,8 @@ def separations(
   confidence: float = 0.95,
   seed: int = 0,
 ) -> dict[str, tuple[Estimate, ...]]:
-  """Returns AUROC, AUPR and FPR95 of the ID images against each OOD set, and their means over
-  groups.
+  """Returns AUROC, AUPR and FPR95 of in-distribution (ID) images against each set of other (OOD)
+  images, and their means over groups of sets.
 
   The result has three estimates by the name of a set or group. Intervals are percentiles of the
   Bayesian bootstrap; all OOD sets are compared with the same resampled ID images. Two units of

@@ -177,7 +177,10 @@ class Outcomes:
     )
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns the outcomes of one view with groups of rows, bool [N, groups], in place of views."""
+    """Returns the outcomes of a single view, in which each group of rows becomes a view.
+
+    `counted`, bool [N, G], has the rows of each group, and `groups` a row of facets per group.
+    """
     values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
     masks = dict.fromkeys(self.values, counted)
     return dataclasses.replace(self, values=values, views=groups, counted=masks)

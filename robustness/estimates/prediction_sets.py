@@ -45,7 +45,7 @@ SIZES = (0, 2, 4, 11, 101)
 def scores(
   kind: str, probabilities: np.ndarray, uniform: np.ndarray, penalty: float = 0.01, rank: int = 5
 ) -> np.ndarray:
-  """Returns the scores s(x, y) of every class y, [..., K].
+  """Returns the scores s(x, y) of every class y, [..., K]; sets have the classes of low scores.
 
   Args:
     kind: one of `SCORES`.
@@ -126,8 +126,8 @@ def with_threshold_draw(
   correlations: Sequence[float],
   quantity: Quantity,
 ) -> pd.DataFrame:
-  """Returns estimates of `means` with intervals that include the random draw of the held-out
-  images.
+  """Returns estimates made by `means.means`, with intervals that include the random draw of the
+  held-out images.
 
   On either side of the value, the width of the interval and the change of the value between q and
   the end of its interval are added in squares (MOVER; Zou & Donner, Construction of confidence

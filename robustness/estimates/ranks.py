@@ -43,8 +43,9 @@ class Ranks(NamedTuple):
 def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed: int = 0) -> Ranks:
   """Returns intervals of the ranks of p values; the largest value is the best.
 
-  Step-down: pairs that differ significantly are removed, and c is computed again for the remaining
-  pairs, until no further pair differs.
+  Two values differ significantly if their difference exceeds c standard errors, where c is the
+  quantile of the largest difference among equal values. Pairs that differ are removed, and c is
+  computed again for the remaining pairs, until no further pair differs (step-down).
 
   Args:
     values: [p], finite.

@@ -29,7 +29,10 @@ DRAWS = 10_000
 
 
 def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Estimate]:
-  """Returns the error in each group but the last relative to the last, which has all images.
+  """Returns the error in each group relative to the error on all images, which are the last group.
+
+  With the error e in a group, the error r on all other images and the share π of images in the
+  group, it is e / (π e + (1 − π) r).
 
   Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
   of both pairs of errors and π. Their variances and correlations are computed as follows:
@@ -89,10 +92,10 @@ def _sides(columns: np.ndarray, group: int) -> np.ndarray:
 def _interval(
   total: np.ndarray, images: np.ndarray, is_clustered: bool, confidence: float
 ) -> tuple[float, float]:
-  """Returns the interval of `_ratio`.
+  """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
 
   Args:
-    total: [K, 2C + 1], for C classifiers, the sums that the shares e, r and π are computed from.
+    total: [K, 2C + 1], for K units and C classifiers, the sums that e, r and π are computed from.
     images: [K, 2C + 1], the numbers of images that they are shares of.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
@@ -132,8 +135,8 @@ def _interval(
 def _ratio(shares: np.ndarray) -> np.ndarray:
   """Returns e / (π e + (1 − π) r), [...], for shares e, r and π in the last axis, [..., 3].
 
-  For shares e₁, r₁, e₂, r₂ and π, [..., 5], it is the second ratio minus the first. The result is
-  NaN if nothing is wrong.
+  e is the error in a group, r the error outside it and π the group's share of images. For e₁, r₁,
+  e₂, r₂ and π, [..., 5], it is the second ratio minus the first. It is NaN if nothing is wrong.
   """
   group, ratios = shares[..., -1], []
   for first in range(0, shares.shape[-1] - 1, 2):

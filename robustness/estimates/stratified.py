@@ -26,7 +26,7 @@ METHOD = 'stratified'
 def estimate(
   succeeds: np.ndarray, strata: np.ndarray, weights: np.ndarray, confidence: float = 0.95
 ) -> Estimate:
-  """Returns Σ_v w_v p_v with its interval.
+  """Returns Σ_v w_v p_v with its interval, where p_v is the share of successes in stratum v.
 
   Args:
     succeeds: bool [N], whether each trial succeeds.
@@ -90,11 +90,11 @@ def _counts(strata: np.ndarray, count: int) -> np.ndarray:
 def _with_interval(
   weights: np.ndarray, total: np.ndarray, variance: np.ndarray, n: np.ndarray, confidence: float
 ) -> Estimate:
-  """Returns Σ_v w_v x_v with a normal interval.
+  """Returns Σ_v w_v x_v with a normal interval, where x_v is the mean of the trials in stratum v.
 
   Args:
     weights: w, [V]; strata with weight 0 do not count.
-    total: the sum of the trials in each stratum, [V]; x is its mean.
+    total: the sum of the trials in each stratum, [V].
     variance: the variance of a single trial in each stratum, [V].
     n: the number of trials in each stratum, [V].
     confidence: confidence of the interval, in (0, 1).

@@ -381,8 +381,8 @@ class EnvironmentShares:
     num_kinds = len(accuracies.value) // len(environments)
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
-      """Returns s, u and the b subtracted from each, [4, ..., E], from means [..., E ·
-      num_kinds].
+      """Returns the accuracies s and u and the baseline accuracies that are subtracted from s and
+      from u, [4, ..., E], given the means [..., E · num_kinds] of E environments.
       """
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
       if baseline is None:
@@ -427,8 +427,8 @@ class EnvironmentShares:
   def _accuracies_for_rho(
     self, environments: Sequence[int], baseline: EnvironmentShares | None
   ) -> StratifiedMeans:
-    """Returns the means that ρ is computed from: for each environment s, u, and b on each set of
-    classes.
+    """Returns the means that ρ is computed from: for each environment the accuracy on seen and on
+    unseen classes and, if there is a baseline, the baseline's on seen, unseen and all classes.
     """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:

@@ -89,7 +89,9 @@ def trade_off(
   error: ArrayLike,
   confidence: float = 0.95,
 ) -> pd.DataFrame:
-  """Returns the line through the K corruptions' means as rows of the table of results.
+  """Returns rows with the line of mean change of accuracy by mean share of high-frequency energy.
+
+  It is fitted by least squares to K points, one per corruption; the change is relative to `versus`.
 
   There are two kinds of intervals:
 

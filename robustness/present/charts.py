@@ -52,7 +52,7 @@ Column = tuple[Notation, pd.DataFrame]
 
 
 def draw(results: Results) -> dict[str, Picture]:
-  """Returns the figures of the quantities that are drawn, {file name: (figure, caption)}.
+  """Returns figures of the quantities in `results.drawn`, {file name: (figure, caption)}.
 
   A file name is the quantity followed by its facets: `error_corruption`. Figures by three facets
   are made only if a quantity has no estimates by one or two facets. If no quantity has facets, the
@@ -99,7 +99,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
   def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
     """Returns the rows at a value of the facet `by`, indexed by classifier.
 
-    All rows are returned if they have no value of this facet.
+    All rows are returned if none of them has a value of `by`.
     """
     rows = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
     return rows.set_index('classifier')
@@ -287,7 +287,7 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
 
 
 def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
-  """Returns a plot for each classifier and for each pair with differences."""
+  """Returns a panel for each classifier's values and each pair of classifiers' differences."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
     for notation, rows in columns
@@ -327,7 +327,7 @@ def _points_by_name(
   """Draws a row of points for each value of the facet `name`.
 
   With more than `MAX_POINTS` values only those with the worst results of any classifier are drawn.
-  `reference` has the values of `_reference`, where the lines or bars are drawn.
+  `reference` has values to compare with, by (classifier, value of `name`) or by (classifier, '').
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
@@ -391,7 +391,7 @@ def _difference_words(column: Column, rate: float) -> str:
 
 
 def sample(rows: pd.DataFrame) -> str:
-  """Returns the end of a caption, such as ', n = 10,000; 95 % intervals'."""
+  """Returns the number of images and the confidence, as ', n = 10,000; 95 % intervals'."""
   n = sorted({int(n) for n in rows.n.dropna()})
   images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
   confidence = rows.confidence[rows.low.notna()]

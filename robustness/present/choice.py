@@ -83,8 +83,8 @@ class Choice:
       with intervals that hold for all rows together. A tie has several rows. None for an overall
       value.
     task: name of the task of a battery; '' for one study.
-    reference: `Quantity.reference` in the conditions of the extremes; None if it has no values by
-      these facets.
+    reference: the choice of the quantity that `quantity.reference` names, in the conditions of the
+      extremes; None if that quantity has no values by `facets`.
   """
 
   quantity: Quantity
@@ -116,9 +116,9 @@ class Choice:
     """The reported value in words.
 
     A single value is 'top-1 error under fog', and the worst of several is 'highest top-1 error of 8
-    corruptions'. A quantity without a worse end is stated where another one is worst, as 'accuracy,
-    there'. If there is a reference value, the value that differs most clearly from it is 'ratio,
-    clearest of 8 corruptions'.
+    corruptions'. A quantity of which neither end is worse is stated in the conditions of another
+    quantity's extreme, as 'accuracy, there'. With a `reference`, the extreme is the value that
+    exceeds it most: 'ratio, clearest of 8 corruptions'.
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
@@ -226,7 +226,7 @@ def _after_task(task: str, words: str) -> str:
 
 
 def choices(results: Results) -> list[Choice]:
-  """Returns the choices of the headline quantities, or of all quantities if there is no headline.
+  """Returns the groups of rows to state of all headline quantities, or without any of all.
 
   Overall values come first, then differences, then extremes. Within each kind the choices follow
   the order of the quantities and have ascending numbers of facets; choices by class come last of
@@ -369,8 +369,8 @@ def _groups(
   * rows without a value;
   * rows without an interval, if others in the set have one;
   * sets with a single condition;
-  * sets in which every classifier's highest or lowest value equals its overall value, as pm-k
-    equals the accuracy within the largest distance;
+  * sets in which every classifier's highest or lowest value equals its overall value, which is
+    reported already;
   * sets of three or more facets, if any set has one or two.
   """
   overall = overall_rows(table, quantity)
@@ -444,7 +444,7 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   """Returns the table without the classifiers and quantities that say little, in any condition.
 
   A pair of classifier and quantity says little if the note of its estimate over all conditions
-  contains `SAYS_LITTLE`, as ρ of a network at chance, or begins with 'degenerate'.
+  contains `SAYS_LITTLE`, such as for a network at chance, or begins with 'degenerate'.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)

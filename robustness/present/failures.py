@@ -20,11 +20,11 @@ MAX_LETTERS = 40  # of a name
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns a gallery for each classifier with failures, {'failures_<label>': (figure, caption)}.
 
-  The results need the table `DAMAGED_IMAGES` and the array `<prefix>failure_images`, uint8 [F, S,
-  H, W, C], for F images. With S = 2 each image is shown as stored, then in the view in which the
-  classifier is wrong with the highest confidence. With S = 1 the study composes its images, so that
-  there is no stored image, and only that view is shown. For a single classifier the name of the
-  figure is 'failures'.
+  The results need the table `DAMAGED_IMAGES` and, for each classifier, the array
+  `<label>/failure_images`, uint8 [F, S, H, W, C], for F images. With S = 2 each image is shown as
+  stored, then in the view in which the classifier is wrong with the highest confidence. With S = 1
+  the study composes its images, so that there is no stored image, and only that view is shown. For
+  a single classifier the array is `failure_images` and the figure 'failures'.
   """
   figures = {}
   for label, prefix in results.prefixes.items():

@@ -29,13 +29,13 @@ label in the paper.
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns the paper's table for the measured corruptions, and the name of their set."""
+  """Returns Yin et al.'s table for the measured corruptions, and the name of the corruption set."""
   is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
   return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:
-  """Returns the published values as rows of the table of results, and two tables.
+  """Returns Yin et al.'s published values as rows of the table of results, and two tables.
 
   One has measured next to published values. The other lists for each classifier the corruptions
   under which the measured and the published change of the error have the same sign.
@@ -79,21 +79,23 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def published(results: Results) -> pd.DataFrame:
-  """Returns the published values of the measured classifiers, and their changes from the first."""
+  """Returns rows with the published values of the measured classifiers, and with the differences of
+  these values from the first classifier's.
+  """
   (table, corruption_set), first = published_table(results), results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
-    """Returns a published value, or with `versus` a published change from that classifier, as a
-    row.
+    """Returns a published value as a row of the table of results; with the label of a classifier as
+    `versus` it is the published difference from that classifier.
     """
     n, places = table.images, {**facets, 'source': PUBLISHED}
     printed = Estimate.without_interval(round(value, 4), n)
     return row(label, versus, declared[name], places, printed, np.nan)
 
   def rows() -> Iterator[Any]:
-    """Yields the published values of each classifier, and their changes from the first."""
+    """Yields rows with each classifier's published values and differences from the first."""
     for label in results.labels:
       for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
         if table is TABLE_3 and 'fog_noise' in results.labels:
@@ -162,8 +164,8 @@ def _comparison(results: Results, printed: pd.DataFrame) -> Table:
 def _agreement(rows: pd.DataFrame) -> Table:
   """Returns a table that divides the corruptions of each classifier by agreement with the paper.
 
-  They agree if the measured and the published change of the error have the same sign. `rows` are
-  the same as in `changes`.
+  The measured and the published change of the error have the same sign, opposite signs, or the
+  interval of the measured change includes 0. `rows` are the rows that `changes` returns.
   """
   lines = []
   for label, group in rows.groupby('classifier', sort=False):

@@ -168,7 +168,7 @@ class Notation:
 def says_nothing(rows: pd.DataFrame) -> np.ndarray:
   """Returns which estimates are degenerate according to their notes, bool [n].
 
-  An example is ρ of a classifier that gained no robustness from its training.
+  An example is a ratio of two gains in accuracy if the classifier gained nothing from its training.
   """
   return rows['note'].str.fullmatch(f'{DEGENERATE}(;.*)?').to_numpy(bool)
 

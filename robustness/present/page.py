@@ -124,9 +124,9 @@ def write_report(
 
 
 def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
-  """Returns the names of tables that have more rows on the page in a folder than in the results.
+  """Returns the names of tables that have more rows in a folder's report than in the results.
 
-  It is empty if the folder has no page.
+  It is empty if the folder has no `report.html`.
   """
   file = folder / NAME
   if not file.is_file():

@@ -81,9 +81,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns the first drawn share with values by exactly these facets in any task, and its rows.
+  """Returns the first quantity in percent that a task has values of by exactly `facets`, with rows.
 
-  The result is None if there is none.
+  The rows are those values in the table of results. Only quantities with figures and at least two
+  values count; the result is None if there is no such quantity.
   """
   any_value: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():

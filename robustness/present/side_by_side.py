@@ -146,7 +146,7 @@ def _check_names(
 def _choices(
   task: str, results: Results, quantities: Sequence[str], facets: Sequence[str]
 ) -> list[Choice]:
-  """Returns the rows of a task that the table shows, as choices.
+  """Returns the rows of a task that the table shows, a `Choice` per quantity and condition.
 
   Args:
     task: name of the task.

@@ -165,7 +165,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def mark_significant(axes: Axes, x: ArrayLike, y: ArrayLike, size: float = 2.0) -> None:
-  """Draws a black dot with a white edge at each significant difference; `size` is in points."""
+  """Marks significant differences at (x, y) by black dots with white edges, `size` points wide."""
   edge: dict[str, Any] = {'markeredgecolor': 'white', 'markeredgewidth': 0.18 * size}
   axes.plot(x, y, 'ko', markersize=size, zorder=4, **edge)
 
