@@ -24,11 +24,11 @@ def read_npz(
 ) -> dict[str, np.ndarray]:
   """Returns {name: array} of a `.npz` file, without executing anything in it.
 
-  Sizes are compared with the limits before memory is allocated.
+  The sizes that the file states are compared with the limits before memory is allocated.
 
   Args:
     path: the file.
-    advice: the fix of a bad file, which ends each message.
+    advice: sentence on how to fix a bad file, which ends each error message.
     max_bytes: largest total size of the arrays; None limits each compressed array to
       `MAX_BYTES_PER_ARRAY`.
 
@@ -55,7 +55,11 @@ def read_npz(
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-  """Returns the array of a member; raises ValueError unless its size fits its shape and type."""
+  """Returns the array of one file in an archive.
+
+  Raises:
+    ValueError: the size of the file does not fit the array's shape and type.
+  """
   with archive.open(info) as member:
     version = np.lib.format.read_magic(member)
     if version not in _HEADER_READERS:
@@ -69,7 +73,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns the SHA-256 of names, types, shapes and values, independent of the order of names."""
+  """Returns the SHA-256 of arrays: of names, types, shapes and values, in any order of names."""
   total = hashlib.sha256()
   for name in sorted(arrays):
     values = np.ascontiguousarray(arrays[name])

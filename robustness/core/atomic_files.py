@@ -29,7 +29,10 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def flush_directory(directory: pathlib.Path) -> None:
-  """Makes a new or renamed file of the directory durable, where a directory can be opened."""
+  """Makes new and renamed files of a directory survive a power cut.
+
+  It does nothing on systems that cannot open a directory.
+  """
   if os.name != 'posix':
     return
   descriptor = os.open(directory, os.O_RDONLY)
@@ -40,10 +43,10 @@ def flush_directory(directory: pathlib.Path) -> None:
 
 
 def lock(descriptor: int) -> bool:
-  """Locks an open file for this process until it is closed; returns False if another has the lock.
+  """Locks an open file for this process until it is closed; returns whether that was possible.
 
-  The system releases the lock when the process ends. Systems without such locks (Windows, some
-  network file systems) lock nothing.
+  It is not if another process has the lock. The system releases the lock when the process ends.
+  Systems without such locks (Windows, some network file systems) lock nothing.
   """
   try:
     import fcntl

@@ -9,11 +9,11 @@ from robustness.core.errors import InputError
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-  """Returns an open regular file, through links too.
+  """Opens a regular file for reading in binary; `path` may be a link to it.
 
   Raises:
     InputError: the path is a device, a pipe or a socket, which may never end.
-    OSError: see `open`.
+    OSError: the file does not exist or cannot be read.
   """
   flags = os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)
   descriptor = os.open(path, flags)
@@ -27,7 +27,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_bounded(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-  """Returns the bytes of a regular file; raises InputError for one that is larger."""
+  """Returns the bytes of a regular file; raises InputError for more than `max_bytes`."""
   with open_regular(path) as file:
     content = file.read(max_bytes + 1)
   if len(content) > max_bytes:

@@ -29,7 +29,7 @@ _CACHE_WARNING = re.compile(
 
 
 def default_folder() -> pathlib.Path:
-  """Returns JAX_COMPILATION_CACHE_DIR, or a folder in the user's cache folder."""
+  """Returns the folder in JAX_COMPILATION_CACHE_DIR, or if unset one in the user's cache folder."""
   if folder := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return expanded(folder)
   cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
@@ -39,7 +39,7 @@ def default_folder() -> pathlib.Path:
 def use(folder: str | None) -> None:
   """Makes JAX store compiled programs in a folder and reuse them.
 
-  The oldest programs are deleted if all take more than `MAX_BYTES`.
+  The oldest programs are deleted if all together take more than `MAX_BYTES`.
 
   Args:
     folder: the folder; '' stores none, and None takes JAX_COMPILATION_CACHE_DIR or else

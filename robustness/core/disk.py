@@ -18,11 +18,11 @@ OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
-  """Returns how to fix an error of the disk; None for any other error.
+  """Returns a sentence on how to fix an error of the disk; None for any other error.
 
-  `directory` is the workdir, or '' for a command without one. The texts of the error and its causes
-  are searched too, because C++ libraries (Orbax's store, TensorFlow's writer of events) report the
-  system's errors only there.
+  `directory` is the run's output folder, or '' for a command without one. The texts of the error
+  and its causes are searched too, because C++ libraries (Orbax's store, TensorFlow's writer of
+  events) report the system's errors only there.
   """
   for cause in causes(error):
     if isinstance(cause, OSError):
@@ -51,9 +51,10 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
 
 
 def require_space(directory: str | os.PathLike[str], size: int) -> None:
-  """Raises OSError (no space left) unless a file system has room for `size` bytes and `OVERHEAD`.
+  """Raises OSError (no space left) if a file system lacks room for `size` + `OVERHEAD` bytes.
 
-  It is called before writing, so that no partial file remains.
+  The file system is that of `directory`. Callers check before writing, so that no partial file
+  remains.
   """
   if shutil.disk_usage(directory).free < size + OVERHEAD:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(directory))

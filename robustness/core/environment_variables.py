@@ -16,7 +16,7 @@ OF_DEVICES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICES')
 
 
 def advice(error: BaseException) -> str | None:
-  """Returns how to fix the environment variable that caused an error; None for any other error."""
+  """Returns a sentence on the environment variable that caused an error; None if none did."""
   for cause in causes(error):
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
     if any(_starts_devices(frame) for frame in frames):

@@ -71,10 +71,10 @@ class SettingError(InputError):
 
 @contextlib.contextmanager
 def naming(section: str, actual: str) -> Iterator[None]:
-  """A context in which errors call a section by its actual name in the config.
+  """A context in which errors call a section of the config `actual` instead of `section`.
 
-  For example `naming('config.study', 'config.battery.noise.study')`. The innermost context that
-  names a section decides.
+  For example, within `naming('config.study', 'config.battery.noise.study')` errors about
+  'config.study.norm' name 'config.battery.noise.study.norm'. The innermost such context decides.
   """
   token = _sections.set({**_sections.get({}), section: actual})
   try:
@@ -84,7 +84,7 @@ def naming(section: str, actual: str) -> Iterator[None]:
 
 
 def key_name(key: str) -> str:
-  """Returns the name of a key in the user's config; see `naming`."""
+  """Returns the name of a key in the user's config, with sections renamed by `naming`."""
   names, section = _sections.get({}), key
   while section and section not in names:
     section = section.rpartition('.')[0]
@@ -138,7 +138,7 @@ KEYS = KeyName('config')
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-  """Yields an error and its chain of causes, from the last to the first."""
+  """Yields an error, the error that caused it, and so on up to the first of the chain."""
   seen: list[BaseException] = []
   reason: BaseException | None = error
   while reason is not None and reason not in seen:

@@ -30,7 +30,7 @@ def read(
 
   Args:
     path: the file.
-    form: the form that the value must have.
+    form: the types that the value and its members must have, see `Form`.
     advice: how to fix a bad file, which ends each message.
     max_bytes: largest size of the file.
 
@@ -55,7 +55,7 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
   Args:
     content: the text.
     title: the name of the text in messages.
-    form: the form that the value must have.
+    form: the types that the value and its members must have, see `Form`.
     advice: the fix of a bad text, which ends each message.
 
   Raises:
@@ -76,7 +76,7 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
 
 
 def check(value: object, title: str, form: Form, advice: str = '') -> None:
-  """Raises InputError unless a value, which messages call `title`, has a form."""
+  """Raises InputError unless a value, which messages call `title`, has the types of `form`."""
   misfit = _misfit(value, form, '')
   if misfit:
     place, expected, actual = misfit
@@ -108,11 +108,13 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
-  """Compares a value at a path of keys with a form.
+  """Returns the first difference between a value and the types that `form` states, or None.
+
+  `path` is the path of keys to the value in its file, such as 'data.size'; '' for the root.
 
   Returns:
-    The path of the first difference, the expected form in words, and the actual value in words;
-    None if the value has the form.
+    The path of the first difference, the expected type in words, and the actual value in words;
+    None without a difference.
   """
   if isinstance(form, dict):
     if not isinstance(value, Mapping):

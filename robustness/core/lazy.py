@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 
 def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-  """Returns the function `__getattr__` of a package.
+  """Returns a function `__getattr__` for a package, which imports an attribute when it is used.
 
   Args:
     package: the name of the package.
-    modules: the module inside that defines each attribute; '' for an attribute that is itself a
-      package inside.
+    modules: {attribute: module of the package that defines it}; '' for an attribute that is itself
+      a subpackage.
   """
 
   def get(name: str) -> object:

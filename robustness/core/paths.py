@@ -66,11 +66,12 @@ def files_in(
 ) -> list[pathlib.Path]:
   """Returns the regular files in a folder, sorted; links are followed, into each folder once.
 
+  Hidden files and folders, such as `.ipynb_checkpoints`, and `SYSTEM_FOLDERS` are ignored.
+
   Args:
     folder: the folder.
-    deep: whether to descend into its folders.
-    left_out: counter of ignored files and folders by reason: hidden ones such as
-      `.ipynb_checkpoints`, `SYSTEM_FOLDERS`, and files that are not regular.
+    deep: whether to descend into the folders inside.
+    left_out: counter to which the numbers of ignored files and folders are added by reason.
   """
   paths, seen = list[pathlib.Path](), set[str]()
   left_out = Counter() if left_out is None else left_out

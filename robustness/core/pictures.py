@@ -47,11 +47,11 @@ warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 @contextmanager
 def opened(file: Picture) -> Iterator[Image.Image]:
-  """A context with a picture of one of the `FORMATS` before its pixels are decoded.
+  """A context with an opened picture of one of the `FORMATS`; its pixels are not decoded yet.
 
   Raises:
-    InputError: the file is no regular file, has another format, more than `MAX_PIXELS_PER_IMAGE`
-      pixels, or cannot be decoded, also within the context.
+    InputError: the file is no regular file, has another format or more than `MAX_PIXELS_PER_IMAGE`
+      pixels, or cannot be decoded. Failures to decode within the context raise it too.
   """
   name = f' {os.fspath(file)}' if isinstance(file, str | os.PathLike) else ''
   try:
@@ -73,7 +73,7 @@ def opened(file: Picture) -> Iterator[Image.Image]:
 
 
 def reason_of(error: Exception) -> str:
-  """Returns a short reason why a picture cannot be decoded, from an error of Pillow or `opened`."""
+  """Returns in a few words why a picture cannot be decoded, from the error of opening it."""
   if isinstance(error, InputError) and isinstance(error.__cause__, Exception):
     return reason_of(error.__cause__)
   if isinstance(error, UnidentifiedImageError):

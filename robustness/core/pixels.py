@@ -28,5 +28,5 @@ def scaled(images: jax.Array) -> jax.Array:
 
 
 def with_scaled_image(rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-  """Returns the columns of rows, with `image`, if there is one, as float32 in [0, 1]."""
+  """Returns columns of arrays by name; the column `image`, if present, is scaled to [0, 1]."""
   return {name: scaled(value) if name == 'image' else value for name, value in rows.items()}

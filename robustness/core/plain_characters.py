@@ -60,9 +60,10 @@ def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str)
 
 
 def _escaped_unless_bar(text: str) -> str:
-  """Returns an escaped text that may move the cursor like a progress bar.
+  """Returns a text with control characters escaped, except cursor moves of a progress bar.
 
-  Only progress bars begin with a carriage return or consist of moves; messages begin with a word.
+  A text is taken for a progress bar if it begins with a carriage return, of which those at its ends
+  are kept, or consists only of moves up a line, which are all kept.
   """
   if set(text.split('\x1b[A')) <= {''}:
     return text
@@ -97,7 +98,7 @@ def _plain(character: str) -> str:
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-  """Returns the replacement of characters that cannot be encoded, see `codecs.register_error`."""
+  """Returns the (replacement, end) that `codecs` expects for characters an encoding lacks."""
   if not isinstance(error, UnicodeEncodeError):
     raise error
   return plain(error.object[error.start : error.end]), error.end

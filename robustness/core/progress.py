@@ -23,9 +23,10 @@ a time."""
 
 @contextlib.contextmanager
 def showing(bars: bool | None) -> Iterator[None]:
-  """A context that decides whether long work draws bars (True) or logs lines (False).
+  """A context that decides whether progress is drawn as bars (True) or logged as lines (False).
 
-  None draws bars in notebooks and leaves the choice to `draws_bars` elsewhere.
+  None draws bars in notebooks; elsewhere bars are drawn if stderr is a terminal that can redraw a
+  line.
   """
   is_notebook = 'ipykernel' in sys.modules
   token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
@@ -36,10 +37,10 @@ def showing(bars: bool | None) -> Iterator[None]:
 
 
 def draws_bars() -> bool:
-  """Returns whether progress is drawn as bars: by the context `showing`, or on suitable terminals.
+  """Returns whether progress is drawn as bars instead of log lines.
 
-  Without a choice, bars are drawn if stderr is a terminal that can redraw a line. The output of a
-  `!command` in a notebook cannot: it keeps all states of a line.
+  The context `showing` decides. Without one, bars are drawn if stderr is a terminal that can redraw
+  a line. The output of a `!command` in a notebook cannot: it keeps all states of a line.
   """
   bars = _DRAWS_BARS.get()
   if bars is not None:
@@ -52,7 +53,7 @@ _OPEN: list['Progress'] = []
 
 
 def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
-  """A context that shows a part of a long step by name in the innermost open `Progress`."""
+  """A context in which the innermost open `Progress` shows the work inside under `name`."""
   return _OPEN[-1].other_work(name) if _OPEN else contextlib.nullcontext()
 
 
@@ -62,14 +63,14 @@ class Heartbeat:
   def __init__(self, beat: Callable[[float], None], first: float, every: float):
     """Calls `beat(seconds since the start)` after `first` seconds, and then every `every` seconds.
 
-    After `SLOW_BEAT_SECONDS`, the interval is `SLOW_BEAT_SECONDS`.
+    Once `SLOW_BEAT_SECONDS` have passed, an interval of more than 1 s becomes that long.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
-    """Calls `beat` at intervals until `stop`; for the arguments see `__init__`."""
+    """Calls `beat(seconds)` after `first` seconds and then every `every` seconds until `stop`."""
     seconds, wait = 0.0, first
     while not self._stopped.wait(wait):
       seconds += wait
@@ -84,9 +85,10 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def phase(label: str) -> Iterator[None]:
-  """A context that shows work of unknown length after `PHASE_SECONDS`.
+  """A context that shows work of unknown length, called `label`, if it takes `PHASE_SECONDS`.
 
-  A terminal shows a bar with the time; other outputs get lines with the seconds, and the duration.
+  A terminal shows a bar with the time. Other outputs get a line with the seconds at intervals, and
+  one with the duration at the end.
   """
   bars: list[tqdm] = []
   start, is_terminal = time.monotonic(), draws_bars()
@@ -188,7 +190,7 @@ class Progress:
       logging.info('%s after %.0f s', self._head(), seconds)
 
   def show(self, values: Mapping[str, float]) -> None:
-    """Sets the numbers at the end of all further lines, such as a training's loss."""
+    """Sets {name: number}, such as a training's loss, to print at the end of every later line."""
     numbers = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
     self._shown = f'; {numbers}' if numbers else ''
     if self._bar is not None:
@@ -196,7 +198,7 @@ class Progress:
 
   @property
   def rate(self) -> float:
-    """Units per second since the first `advance`, or since the start until a second one."""
+    """Units of work per second, since the end of the first step, or since the start before it."""
     start, done = self._first or (self._start, self._initial)
     if done == self._done:
       start, done = self._start, self._initial

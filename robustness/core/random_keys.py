@@ -42,30 +42,33 @@ def pin() -> None:
 def pinned() -> Iterator[None]:
   """A context in which JAX draws by partitionable Threefry and in 32 bits, also in traced code.
 
-  It is for functions that users call from code with other flags; see `pin`.
+  It is for functions that users call from code that sets these flags of JAX otherwise.
   """
   with jax.threefry_partitionable(True), jax.enable_x64(False):
     yield
 
 
 def from_seed(seed: int | jax.Array) -> jax.Array:
-  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32; see `pin`.
+  """Returns the typed Threefry key of a seed, 0 ≤ seed < 2**32, after calling `pin`.
 
-  A traced seed is a uint32 scalar and has the same key.
+  A traced seed is a uint32 scalar; it has the same key as the Python integer of equal value.
   """
   pin()
   return jax.random.key(seed, impl='threefry2x32')
 
 
 def stream(seed: int | jax.Array, name: str) -> jax.Array:
-  """Returns the root key of a stream: the key of a seed, with the CRC-32 of its name folded in."""
+  """Returns the root key of the random numbers of one purpose, which `name` names.
+
+  It is the key of the seed with the CRC-32 of the name folded in.
+  """
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
 
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:
-  """Returns the key of a row in a view, fold_in(fold_in(key, example_id), view_id).
+  """Returns the key of one view of one example, fold_in(fold_in(key, example_id), view_id).
 
-  The integers are scalars, which may be traced.
+  `key` is the root key of a purpose, see `stream`. The integers are scalars, which may be traced.
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
 
@@ -73,16 +76,16 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
 def for_occurrence(
   key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
 ) -> jax.Array:
-  """Returns the key of a training row, which differs for repeated rows of a batch.
+  """Returns the key of a training example in a step, also distinct for its copies in a batch.
 
-  The first occurrence has the key of `for_example`. For later ones −occurrence, which as uint32 is
-  larger than any step, is folded in between example and step.
+  The first copy has the key fold_in(fold_in(key, example_id), step). For later copies −occurrence,
+  which as uint32 is larger than any step, is folded in between example and step.
 
   Args:
-    key: root key of a stream.
-    example_id: integer scalar, which may be traced, as the others.
+    key: root key of a purpose, see `stream`.
+    example_id: integer scalar; like the other integers it may be traced.
     step: the step, below 2**31.
-    occurrence: int32, number of earlier copies of the row in the batch.
+    occurrence: int32, number of earlier copies of the example in the batch.
   """
   row = jax.random.fold_in(key, example_id)
   again = jax.random.fold_in(row, -occurrence)
@@ -90,9 +93,10 @@ def for_occurrence(
 
 
 def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
-  """Returns the number of earlier copies of each row in the batch, int32 [B].
+  """Returns the number of earlier copies of each example in the batch, int32 [B].
 
-  `axis_name` is the axis of pmap if `example_ids` are one device's share of the batch, else None.
+  `example_ids` [B] are the ids in the batch, or one device's share of them if `axis_name` is the
+  name of the axis of pmap; copies are then counted over the batch of all devices.
   """
   ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
   order = jnp.argsort(ids, stable=True)

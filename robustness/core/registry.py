@@ -51,7 +51,8 @@ class Part(abc.ABC):
   Attributes:
     name: name of the module, unless the class sets another one; the name of the class if it is in a
       user's file.
-    section: config section with named parts as keys, for messages; set by each kind of part.
+    section: config section that has the settings of this kind of part by its name, for messages;
+      the base class of each kind sets it.
     file: {'file': name, 'file_sha256': digest} for a part in a user's file; else empty.
   """
 
@@ -66,7 +67,7 @@ class Part(abc.ABC):
       cls.name = cls.__module__.rpartition('.')[2]
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting with an invalid value, see `setting` and `word`."""
+    """Raises InputError for a value that the field's `setting` or `word` does not admit."""
     check_fields(self, f'{self.section}.{self.name}')
 
   @property
@@ -101,7 +102,8 @@ class Part(abc.ABC):
   def refused(self, key: str, problem: str, fix: str = '') -> SettingError:
     """Returns the error for a setting with a value that cannot be used.
 
-    `key` is the name of the setting; for `problem` and `fix` see `SettingError`.
+    `key` is the name of the setting, `problem` a clause such as 'which is no file', and `fix` the
+    sentences that end the message.
     """
     return SettingError(self.key(key), getattr(self, key), fix=fix, problem=problem)
 
@@ -149,16 +151,16 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
   Args:
     default: the default value.
     words: the valid values.
-    only_with: the setting on which this one depends, see `setting`.
+    only_with: (key, value, ...) or (key,), the setting that this one depends on, see `setting`.
   """
   facts = {'words': tuple(words), 'only_with': only_with}
   return dataclasses.field(default=default, metadata=facts)
 
 
 def check_fields(parsed: object, section: str) -> None:
-  """Raises InputError if a field of a dataclass has an invalid value, see `setting` and `word`.
+  """Raises InputError if a field of a dataclass has a value that its `setting` does not admit.
 
-  `section` is the name of the config section of the dataclass.
+  `section` is the name of the config section of the dataclass, for the message.
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
@@ -189,10 +191,10 @@ class Registry(Generic[P]):
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the class of the part with a name or reference.
+    """Returns the class of the part `name`, the name of a packaged part or FILE.py:NAME.
 
     Raises:
-      InputError: there is no such part; `key` is the config key of the name in the message.
+      InputError: no part has this name. The message calls the config key of the name `key`.
     """
     if isinstance(name, str) and is_reference(name):
       return self._from_file(name, key)
@@ -235,10 +237,10 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Checks a section of the config and its subsections, also for unselected parts.
+    """Checks a section of the config that selects parts, and the subsections of all parts.
 
     Args:
-      section: the section: `key`, `other_keys`, and a subsection for each part.
+      section: the section; it may have `key`, `other_keys`, and a subsection for each part.
       path: name of the section, for messages.
       key: the key that selects parts.
       names: the names of the selected parts.
@@ -259,11 +261,13 @@ class Registry(Generic[P]):
       settings.parse(parts[name], values, f'{path}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:
-    """Returns {name of a part: its default settings}, the sections of a config."""
+    """Returns {name of a part: {setting: default}} for all packaged parts, as in a config."""
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, key: str) -> type[P]:
-    """Returns the part in a user's code, with its name and the digest of its file.
+    """Returns the class of a part in a user's code; sets its `name` and the digest in its `file`.
+
+    `reference` is FILE.py:NAME, and `key` the config key that holds it, for messages.
 
     Raises:
       InputError: the code defines no concrete subclass of `base`, or one with the name of a part of
@@ -296,9 +300,9 @@ class Registry(Generic[P]):
 
 @functools.cache
 def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
-  """Returns the part in the module of the same name, else None.
+  """Returns the class of the part `name` if a module of the same name defines it, else None.
 
-  No other module of the package is imported, which is faster than `_classes`.
+  No other module of the package is imported, which is faster than a search in all modules.
 
   Args:
     package: package with the parts.
@@ -316,7 +320,7 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
 
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
-  """Returns the parts of a package by name, in alphabetical order."""
+  """Returns {name: class} of the parts, subclasses of `base`, in a package, sorted by name."""
   return {part.name: part for part in sorted(defined_in(package, base), key=lambda part: part.name)}
 
 
@@ -342,7 +346,7 @@ def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
 
 @dataclasses.dataclass(frozen=True)
 class FromFile:
-  """The object that a reference to code names.
+  """The object that a reference to code, `FILE.py:NAME` or `package.module:NAME`, names.
 
   Attributes:
     value: the object.

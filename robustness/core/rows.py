@@ -37,8 +37,8 @@ def refuse_unknown_classes(description: Facts, user: str) -> None:
   """Raises InputError if the images have no labels because they are of no known class.
 
   Args:
-    description: description of the rows.
-    user: what needs the labels, as the subject of the message.
+    description: description of the images, see `Rows.description`.
+    user: the study or training that needs labels, as the subject of the message.
   """
   if description.get('labels') == UNKNOWN_CLASSES:
     raise InputError(
@@ -48,14 +48,14 @@ def refuse_unknown_classes(description: Facts, user: str) -> None:
 
 
 class Rows(Protocol):
-  """Protocol of images with labels in a fixed order.
+  """Protocol of images with labels in a fixed order; a row is an image with its columns.
 
   Rows are read in blocks of consecutive rows, such that each row belongs to exactly one block.
   """
 
   @property
   def description(self) -> Facts:
-    """JSON values that identify the data: source, sizes, counts and settings."""
+    """{key: JSON value} that identifies the data: source, sizes, counts and settings."""
 
   @property
   def num_examples(self) -> int:
@@ -82,15 +82,15 @@ class Rows(Protocol):
   def cached(self) -> Rows:
     """Returns the same rows, with images that are decoded only once and then stay in memory.
 
-    They are stored when more than half of the rows are first read at once. A few rows, such as
-    samples for a figure, are read directly, and so are all rows if they need more than
+    They are stored at the first read of more than half of the rows. Smaller reads before, such as
+    samples for a figure, store nothing, and so do all reads if the rows need more than
     `MAX_CACHED_BYTES` or cannot be stored (see `in_memory`).
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
     """Returns the rows as arrays if they have at most `max_bytes` bytes, with images as stored.
 
-    It is None for more bytes, and for rows that training crops at random or streams.
+    Otherwise it returns None, and so it does for rows that training crops at random or streams.
     """
 
   def without_images(self) -> Batch:
@@ -103,17 +103,18 @@ class Rows(Protocol):
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of rows in order.
+    """Yields blocks of B = `batch_size` rows in order, each as a dict of columns.
 
     Args:
-      batch_size: rows per block; block b holds rows [b * batch_size, (b + 1) * batch_size).
+      batch_size: rows per block; block b holds rows [b * batch_size, (b + 1) * batch_size). The
+        last one is padded with zeros.
       blocks: the blocks to read, ascending; None reads all blocks.
       stored: whether images of 8 bits stay as stored, uint8 x for x / 255, which
         `robustness.core.pixels` scales on the devices.
 
     Yields:
       `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
-      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, an int. Studies need
+      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, the number b. Studies need
       further columns: numbers [B] or [B, L], such as `severity`, or words [B], such as the path of
       a file, which records store, or images [B, ...], such as the object of a scene. Views receive
       all columns except words.
@@ -160,7 +161,7 @@ _ORDER = 0x5B5E7
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns the N row indices in random order, int64 [N], in which sequential designs read rows."""
+  """Returns 0, ..., `num_examples` − 1 in random order, int64, as sequential designs read rows."""
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
@@ -213,7 +214,7 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
-  """Returns the arrays of a batch that a step takes: all except words, such as paths of files."""
+  """Returns the numeric arrays of a batch, which devices can take; paths and other words cannot."""
   return {
     name: value
     for name, value in batch.items()
@@ -228,8 +229,8 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     labels: integers [N], or [N, L] padded with -1. Every image needs a label; labels are at least
       0, fit int32, and differ within an image.
     name: name of the labels in messages.
-    is_complete: whether these are all labels of a data set. For 2 classes, only all rows together
-      distinguish one-hot rows from images of both classes.
+    is_complete: whether these are all labels of a data set. Only then labels [N, 2] with 0 and 1 in
+      every row are refused as one-hot, because a part may have only images of both classes.
   """
   if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
     raise InputError(
@@ -276,9 +277,9 @@ def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def check_class_names(names: Sequence[str], title: str) -> None:
-  """Raises InputError for empty and repeated names of classes.
+  """Raises InputError for empty and repeated names of classes, and names them by number.
 
-  The message has the numbers of the classes, and `title` as the name of the list.
+  `title` is the name of the list of names in the message.
   """
   if '' in names:
     raise InputError(f"{title} call the class {names.index('')} '': give each class a name.")
@@ -292,7 +293,7 @@ def check_class_names(names: Sequence[str], title: str) -> None:
 
 
 def identity_of(rows: Rows) -> Facts:
-  """Returns the description that identifies records and checkpoints of rows.
+  """Returns the part of the description of rows that identifies their records and checkpoints.
 
   It omits the numbers of unread files, which change with every file that is added to the folder.
   """
@@ -316,10 +317,10 @@ def composed(name: str) -> str:
 
 
 def numbered_classes(largest: int, title: str) -> tuple[str, ...]:
-  """Returns the names '0', '1', ... for unnamed classes up to the largest label.
+  """Returns the names '0', '1', ..., `largest` for classes without names.
 
   Raises:
-    InputError: there would be too many classes; the message has the `title` of the data.
+    InputError: `largest` is at least `MAX_UNNAMED_CLASSES`; the message names the data by `title`.
   """
   valid = f'below {MAX_UNNAMED_CLASSES}, or the classes must have names'
   require(largest < MAX_UNNAMED_CLASSES, f'the largest label of {title}', largest, valid)
@@ -337,8 +338,8 @@ class ArrayRows:
     class_names: distinct names of the classes, in label order.
     example_ids: int32 [N]; positions in the arrays by default.
     source: name of the data in `results.json`.
-    columns: further columns [N, ...]; see `Rows.batches`.
-    facts: further facts about the data for `results.json`.
+    columns: {name: further values of each row, [N, ...]}; see `Rows.batches`.
+    facts: further entries of `description`, for `results.json`.
   """
 
   images: np.ndarray
@@ -439,7 +440,10 @@ class ArrayRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless shuffled batches; see `Rows.training_batches`."""
+    """Returns endless batches in the order of `sampler`, by default shuffled in every epoch.
+
+    For arguments and columns see `Rows.training_batches`.
+    """
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
@@ -484,7 +488,7 @@ def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], fa
     rows: the rows.
     name: name of the column.
     values: function from a batch to the values of the column, [B, ...].
-    facts: facts about the column, which are added to the description of the rows.
+    facts: {key: JSON value} about the column, which the description of the rows gains.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: values(batch)}, rows.class_names, facts)
 
@@ -500,7 +504,8 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   Args:
     rows: the rows.
     positions: int32 [old classes], the new label of each old label; -1 for a class without one.
-    class_names: the names of the new labels; () if no class is known.
+      Of old labels of an image with the same new label, the first one counts.
+    class_names: the names of the new labels; () for images of no known class.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}

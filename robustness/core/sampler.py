@@ -36,10 +36,10 @@ class Sampler(abc.ABC):
 
 
 def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) -> tuple[int, int]:
-  """Returns (begin, end): the positions of one process's share of the batch of a step.
+  """Returns (begin, end): the positions in a sampler's sequence that one process reads in a step.
 
-  The batch of step s has the positions [s·batch_size, (s + 1)·batch_size) of the sampler's
-  sequence, so that it may span two epochs.
+  The global batch of step s has the positions [s·batch_size, (s + 1)·batch_size), so that it may
+  span two epochs; each process reads a share of it.
 
   Args:
     step: number of the step, from 0.
@@ -65,7 +65,7 @@ class Epochs(Sampler):
   """
 
   def __init__(self, num_examples: int, seed: int, stream: tuple[int, ...] = ()):
-    """Begins a sequence.
+    """Begins a sequence over N rows.
 
     Args:
       num_examples: number N of rows.
@@ -97,19 +97,19 @@ class Epochs(Sampler):
 
 
 class Balanced(Sampler):
-  """A sequence in which every block of G positions has one row of each of G groups.
+  """A sequence in which every block of G consecutive positions has one row of each of G groups.
 
-  The order of the groups is random in every block. The rows of a group are drawn in epochs of the
-  group, so that rows of small groups are more frequent.
+  The order of the groups is random in every block. Each group has epochs of its own, random
+  permutations of its rows, so that rows of small groups are more frequent.
   """
 
   def __init__(self, groups: Sequence[np.ndarray], seed: int, column: str = ''):
-    """Begins a sequence.
+    """Begins a sequence over G groups of rows.
 
     Args:
       groups: the rows of each of G groups, int64; groups may overlap.
       seed: seed of the orders.
-      column: name of a column of `columns` with the group that each row was drawn for; '' for no
+      column: name of the column with the group that each row was drawn for, in [0, G); '' for no
         column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
@@ -117,9 +117,9 @@ class Balanced(Sampler):
     self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
 
   def _draw_orders(self, number: int) -> np.ndarray:
-    """Returns the orders of the groups in blocks [number · _BLOCKS, (number + 1) · _BLOCKS).
+    """Returns random orders of the G groups, int [_BLOCKS, G], one for each of `_BLOCKS` blocks.
 
-    The result is int [_BLOCKS, G].
+    They are the blocks number · _BLOCKS, ..., (number + 1) · _BLOCKS − 1 of the sequence.
     """
     ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS, 1))
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
@@ -132,7 +132,10 @@ class Balanced(Sampler):
     return np.concatenate([np.zeros((0, count), int), *drawn])[first - skipped : last - skipped]
 
   def _span(self, begin: int, end: int) -> tuple[int, int, slice]:
-    """Returns the blocks [first, last) of positions [begin, end), and the positions in them."""
+    """Returns (first, last, slice): the blocks [first, last) that have the positions [begin, end).
+
+    The slice selects these positions among all positions of the blocks.
+    """
     count = len(self._groups)
     first, last = begin // count, -(-end // count)
     return first, last, slice(begin - first * count, end - first * count)
@@ -149,7 +152,7 @@ class Balanced(Sampler):
     return np.take_along_axis(np.stack(rows, 1), self._orders(first, last), 1).ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {`column`: group of each position, int32}, or {} if the sampler has no column."""
+    """Returns {`column`: group of each position in [begin, end), int32}; {} without a column."""
     if not self._column:
       return {}
     first, last, within = self._span(begin, end)
@@ -159,7 +162,7 @@ class Balanced(Sampler):
 def held_out(
   num_examples: int, share: float, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows for training and the rows for validation, each ascending, int64.
+  """Returns the indices of the rows for training, and of those for validation, int64, ascending.
 
   The choice depends only on the arguments, so that trainings with different seeds are validated on
   the same rows.
@@ -167,8 +170,8 @@ def held_out(
   Args:
     num_examples: number N of rows.
     share: fraction of the rows for validation, rounded to whole rows or units.
-    units: integers [N], equal for rows that must be on the same side, such as the frames of a clip;
-      None splits rows singly.
+    units: integers [N], equal for rows that are only split off together, such as the frames of a
+      clip; None splits rows singly.
 
   Raises:
     InputError: one side would be empty although `share` is not 0.

@@ -19,13 +19,13 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
-  """The columns of one row of a block, sliced only when they are accessed.
+  """Mapping with the columns of one of N rows, which are sliced only when they are accessed.
 
-  A view that needs a small part of a large column should use `located`, which copies nothing.
+  A function that needs a small part of a large column should use `located`, which copies nothing.
 
   Attributes:
-    columns: columns of the block, [N, ...].
-    index: position of the row, which may be traced.
+    columns: {name: values of all N rows, [N, ...]}.
+    index: position of the row in [0, N), which may be traced.
   """
 
   columns: Mapping[str, jax.Array]
@@ -44,7 +44,10 @@ class SequentialRow(Mapping[str, jax.Array]):
 
 
 def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
-  """Returns a column of the row's block, [N, ...], and the row's position in it, without a copy."""
+  """Returns the column `name` of all N rows, [N, ...], and the position of `row` among them.
+
+  Nothing is copied. For a row that is no `SequentialRow`, N is 1.
+  """
   if isinstance(row, SequentialRow):
     return row.columns[name], row.index
   return row[name][None], 0
@@ -62,7 +65,7 @@ def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: Py
 
 
 def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
-  """Applies a function to every entry of trees of arrays [N, ...].
+  """Applies a function to each of N entries of trees of arrays [N, ...]; returns stacked results.
 
   A CPU takes the entries in sequence, so that each stays in the cache and computes only its branch;
   accelerators take all at once.
@@ -80,11 +83,11 @@ TILE = 16
 def by_branch(
   function: Callable[..., jax.Array], branches: int, branch: jax.Array, *trees: PyTree
 ) -> jax.Array:
-  """Returns `function(branch, *entries)` for every row, computing for each row only its branch.
+  """Returns the results of `function(branch, *entries)` for N rows, stacked as [N, ...].
 
-  Rows are sorted by branch and divided into tiles of one branch, so that a `lax.switch` over the
-  branch computes one branch per tile. Tiles are computed in sequence, and the rows of a tile at
-  once; incomplete tiles add at most `branches` tiles.
+  For each row only its branch is computed. Rows are sorted by branch and divided into tiles of one
+  branch, so that a `lax.switch` over the branch computes one branch per tile. Tiles are computed in
+  sequence, and the rows of a tile at once; incomplete tiles add at most `branches` tiles.
 
   Args:
     function: function from a branch, int32 scalar, and one entry of each tree to an array.

@@ -71,7 +71,7 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
 
 
 def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a section with the values of `changes` in place of its values, at every depth."""
+  """Returns a copy of a section in which `changes` replaces values, also in nested sections."""
   values = dict(section)
   for key, value in changes.items():
     before = values.get(key)
@@ -81,7 +81,7 @@ def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns nested values without None, which stands for an inherited value."""
+  """Returns a section without the keys, at any depth, that are None: they inherit their values."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
     for key, value in section.items()
@@ -92,9 +92,9 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   """Returns a section without settings that have no effect and have their default value.
 
-  A setting has no effect if it is off (0, '', (), False), or if it depends on another setting with
-  another value (`only_with` of `robustness.core.registry.setting`). `cls` is the dataclass of the
-  section.
+  A setting has no effect if it is off (0, '', (), False), or if it needs a value of another setting
+  that this section does not have (`only_with` of `robustness.core.registry.setting`). `cls` is the
+  dataclass of the section.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
@@ -148,13 +148,13 @@ def type_name(kind: type) -> str:
 
 
 def check_sections(section: Section, names: Iterable[str], path: str) -> None:
-  """Raises InputError unless each of the keys `names` is missing or a section."""
+  """Raises InputError if one of the keys `names` is present and its value is no section."""
   for name in names:
     _check_section(section.get(name, {}), f'{path}.{name}')
 
 
 def _check_section(section: object, path: str) -> None:
-  """Raises SettingError unless the value with the name `path` is a section."""
+  """Raises SettingError unless `section`, the value of the key `path`, is a mapping."""
   if not isinstance(section, Mapping):
     raise SettingError(path, section, 'a section of keys')
 
@@ -188,7 +188,7 @@ def check_name(
 
 
 def require(condition: bool, key: str, value: object, valid: str) -> None:
-  """Raises SettingError for the value of a key unless `condition` holds."""
+  """Raises SettingError for the value of a key unless `condition` holds; `valid` is a phrase."""
   if not condition:
     raise SettingError(key, value, valid)
 
@@ -226,7 +226,10 @@ def differing_keys(
 
 
 def _close(old: object, new: object, tolerance: float) -> bool:
-  """Returns whether two values are lists of numbers that differ by at most tolerance · largest."""
+  """Returns whether two values are lists of numbers that differ little at every position.
+
+  Differences are at most `tolerance` times the largest magnitude in both lists.
+  """
   if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
     return False
   if not all(isinstance(value, int | float) for value in (*old, *new)):

@@ -28,8 +28,8 @@ def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bo
 
   Args:
     folders: the folders of this project's packages.
-    is_excluded: function that returns whether other code prints a record, such as an error that
-      ends the run.
+    is_excluded: function that returns whether a record is not printed here because other code
+      prints it, such as an error that ends the run.
   """
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this
@@ -45,7 +45,11 @@ def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bo
 
 
 def is_shown(record: logging.LogRecord, folders: Sequence[str]) -> bool:
-  """Returns whether a record is printed; `folders` hold this project's packages."""
+  """Returns whether a record is printed; `folders` are those of this project's packages.
+
+  These packages' records are printed from INFO on, those of `CHATTY` packages from ERROR on, and
+  all others from WARNING on.
+  """
   if record.pathname.startswith(tuple(folders)):
     return record.levelno >= logging.INFO
   chatty = set(CHATTY) & set(record.pathname.split(os.sep))

@@ -25,7 +25,7 @@ def rows_of(
   columns: Mapping[str, Any] | None = None,
   class_names: Sequence[str] = (),
 ) -> ArrayRows:
-  """Returns images and labels of any library as rows, in memory.
+  """Returns images with labels, from arrays or data sets of any library, as rows in memory.
 
   Args:
     data: images [N, H, W, C], uint8 or floats in [0, 1]; or pairs (image, label), single or in
@@ -34,8 +34,8 @@ def rows_of(
       everything else has channels last.
     labels: integers [N]; None where `data` are pairs.
     columns: further columns by name, each [N, ...].
-    class_names: names of the classes, in label order; () takes the names of MAITE's data sets and
-      leaves others to the classifiers.
+    class_names: names of the classes, in label order; () takes the names that data sets of MAITE
+      state, and leaves other rows without names.
 
   Raises:
     InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N].
@@ -56,7 +56,7 @@ def rows_of(
 
 
 def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
-  """Returns the rows with names of their classes; () leaves them without.
+  """Returns the rows with names of their classes, in label order; () leaves them unnamed.
 
   Raises:
     InputError: a label has no name.
@@ -142,7 +142,7 @@ def _check_sizes(sizes: Iterable[tuple[int, ...]]) -> None:
 
 
 def _iterated(data: Any) -> Iterator[Any]:
-  """Returns an iterator over a data set once, by index if it has a length and only indices."""
+  """Returns an iterator over a data set; one that cannot be iterated is read by index."""
   if isinstance(data, np.ndarray) or not (
     hasattr(data, '__iter__') or hasattr(data, '__getitem__')
   ):
