@@ -7,6 +7,7 @@ arrays.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -267,7 +268,7 @@ class Results:
     """Returns title, headlines and main figure as HTML for a notebook."""
     return self.presented_by.html(self)
 
-  @property
+  @functools.cached_property
   def by_task(self) -> dict[str, Results]:
     """The estimates of each task as separate results; a single study has the name `SINGLE`."""
     if not self.tasks:
