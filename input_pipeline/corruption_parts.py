@@ -28,9 +28,10 @@ def of_parts(
 ) -> Images:
   """Returns the `Images` of a stored corrupted set.
 
-  Their columns are `corruption`, `severity` and `base_id` (index of the base image), int32
-  [parts · num_base]. A subset takes the same base images from every part, so that comparisons stay
-  paired. Images were cropped before they were corrupted and are not cropped again.
+  A part is all base (clean) images under one corruption at one severity. The columns are
+  `corruption`, `severity` and `base_id` (index of the base image), int32 [parts · num_base]. A
+  subset takes the same base images from every part, so that comparisons stay paired. Images were
+  cropped before they were corrupted and are not cropped again.
 
   Args:
     parts: corruption and severity of each part, in the order of the examples.

@@ -288,14 +288,14 @@ def _cut_segment(
 
 
 def _kind(reason: str) -> str:
-  """Returns the kind of a reason, without file names and numbers, for counting."""
+  """Returns why a segment is left out without file names and numbers, so that it can be counted."""
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
   default = 'too small' if ', below' in reason else reason
   return next((kind for kind in kinds if reason.startswith(kind)), default)
 
 
 def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
-  """Writes the contact sheets of the listed cutouts, by class, under their numbers and sizes."""
+  """Writes a contact sheet per class: thumbnails of the listed cutouts with numbers and sizes."""
   (out / SHEETS).mkdir(parents=True, exist_ok=True)
   for name in sorted({str(entry['class']) for entry in entries}):
     mine = [entry for entry in entries if entry['class'] == name]

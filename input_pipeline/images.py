@@ -29,8 +29,8 @@ class Store(abc.ABC):
   bytes, a path, or pixels.
 
   Attributes:
-    labels: labels of all examples, or of one part of a set of equal parts with the same labels;
-      None if only the elements state them.
+    labels: labels of all examples; if the set repeats the same images in several parts, such as one
+      part per corruption, the labels of one part. None if only the elements state them.
   """
 
   labels: np.ndarray | None = None

@@ -351,7 +351,10 @@ class TfRows:
         pool.shutdown(wait=False, cancel_futures=True)
 
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the decoded, prepared columns of an element; `DRAW` marks elements of a training."""
+    """Returns the columns of an element, with its image decoded, resized and cropped.
+
+    Elements of a training have an entry `DRAW`, which decides the random crop.
+    """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
     image = self._prepared(columns['image'], draw)
@@ -367,8 +370,8 @@ class TfRows:
   def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
     """Returns an image, resized and cropped.
 
-    With `draw`, (seed, position), the crop is random. Images of 8 bits stay uint8 unless TensorFlow
-    resizes them; others become float32.
+    With `draw`, the seed and the element's position, the crop is random. Images of 8 bits stay
+    uint8 unless TensorFlow resizes them; others become float32.
     """
     settings = self._settings
     in_floats = (settings.resize or draw is not None) and settings.resized_by == 'tensorflow'

@@ -401,8 +401,8 @@ class Answers:
   def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency κ with `first` in each group of views.
 
-    κ is the agreement of right and wrong answers beyond chance. Both have answers on the same
-    images; intervals are over images, or clusters of images.
+    κ is the agreement of right and wrong answers beyond chance. `first` must have answers on the
+    same images; intervals are over images, or clusters of images.
     """
     right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
     outcomes = self.outcomes(**right)
@@ -437,8 +437,8 @@ class Compared:
   Attributes:
     label: its label in the comparison.
     answers: its answers on all its images.
-    pair: the first classifier's answers and its own, on the images that they share; None if they
-      share none.
+    pair: the first classifier's answers and this classifier's, on the images that both have
+      answered; None if there are no such images.
     note: how the two classifiers' images differ, and whose value is subtracted; may be ''.
   """
 
@@ -455,7 +455,7 @@ class Compared:
 
     Args:
       first: the first classifier.
-      first_answers: its answers on all its images.
+      first_answers: the first classifier's answers on all its images.
       entry: the classifier that is compared with it; may be the first itself.
       pairing: the images that both share.
       note: follows the note of the pairing; '' for none.

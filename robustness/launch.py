@@ -266,7 +266,7 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
 def preview(
   experiment: Experiment, rows: OpenedRows, recipes: Recipes, folders: Sequence[pathlib.Path]
 ) -> None:
-  """Logs and draws what studies can show before anything is trained, such as cells held out.
+  """Logs and draws what studies can show before training, such as which images will be held out.
 
   Args:
     experiment: the experiment with its studies.

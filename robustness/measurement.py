@@ -374,9 +374,9 @@ def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidt
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """Returns the table `passes` with a row per classifier; {} if no design is sequential.
 
-  A pass is one image in one view. The table compares with the fixed design that shows every view to
-  the fewest images with which the Clopper–Pearson interval of no error is wider than ± the
-  half-width. `saved` is the share of its passes that were not needed; it is negative if more were.
+  A pass is one image in one view. The table compares with the fixed design, which shows in every
+  view the fewest images with which no Clopper–Pearson interval is wider than ± the half-width.
+  `saved` is the share of the fixed design's passes that were saved, negative if more were needed.
   """
   rows = []
   for evaluation in evaluations:

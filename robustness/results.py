@@ -167,7 +167,8 @@ class Results:
       without classifiers.
     data: plain values that describe the images.
     settings: plain values of the study's settings.
-    tables: by name, tables that are no estimates, such as which numbers these are.
+    tables: by name, tables that are no estimates, such as 'which numbers these are' (how the images
+      were made and shown).
     arrays: by name, images and other arrays of numbers, booleans or strings for figures.
     table: the estimates, a row each; see `robustness.estimates.table`.
     quantities: the quantities of the table; for a battery, those that any task declares.
@@ -293,8 +294,9 @@ class Results:
 
   @property
   def prefixes(self) -> dict[str, str]:
-    """The beginning of the names of each classifier's arrays, by label; '' for a single
-    classifier.
+    """{label of a classifier: prefix of the names of its arrays}.
+
+    The prefix is '<label>/', or '' if there is only one classifier.
     """
     labels = self.classifier_labels
     return {label: f'{label}/' if len(labels) > 1 else '' for label in labels}

@@ -265,8 +265,8 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
   """Returns a config in which sections `study` with equal records are replaced by sections of
   `before`.
 
-  Settings that only concern how records are reduced may change without new records; replacing them
-  makes the two configs comparable.
+  Settings of how estimates are computed from records may change without new records; replacing the
+  sections makes the two configs comparable.
   """
   merged = dict(config)
   for name, section in config.items():

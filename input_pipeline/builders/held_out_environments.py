@@ -69,6 +69,8 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 class HeldOutConfig(BaseConfig):
   """Config of a data set that trains on some cells of class × environment and tests on all.
 
+  A cell is the images of a class in an environment: as stored, or under one transform T_m.
+
   Attributes:
     name: name of the config; TFDS loads the data set by it.
     base: TFDS name of the data set, with `image` and `label`.

@@ -384,8 +384,8 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
 def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   """Splits every cell at random into training and test images, {'train' or 'test': cells}.
 
-  `share` is the fraction of test images. A cell of two or more images has at least one in each
-  split.
+  A cell is the images of one class in one environment, and `share` the fraction of test images. A
+  cell of two or more images has at least one in each split.
   """
   splits: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, classes in cells.items():

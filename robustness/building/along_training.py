@@ -65,7 +65,8 @@ def _digest(folder: pathlib.Path) -> object:
 def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
   """Returns the results of a task in `along_training`: estimates with the facet `step`.
 
-  Estimates with more than one other facet stay with the steps: a curve has no room for them.
+  Estimates by more than one other facet are left out, since a curve over steps cannot show them;
+  they are only in the results of each step.
   """
   results_by_step = []
   for label in labels:

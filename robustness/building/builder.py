@@ -111,7 +111,7 @@ class ClassifierBuilder:
   def planned(self) -> dict[str, Classifier]:
     """All classifiers by label, after all checks that need no training.
 
-    Those with weights are loaded; those to be trained have shapes as weights.
+    Classifiers with weights are loaded; classifiers to be trained have the shapes of arrays only.
 
     Raises:
       InputError: a classifier has no weights and `train` is False, weights do not fit, a network
@@ -142,7 +142,7 @@ class ClassifierBuilder:
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
     """Returns a classifier as it is before it is trained here, for checks of the config.
 
-    It has checked that the classifier takes the images and classes of every task of the run.
+    This method checks that the classifier takes the images and classes of every task of the run.
     """
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
@@ -174,7 +174,7 @@ class ClassifierBuilder:
 
     It has the split of the data, augmentations, attack and objective (see `study.Recipes`). If the
     data have class groups, it also has the classes of each group and, if rows are stored in
-    environments, these.
+    environments, the names of the environments.
     """
     facts, description = dict(recipe.shown_in_training), self.open_rows(recipe).description
     if 'class_groups' in description:
@@ -363,7 +363,9 @@ class ClassifierBuilder:
   # Probes on the features of a network.
 
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with a probe of zeros, to check everything before features are computed.
+    """Returns a network with a probe (a classifier of its features) whose weights are still zeros.
+
+    It serves for checks before features are computed.
 
     Raises:
       InputError: the probe could not be fitted, for example for lack of rows or of the layer.
@@ -379,7 +381,7 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, empty, names, {})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with its fitted probe.
+    """Returns a network with its fitted probe, a classifier of the network's features.
 
     The features of all training rows are recorded in a folder that probes of the same network,
     layer and rows share, so that they are computed once.

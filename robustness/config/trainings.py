@@ -98,8 +98,8 @@ def finetune_on_frames(config: ConfigDict) -> None:
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   """Sets every classifier to the recipe of airbench94 on CIFAR-10 (Jordan 2024).
 
-  Learning rates are those for the mean loss. The function sets `config.training` and the network,
-  flip, crop and objective of each classifier.
+  Learning rates are for the mean loss over a batch. The function sets `config.training` and the
+  network, flip, crop and objective of each classifier.
   """
   for classifier in sections_of_classifiers(config):
     classifier.name = network
@@ -143,6 +143,8 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
 def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
   """Trains airbench94 at half its width on CIFAR-10, on whole data and on a part of the cells.
 
+  A cell is a pair of class group and environment, see `train_selectively`.
+
   Flips are random instead of alternating by epoch, because batches of cells have no epochs.
   """
   train_airbench(config, 'airbench94_half')
@@ -152,7 +154,7 @@ def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]
 
 
 def add_methods(config: ConfigDict) -> None:
-  """Adds five classifiers that are trained on the cells of `erm` by other methods.
+  """Adds five classifiers that are trained by other methods on the same images as `erm`.
 
   The methods are every environment equally often in a batch, Group DRO, IRM and CORAL over
   environments, and mixup within each environment. All other settings are the same as in `erm`.

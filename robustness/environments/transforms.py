@@ -53,10 +53,10 @@ class Transform:
 
   @property
   def view_base(self) -> int:
-    """The id of a view minus its level.
+    """The number that a severity or angle is added to for the id of a view with this transform.
 
     It is 5 n for the corruption with number n, as in studies of corruptions, and 1000 for a
-    rotation. Clean images have the id 0.
+    rotation. The clean view has the id 0.
     """
     return 5 * number_of(part_name(self.name))
 

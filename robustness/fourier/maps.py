@@ -120,7 +120,7 @@ class FinishedMap:
 
   @classmethod
   def read(cls, directory: str, key: str) -> Self:
-    """Reads the map in a workdir; `key` is the setting that names it, for messages.
+    """Reads the map in the workdir `directory`; `key` is the setting with its path, for messages.
 
     Raises:
       InputError: There is no finished run, or its results have no errors by frequency.
@@ -209,7 +209,7 @@ class FinishedMap:
     return [Records.open(path) for path in paths]
 
   def saw(self, records: RecordsReader) -> np.ndarray:
-    """Returns whether each of N rows is an image on which the map was measured, bool [N].
+    """Returns which of N recorded rows are images on which the map was measured, bool [N].
 
     Images are compared by digest, and also by example id if `shares_images` holds. The result is
     False for all rows if the data differ and the records of the map's run are missing.

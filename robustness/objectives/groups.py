@@ -110,7 +110,11 @@ class Coral(GroupObjective):
     return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
 
   def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
-    """Returns the membership of rows in sets, [B, sets] of 0 and 1, and pairs of sets, [P, 2]."""
+    """Returns the sets of rows and the pairs of sets that are compared.
+
+    Entry [b, s] of the first array, [B, S], is 1 if row b is in set s, else 0. The second array,
+    int [P, 2], has the indices of both sets of each pair.
+    """
     count = self.environments
     if self.pairs == EVERY:
       return member, np.stack(np.triu_indices(count, 1), 1)
@@ -121,7 +125,10 @@ class Coral(GroupObjective):
   def _distances(
     self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
   ) -> jax.Array:
-    """Returns the distances [P] of the pairs [P, 2] of sets, [N, S] of 0 and 1."""
+    """Returns the distance of the features of each pair of sets, [P].
+
+    `features` are [B, F]; `sets` and `pairs` are as `_compared` returns them.
+    """
     count, summed = total((sets.sum(0), sets.T @ features))
     mean = summed / jnp.maximum(count, 1)[:, None]
     centred = sets[..., None] * (features[:, None] - mean[None])
@@ -225,7 +232,14 @@ class IRM(GroupObjective):
   def _penalties(
     self, slope: jax.Array, member: jax.Array, half: jax.Array, total: Total
   ) -> tuple[jax.Array, jax.Array]:
-    """Returns the penalty of each environment, [environments], and whether it has rows."""
+    """Returns two arrays [E]: the penalty of each environment, and whether it can be computed.
+
+    Args:
+      slope: derivative of each row's loss by the factor w of its logits, [B].
+      member: 1 if a row is in an environment, else 0, [B, E].
+      half: 0 or 1 for each row, [B]; 'unbiased' multiplies the means of both halves.
+      total: sums over devices.
+    """
     groups = [member * (half == k)[:, None] for k in (0, 1)]
     if self.estimate == SQUARED:
       groups = [member, member]

@@ -40,10 +40,10 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
 
 
 def connect(parallel: Parallel) -> None:
-  """Runs a first sum over the devices of several processes, after a barrier.
+  """Runs a sum over the devices of several processes, after all processes have arrived here.
 
-  The first collective operation waits only half a minute for other processes, which may take longer
-  to compile a step or read rows.
+  Without this wait, the first collective operation would allow the other processes only half a
+  minute, and they may take longer to compile a step or read rows.
   """
   if parallel.share[1] == 1:
     return

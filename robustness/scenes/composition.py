@@ -140,7 +140,7 @@ def visible(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the part of a resized cutout that can be visible at its angle.
+  """Returns the part of a resized cutout that can be visible on the canvas at its angle.
 
   A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
   cutout's point in the middle of the canvas. The border of the cutout is repeated as far as a
@@ -150,7 +150,7 @@ def visible(
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
     index: Index of the cutout.
     size: int32 [2], height and width of the cutout.
-    placement: Its place on the canvas.
+    placement: Place of the cutout on the canvas, with its size after resizing.
     side: Side of the canvas in pixels.
     max_reduction: Largest factor of reduction of the cutout.
 

@@ -192,9 +192,10 @@ def balanced(
 ) -> np.ndarray:
   """Returns a mask of scenes, bool [P, L], with the same mix of pairs in every group of levels.
 
-  In each stratum (for example each size, where groups are angles), it has the pairs that count in
-  every group. All groups then have the same pairs and strata, and can be compared although strata
-  are pooled. Groups with too few scenes that count are left out.
+  A pair is an object on a background, and a level a combination of size, place and angle. In each
+  stratum (for example each size, where groups are angles), the mask has the pairs that count in
+  every group, so that groups can be compared although strata are pooled. Groups with too few scenes
+  that count are left out.
 
   Args:
     counts: bool [P, L], whether each scene counts.
@@ -216,7 +217,7 @@ def balanced(
 
 
 def normalised(values: ArrayLike) -> np.ndarray:
-  """Returns accuracies [..., G] divided by the largest of G, or NaN if that is 0."""
+  """Returns accuracies [..., G] divided by the largest of each G; NaN if the largest is 0."""
   array = np.asarray(values, float)
   largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)
   return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)

@@ -29,10 +29,11 @@ TILE, BLOCK = 8, 64
 def triangle_weights(
   positions: jax.Array, pixels: jax.Array, size: ArrayLike, resized: ArrayLike
 ) -> jax.Array:
-  """Returns the weights of one direction, float32 [len(positions), len(pixels)].
+  """Returns the weights of an antialiased linear resize along one axis, float32 [P, Q].
 
-  `positions` are pixels of the resized line; weights outside it are 0. `pixels` are pixels of the
-  line of `size` pixels and include all with a weight.
+  Pixel `positions[p]` of the line of `resized` pixels is the sum over q of weight [p, q] times
+  pixel `pixels[q]` of the line of `size` pixels. Weights of positions outside the resized line are
+  0. `pixels` must include all pixels that a position needs.
   """
   scale = jnp.asarray(size, jnp.float32) / jnp.maximum(resized, 1)
   centre = (positions + 0.5) * scale
@@ -140,7 +141,7 @@ def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
 
 
 def _bounds(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the first index that is true and the last + 1, or 0 and the length if none is."""
+  """Returns the first true index of `flags` and the last + 1; 0 and the length if none is true."""
   return flags.argmax(), len(flags) - flags[::-1].argmax()
 
 

@@ -34,7 +34,8 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 def parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns the parameters of each level of a design, [L] each.
 
-  They are `area`, `angle`, `x`, `y`, and `sheet`, the number of the area among the distinct areas.
+  They are `area`, `angle`, `x`, `y`, and `sheet`, the index of the level's area among the distinct
+  areas, for each of which the cutout is resized once.
   """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
@@ -42,10 +43,10 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
-  """Returns the functions `show` and `prepare` of a design's views, see `Views`.
+  """Returns the functions `show` (composes a scene) and `prepare` (called once a row) of `Views`.
 
-  If there are few sizes, `prepare` resizes the cutout once for each. Otherwise every scene resizes
-  it, and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
+  If the design has few sizes, `prepare` resizes the cutout once for each size. Otherwise `show`
+  resizes it, and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
 
   Args:
     design: the design.
@@ -164,9 +165,9 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
 
 
 def _sheet_side(area: float, side: int, turning: bool) -> int:
-  """Returns the side of a sheet with all pixels of a cutout that a scene can show.
+  """Returns the side in pixels of the square that has all pixels of a resized cutout.
 
-  An upright cutout is surrounded by empty canvas, so that a scene is a window of the sheet. `area`
+  An upright cutout is surrounded by empty canvas, so that a scene is a window of the square. `area`
   is the cutout's area as a fraction of the canvas, and `turning` whether scenes rotate it.
   """
   if turning:

@@ -23,7 +23,9 @@ _ARRAYS = {'scale', 'bias', 'mean', 'var'}
 
 
 def with_second(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` with a copy of the arrays of all normalisation layers.
+  """Returns `params` and `batch_stats` with a second set of all arrays of normalisation layers.
+
+  The second set is a copy of the first, under the key `auxiliary_norms` of each collection.
 
   Raises:
     InputError: the network has no normalisation layers.
@@ -54,7 +56,9 @@ def without_second(variables: Variables) -> Variables:
 
 
 def swapped(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` with both sets exchanged, so that the second is used."""
+  """Returns variables in which both sets of normalisation arrays are exchanged, so that the second
+  set, added by `with_second`, is used.
+  """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
   for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
     in_network = (path[0], *path[2:])

@@ -20,21 +20,21 @@ FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
 
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
-  """Returns the numbers of stage and block in a path, 0 for a missing one, or None without both."""
+  """Returns (2, 3) for a path with 'stage2' and 'block3', 0 for a missing one, None for neither."""
   found = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
   return (int(found.get('stage', 0)), int(found.get('block', 0))) if found else None
 
 
 def is_in_block(params: PyTree) -> PyTree:
-  """Returns which parameters are of a stage or a block, a tree of bools."""
+  """Returns a tree of bools like `params`, true for parameters of a residual stage or block."""
   return path_aware_map(lambda path, _: _block(path) is not None, params)
 
 
 def layers(params: PyTree) -> PyTree:
   """Returns the number of the layer of each parameter, a tree of ints, grouped as in timm.
 
-  The stem is layer 0, the L blocks are layers 1 to L, and the head is layer L + 1.
-  The norm after the blocks is in layer L in networks with attention, and with the head in ConvNeXt.
+  The stem is layer 0, the L residual blocks are layers 1 to L, and the head is layer L + 1. The
+  norm after the blocks is in layer L in networks with attention, and in layer L + 1 in ConvNeXt.
   The last convolution of an EfficientNet is in layer L.
   """
   blocks = {path: _block(path) for path in flatten_dict(params)}
@@ -63,10 +63,11 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
 
 
 def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = True) -> Variables:
-  """Returns the collection `DROP_PATH`, with `factors` [..., 2] for each block.
+  """Returns the collection `DROP_PATH`, with the array `factors` [..., 2] for each residual block.
 
   Block i of n blocks, counted from 0, drops a sample's branch with probability p = rate·i / (n − 1)
-  and multiplies it by 1 / (1 − p) otherwise. It has up to two branches, which draw independently.
+  and multiplies it by 1 / (1 − p) otherwise. A factor is 0 or 1 / (1 − p), for each of the block's
+  up to two branches, which draw independently.
 
   Args:
     params: parameters of the network.

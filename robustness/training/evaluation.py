@@ -21,7 +21,7 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on given rows, which all processes share."""
+  """The function from weights to their accuracy on rows; the processes divide the rows."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
@@ -57,10 +57,10 @@ class AccuracyOnRows:
 
 
 class CachedBlocks:
-  """Blocks of rows on the devices, which are iterated over once for each evaluation.
+  """Blocks of rows (the batches of an evaluation) on the devices, iterated over in each evaluation.
 
-  If all blocks take at most `max_bytes`, summed over the devices, they stay there after the first
-  iteration. Otherwise they are read again each time.
+  If all blocks take at most `max_bytes`, summed over the devices, they stay on the devices after
+  the first iteration. Otherwise they are read again for each iteration.
   """
 
   def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):
@@ -86,7 +86,7 @@ class CachedBlocks:
 
 
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the positions of rows to train on and of rows to validate on, see `held_out`.
+  """Returns two int arrays: the indices of the rows to train on and of the rows to validate on.
 
   The frames of a clip, the stored versions of an image, and other rows with the same `group_id` are
   not separated. `share` is the fraction of rows to validate on.
@@ -99,7 +99,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def columns_of(rows: Rows) -> Mapping[str, np.ndarray]:
-  """Returns the columns of all rows except images; {} for streamed rows."""
+  """Returns the columns of all rows except images; {} for rows that are read only in order."""
   try:
     return rows.without_images()
   except InputError:

@@ -170,7 +170,7 @@ def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
-  """Yields the elements of `source`, and takes each from it `count` elements before it is needed.
+  """Yields the elements of `source`, each of which is taken from it `count` elements in advance.
 
   Copies to the devices run asynchronously and so overlap with the steps before them.
   """
@@ -256,7 +256,7 @@ class _Run:
       self.newest['loss'] = values['loss']
 
   def _evaluate_if_due(self, step: int, state: TrainState, progress: Progress) -> TrainState:
-    """Evaluates the weights at the steps of the schedule and at the last step.
+    """Evaluates the weights after every `evaluate_every_epochs` epochs and after the last step.
 
     `progress` shows that the training is evaluated.
 
@@ -285,7 +285,7 @@ class _Run:
     return state.replace(best=self.parallel.replicate(best))
 
   def _measure_if_due(self, step: int, state: TrainState, progress: Progress) -> None:
-    """Calls `measure` at the steps of the schedule and at the last step."""
+    """Calls `measure` at the steps that `measure_at` selects and at the last step."""
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
       self.meter.flush()

@@ -21,7 +21,10 @@ HEAD = HEAD_BIAS[1:-1]
 
 
 def has_decay(params: PyTree, decay: str) -> PyTree:
-  """Returns which parameters have weight decay, a tree of bools: leaves `kernel`, all or none."""
+  """Returns a tree of bools, true for parameters with weight decay.
+
+  For `decay` 'kernels' these are the leaves called `kernel`, for 'all' all, for 'none' none.
+  """
   return path_aware_map(
     lambda path, _: decay == ALL or (decay != NONE and path[-1] == 'kernel'), params
   )
@@ -63,14 +66,13 @@ def create(
   * 'sgd': g ← g + λ·θ; v ← μ·v + g; θ ← θ − η·(g + μ·v), or −η·v without Nesterov.
   * 'adamw': Adam with β1 = .9, β2 = .999, ε; θ ← θ − η·(m̂ / (√v̂ + ε) + λ·θ): decay is decoupled.
   * 'lamb': the update of 'adamw' scaled, in each array, by ‖θ‖₂ / ‖update‖₂ (1 where either is 0).
-
   * 'rmsprop': g ← g + λ·θ; s ← .9·s + .1·g² from s = 1; v ← μ·v + η·g / √(s + ε); θ ← θ − v.
 
   The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
-  all layers except the last are multiplied by `backbone_rate_multiplier`, those of each layer by a
-  power of `layer_decay`, and those of `stem` by `stem_rate`. Gradients of the biases of
-  normalisations are multiplied by `bias_rate` before decay, which amounts to a learning rate larger
-  and a decay smaller by this factor.
+  all layers except the last are multiplied by `backbone_rate_multiplier`, those of each layer by
+  `layer_decay` to the power of its distance from the last layer, and those of `stem` by
+  `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before decay,
+  which amounts to a learning rate larger and a decay smaller by this factor.
 
   Under 'plateau' η is multiplied by a factor that starts at 1 and falls to a tenth after each epoch
   with a mean training loss that is not below the least earlier mean by at least a ten-thousandth of
@@ -83,8 +85,8 @@ def create(
     stem_rate: factor of the updates of `stem` if `stem_epochs` is set.
 
   Returns:
-    An Optax transformation; its updates are added to the parameters, and its `update` takes the
-    loss of the step as `value`.
+    An Optax transformation; its updates are to be added to the parameters, and its `update` needs
+    the loss of the step as the argument `value`.
 
   Reference:
     Sutskever et al. (2013), On the importance of initialization and momentum, section 2, with the

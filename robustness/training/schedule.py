@@ -119,7 +119,7 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  It is the first step at or after each multiple of this period.
+  If a multiple of this period lies between two steps, the later step completes it.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size
   return period > 0 and step // period > (step - 1) // period
@@ -146,7 +146,7 @@ class StepScalars:
   share one program.
 
   Attributes:
-    seed: uint32, the seed of the parts' random keys.
+    seed: uint32, the seed of the random keys of augmentations and attack.
     learning_rate: float32, η of this step, without the factor of a plateau.
     stem_rate: float32, 1 while the first layer is trained, then 0.
     epoch_steps: int32, number of steps over which a plateau averages the loss.

@@ -51,7 +51,7 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def variables(self) -> Variables:
-    """The variables that are evaluated: averaged ones if there are any, else the raw ones."""
+    """The variables that are evaluated: the averaged `ema` if there are any, else the raw ones."""
     return auxiliary_norms.without_second(self.ema or self.trained)
 
   def averaged(self, decay: float) -> Self:
@@ -96,8 +96,8 @@ class TrainState(struct.PyTreeNode):
 def final_variables(state: Mapping[str, PyTree]) -> Variables:
   """Returns `params` and `batch_stats` that a training ends with.
 
-  They are the best ones if these are kept, else the averaged ones if there are any, else the raw
-  ones. `state` is {attribute: value} of a state, or a checkpoint, which omits empty attributes.
+  They are the `best` variables if the state has these, else the averaged `ema`, else the raw ones.
+  `state` is {attribute: value} of a `TrainState`, or a checkpoint, which omits empty attributes.
   """
   weights = state.get('best') or state.get('ema') or state
   names = 'params', 'batch_stats'

@@ -188,9 +188,9 @@ class TrainStep:
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Returns the results of `_forward` (see there) for images [B, V, H, W, C].
+    """Returns the outputs and new batch statistics, as `_forward` does, for images [B, V, H, W, C].
 
-    With `auxiliary_norms`, the last images of each row use the network's second set of
+    The last `auxiliary_norms` of the V images of each row use the network's second set of
     normalisation layers.
     """
     count = self.training.settings.auxiliary_norms
