@@ -61,7 +61,8 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   """Returns a hint if a config trains a network that the user probably wants to measure as it is.
 
   This is likely if the config sets `train`, and the command line names a network or data but does
-  not set `train`. The hint is '' otherwise, or if the config has no variant `own`.
+  not set `train`. The hint is '' otherwise, or if the config has no variant `own`, which measures
+  a user's network without training it.
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
   trains = any(section is not None and section.get('train') for section in sections)
@@ -90,11 +91,11 @@ def reference(arguments: Sequence[str]) -> str | None:
 
 
 def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDict, list[str]]:
-  """Returns the config with the studies that the command line chooses, and the other changes.
+  """Returns the config with the studies that `changes` choose, and the changes of other keys.
 
-  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. If
-  the study is not the config's, its keys have their defaults. Sections that the study needs,
-  such as a classifier, are added, and those that it does not need are removed.
+  Studies are chosen by `--config.study.name=NAME` and `--config.battery.TASK.study.name=NAME`. A
+  study that the config did not have begins with default keys. Sections of the config that a study
+  needs, such as a classifier, are added, and those that it does not need are removed.
   """
   for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
     section_key, task, name = match.groups()
@@ -110,10 +111,10 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
 
 
 def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
-  """Adds and selects classifiers in the config as the command line says; returns the other changes.
+  """Adds and selects classifiers in the config as `changes` say; returns the other changes.
 
   `--config.classifiers.LABEL.name=NAME` with a new label adds a classifier.
-  `--config.classifiers=LABEL,LABEL` removes all that it does not list.
+  `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
   """
   classifiers, alone = config.get('classifiers'), config.get('classifier')
   named = [match[1] for match in map(_LABEL.match, changes) if match]
@@ -150,9 +151,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _names_parts(change: str) -> bool:
-  """Returns whether a change is of a key that may name an attack, augmentation or other named
-  part.
-  """
+  """Returns whether `--config.KEY=VALUE` sets a key that names an attack or the like."""
   key = change.partition('=')[0]
   section, _, last = key.rpartition('.')
   kinds = {**KINDS, 'data': ('source', SOURCES)}
@@ -188,7 +187,10 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
-  """Prints a note for each change in a section of a named part that the config does not choose."""
+  """Prints a note for each change of settings that the config does not use.
+
+  These are, for example, settings of an attack other than the one that the config selects.
+  """
   values = recorded(config.to_dict())
   for change in changes:
     path = change.partition('=')[0].partition('.')[2]
@@ -201,8 +203,9 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
 
 
 def _quoted(value: str) -> str:
-  """Returns the words of `a,b` as a tuple of strings in Python; other text is returned
-  unchanged.
+  """Returns the text `a,b` as a tuple of strings in Python, and other text unchanged.
+
+  Text that is Python already, such as `(1, 2)`, is unchanged; empty text becomes `()`.
   """
   if not value.strip():
     return '()'
@@ -239,9 +242,7 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
 
 
 def _refuse_moved(section: Section, values: Section, path: str) -> None:
-  """Raises SettingError for keys that a section `study` or `data` had only in an earlier
-  version.
-  """
+  """Raises SettingError for keys that `study` or `data` sections had in an earlier version."""
   if path.endswith('.study'):
     settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
   elif path.endswith('.data'):
@@ -297,8 +298,10 @@ def variants(file: str) -> tuple[str, ...]:
 
 
 def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
-  """Runs a config file and returns its `get_config`; raises InputError if it does not take
-  `arguments`.
+  """Runs a config file and returns its function `get_config`, without calling it.
+
+  Raises:
+    InputError: the file has no such function, or the function does not take `arguments`.
   """
   spec = importlib.util.spec_from_file_location('config_of_a_run', file)
   if spec is None or spec.loader is None:
@@ -323,9 +326,7 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
 
 
 def _place(error: Exception, file: str) -> str:
-  """Returns ', line N' for the last line of the file in an error's traceback; '' if there is
-  none.
-  """
+  """Returns ', line N', the last line of `file` in an error's traceback; '' if it has none."""
   frames, path = traceback.extract_tb(error.__traceback__), os.path.abspath(file)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]
   return f', line {lines[-1]}' if lines else ''
@@ -348,8 +349,9 @@ def from_json(path: pathlib.Path) -> ConfigDict:
 
 
 def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
-  """Returns the config with the studies and labels of a JSON object, and all other keys at
-  defaults.
+  """Returns the config with the studies and classifier labels of `values`; other keys are default.
+
+  `values` is the content of the JSON file `path`, which is used for messages.
   """
   classifiers, battery = values.get('classifiers'), values.get('battery')
   labels = tuple(classifiers) if isinstance(classifiers, Mapping) else ()
@@ -368,7 +370,7 @@ def _defaults(values: Mapping[str, object], path: pathlib.Path) -> ConfigDict:
 
 
 def _study_name(section: object, key: str, path: pathlib.Path) -> str:
-  """Returns the name of the study in a section of a JSON file; `key` is the name of the section.
+  """Returns the name of the study in a section; `key` names the section and `path` its JSON file.
 
   Raises:
     InputError: the section names no study.
@@ -383,7 +385,7 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
 
 
 def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
-  """Sets the keys of a section to values read from JSON, in which tuples are lists."""
+  """Sets the keys of a section, named `path`, to values from JSON, where tuples are lists."""
   unknown = {key: value for key, value in values.items() if key not in config}
   _refuse_moved({**config, **values}, unknown, path)
   settings.refuse_unknown(values, config, path)

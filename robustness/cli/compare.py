@@ -103,12 +103,14 @@ def compared(
   common: bool = False,
   references: Sequence[str] = (),
 ) -> tuple[Results, dict[str, Results]]:
-  """Returns the comparison of classifiers as one set of results, and one for each task by name.
+  """Returns the results of comparing classifiers over all tasks, and {task: its results}.
+
+  For a single study the second is {}.
 
   Args:
-    entries: the classifiers by task, see `comparison.read_entries`.
-    common: see `run`.
-    references: see `run`.
+    entries: {task: classifiers with their records}, see `comparison.read_entries`.
+    common: whether runs that share only a part of their images are compared on that part.
+    references: tasks that effective robustness is relative to.
   """
   # A task may lack classifiers, so the task with the most of them has the first of all.
   baseline = max(entries.values(), key=len)[0].label
@@ -134,9 +136,9 @@ def compared(
 def _printed(results: Results) -> Results:
   """Returns a comparison with only the estimates that the command prints.
 
-  The study's own estimates come first, then the accuracies on clean images and over all other
-  views, or all accuracies if there are neither. Accuracies that repeat the values of the study's
-  headlines are left out.
+  The estimates of the study itself come first, then the accuracies on clean images and over all
+  other views, or every accuracy if both are missing. Accuracies that equal the values of one of the
+  study's main quantities (headlines) are left out.
   """
   is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
@@ -157,9 +159,7 @@ def _printed(results: Results) -> Results:
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields classifier, classifier subtracted, value (to 9 digits) and number of images of
-  each row.
-  """
+  """Yields (classifier, classifier subtracted, value to 9 digits, number of images) by row."""
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
@@ -168,9 +168,7 @@ def _presented(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the study's figures, if it computed its estimates from all records, and the
-    accuracies.
-    """
+    """Returns the study's figures, if its estimates could be computed, and those of accuracies."""
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
     is_reduced = comparison.WHY_NOT not in results.tables

@@ -67,10 +67,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
-  """Returns the overall values of finished runs, by quantity: rows of the table of results by
-  network.
+  """Returns {quantity: its overall value for each network} of finished runs.
 
-  A network is the same in two runs if its description is equal apart from the label.
+  Each value of the dict is a table with a row of results per network. A network is the same in two
+  runs if its description, apart from its label, is equal.
 
   Args:
     paths: workdirs or folders of workdirs, PATH or NAME=PATH.
@@ -107,6 +107,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
               & choice.rows.classifier.isin([*network_of])
               & choice.rows['value'].notna()
             ]
+            # ratios to a classifier of the same run cannot be compared with other runs
             if measured.empty or measured.note.str.contains(ITSELF, regex=False).any():
               continue
             lines = differing_keys(protocols.setdefault(words, protocol), protocol)
@@ -124,7 +125,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def _folders(path: Path) -> list[Path]:
-  """Returns a folder with results, or else all folders with results inside it."""
+  """Returns [`path`] if this folder has results, or else all folders directly in it that do."""
   folders = [path] if (path / JSON_NAME).is_file() else []
   folders = folders or sorted(file.parent for file in path.glob(f'*/{JSON_NAME}'))
   if not folders:
@@ -135,11 +136,11 @@ def _folders(path: Path) -> list[Path]:
 def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -> Results:
   """Returns the rank correlation over networks of each pair of quantities.
 
-  It is positive if networks that are better by one quantity are better by the other. Quantities
-  that are equal for all networks that the two share have none.
+  A correlation is positive if networks that are better by one quantity are better by the other. A
+  pair has none if one of its quantities is equal for all networks that have both.
 
   Args:
-    values: rows by quantity, see `values_by_quantity`.
+    values: {quantity: table with a row per network}, see `values_by_quantity`.
     confidence: confidence of the intervals, in (0, 1).
 
   Raises:
@@ -175,7 +176,10 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
 
 
 def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
-  """Returns the page of scatter plots, with the weakest correlations first."""
+  """Returns {name: (figure, caption)}: a page of scatter plots, and the charts of the table.
+
+  The page has the `MAX_PANELS` pairs of quantities with the weakest correlations, weakest first.
+  """
   pairs = [(line.first, line.second) for line in _weakest_first(results).itertuples()][:MAX_PANELS]
   labels = list(dict.fromkeys(name for table in values.values() for name in table.index))
   caption = 'Networks by pairs of quantities, the weakest rank correlations first.'
@@ -184,6 +188,6 @@ def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, 
 
 
 def _weakest_first(results: Results) -> pd.DataFrame:
-  """Returns the correlations that are defined, sorted by their absolute values."""
+  """Returns the correlations that are not NaN, sorted by ascending absolute value."""
   table = results.table[results.table['value'].notna()]
   return table.loc[table['value'].abs().sort_values(kind='stable').index]

@@ -53,8 +53,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns lines with the estimates, after remarks on the boxes and on a k that is out of
-  reach.
+  """Returns lines with the estimates, after remarks on unusual boxes and on a `k` out of reach.
+
+  `k` is out of reach if no neighbor of an anchor is that many frames away.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []

@@ -54,14 +54,13 @@ def explain(
   run_flags: Iterable[flags.Flag],
   word: str = '',
 ) -> Iterator[str]:
-  """Yields lines about a config: its description, its variants, flags, and every key with its
-  meaning.
+  """Yields the lines of a config's help: description, variants, flags, and keys with meanings.
 
   Args:
     reference: the config as it is named: `NAME[:VARIANT]`, or a file.
     variants: the variants of the file, the default first.
-    config: the config with the changes on the command line. Of its named parts, such as attacks,
-      only the chosen ones are shown with their keys.
+    config: the config with the changes on the command line. Of exchangeable components, such as
+      attacks, only the chosen ones are shown with their keys.
     run_flags: the flags of a run.
     word: shows only the keys with this word in their full name or meaning; '' shows everything.
   """
@@ -88,9 +87,9 @@ def explain(
 
 
 def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
-  """Yields lines for the keys with a word, first those with the word in their name.
+  """Yields lines for the keys with `word` in their name, and then for those with it in the meaning.
 
-  Keys of several tasks or classifiers are listed by their full names.
+  Each key has its full name, such as --config.data.source.
   """
   lower = word.lower()
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
@@ -102,7 +101,7 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 
 def meanings(cls: type) -> dict[str, str]:
-  """Returns the description of each attribute in the docstrings of a dataclass and its bases."""
+  """Returns {attribute: its description} from the docstrings of a dataclass and its bases."""
   meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):
     attributes = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')[2]
@@ -153,13 +152,13 @@ def _section(
 ) -> Iterator[Key]:
   """Yields the keys of one section, or of several sections with the same keys, such as classifiers.
 
-  Values that differ are listed in the order of the sections.
+  If sections have different values of a key, all are listed in the order of the sections.
 
   Args:
-    section: the name under which the keys are listed.
-    values: the sections, such as the sections of all classifiers.
-    meaning: the meaning of each key by its name.
-    note: other sections with the same keys; see `Key.note`.
+    section: the name of the section under which the keys are listed.
+    values: the sections, such as those of all classifiers.
+    meaning: {key: its meaning}.
+    note: text about other sections with the same keys, which ends the heading.
   """
   for name, value in values[0].items():
     if not isinstance(value, ConfigDict):
@@ -171,14 +170,15 @@ def _section(
 def _parts(
   section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
-  """Yields the key that chooses named parts, with the names of all parts, and keys of the chosen
-  ones.
+  """Yields the key that selects components, such as attacks, and the keys of those selected.
+
+  The meaning of the key lists the names of all components of its kind.
 
   Args:
     section: name of the section that has the key.
     values: the section, or the sections of several classifiers.
     key: the key, such as 'attack'.
-    registry: all parts of this kind.
+    registry: all components of this kind.
   """
   choices = [single[key] for single in values]
   names = [[choice] if isinstance(choice, str) else choice for choice in choices]

@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _unverified(path: pathlib.Path) -> list[str]:
-  """Returns in words which values the records of a workdir do not confirm, and prints this."""
+  """Returns sentences on values that the records of a workdir do not reproduce; prints them too."""
   reasons = [*verification.unverifiable(path).values()][:1]
   for reason in reasons:
     print(f'note: {reason}', file=sys.stderr)
@@ -99,7 +99,7 @@ def _unverified(path: pathlib.Path) -> list[str]:
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
-  """Sends what a workdir logged to a tracker, and prints the address of each run; returns 0.
+  """Sends the log of each classifier to an experiment tracker, and prints their URLs; returns 0.
 
   Args:
     path: the workdir.
@@ -131,8 +131,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   Args:
     results: results of a finished run.
     label: label of the classifier.
-    name: name of a quantity; '' takes the first headline.
-    at: values of facets, FACET=VALUE,FACET=VALUE.
+    name: name of a quantity; '' takes the first main one (headline).
+    at: FACET=VALUE,FACET=VALUE, columns of the table and their values; '' takes the overall value.
 
   Raises:
     InputError: the results lack the quantity, facet or value, or have no or several such estimates.
@@ -172,7 +172,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
 def hub_entry(
   quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
-  """Returns the YAML of one entry: dataset, task, value, date and source; other facts are notes."""
+  """Returns an evaluation result as YAML for a hub: dataset, task, value, date, source, notes."""
   if options.percent and quantity.kind != SHARE:
     raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
   scale = 100.0 if options.percent else 1.0
@@ -204,8 +204,8 @@ def hub_entry(
 def card(results: Results, label: str, environment: Facts, unverified: Sequence[str] = ()) -> str:
   """Returns a section of a model card in Markdown.
 
-  It has a classifier's headlines with intervals, the methods, and which values its records do not
-  confirm.
+  The section has the main quantities (headlines) of the classifier `label` with intervals, the
+  methods, and the sentences `unverified` on values that its records do not reproduce.
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task

@@ -123,17 +123,17 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 def _build_without_faulty(
   build: Build, entries: list[BoardEntry], wrong: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
-  """Returns the boards of all entries that can be built.
+  """Returns {name: board}, tables that rank classifiers, from all entries that do not fail.
 
   Entries are other people's, and a fault that no check foresees must not stop the leaderboard. If
   the boards cannot be built from all entries, entries are added one by one, and those that fail are
   left out.
 
   Args:
-    build: builds boards.
+    build: function that returns the boards of entries, see `Build`.
     entries: all entries; those with which `build` fails are removed from the list.
-    wrong: errors by name of the entry; errors of `build` are added.
-    out: the folder of the pages; None writes none.
+    wrong: {name of an entry: error}, to which errors of `build` are added.
+    out: folder for the boards' pages; None writes none.
   """
   try:
     return build(entries, out)
@@ -169,12 +169,14 @@ def _publish(
 ) -> None:
   """Writes the page of all boards, and a page for each board if there are several.
 
+  A board is a table that ranks the classifiers of comparable entries.
+
   Args:
     out: the folder of the pages.
-    boards: the boards by name.
+    boards: {name: board}.
     environment: versions and command, which are recorded.
     names: names of the entries on the boards.
-    wrong: errors by name of the entry, for entries that are left out.
+    wrong: {name of an entry that is left out: error}.
   """
   config = {'entries': list(names)}
   figures: dict[str, Drawn] = {}
@@ -206,7 +208,7 @@ class BoardEntry:
     folder: path of the folder.
     results: results in the folder.
     has_records: whether the folder has records of every answer.
-    unverified: values that the records do not confirm, in words; '' for none.
+    unverified: values that the records do not reproduce, in words; '' for none.
     study: study of the records; None without records.
   """
 
@@ -225,17 +227,18 @@ class BoardEntry:
 
   @property
   def protocol(self) -> str:
-    """The study, settings and images as JSON; entries with equal protocols share a board."""
+    """The study, settings and images as JSON text; entries of equal text share a board."""
     images = self.digest or self.results.data
     return json.dumps([self.results.study, protocol_of(self.results), images], sort_keys=True)
 
 
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:
-  """Returns the entries of a folder, sorted by name, and the errors of other entries by name.
+  """Returns the valid entries of a folder, sorted by name, and {name of an invalid entry: error}.
 
-  An entry has only files and folders, and readable results of a single study that state the digest
-  of the images. If it has records, they must confirm its values. Its quantities must be declared as
-  in most entries of its board. No Python file that an entry names is run.
+  A valid entry has only files and folders, and readable results of a single study that state the
+  digest of the images. If it has records, they must reproduce its values. It declares quantities
+  like most entries of the same study, settings and images. No Python file that an entry names is
+  run.
 
   Args:
     folder: the folder with a folder for each entry.
@@ -273,7 +276,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
   results has an entry without records.
 
   Raises:
-    InputError: the entry exists already, or see `workdir.read`.
+    InputError: the entry exists already, or the workdir is unfinished or damaged.
   """
   [(name, path)] = comparison.named_workdirs([reference]).items()
   for task, finished in workdir.read(path, study_file).items():
@@ -305,7 +308,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
 
 
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes the columns of the rows and the ranks of the true class as one compressed shard."""
+  """Writes labels and other columns, and the ranks of the true class, as one compressed shard."""
   names = records.read(0, 0).arrays
   arrays = {name: records.column(name) for name in names if not is_per_view(name)}
   arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
@@ -346,9 +349,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
 
 
 def _check_intervals(results: Results) -> None:
-  """Raises InputError for a value outside its interval, which only percentile intervals may
-  exclude.
-  """
+  """Raises InputError for a value outside its interval; percentile intervals are not checked."""
   table = results.table[~results.table.method.isin(PERCENTILES)]
   slack = 1e-9 * np.maximum(1, table.value.abs())
   outside = table[(table.low > table.value + slack) | (table.high < table.value - slack)]
@@ -361,10 +362,9 @@ def _check_intervals(results: Results) -> None:
 
 
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
-  """Returns the entries that declare a quantity differently from most entries of their board.
+  """Returns {name: reason} of entries that declare a quantity otherwise than most on their board.
 
-  They are returned by name, with the reason in words. In a tie the declaration of the first entry
-  counts.
+  The reason is in words. In a tie the declaration of the first entry counts.
   """
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
   for entry in entries:
@@ -383,12 +383,12 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 
 
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
-  """Returns a board for each protocol, by name of the study, followed by a number if there are
-  several.
+  """Returns {name: board}, a board for all entries of equal study, settings and images.
 
-  A board has the classifiers of all entries with values, intervals and ranks. If all entries have
-  records, it has paired differences from the first classifier too. Classifiers are ranked by each
-  overall value of the study's headlines.
+  The name is that of the study, with a number from the second board of a study on. A board has the
+  classifiers of all entries with values, intervals and ranks. If all entries have records, it has
+  paired differences from the first classifier too. Classifiers are ranked by each overall value of
+  the study's headlines.
   """
   by_protocol: dict[str, list[BoardEntry]] = {}
   for entry in entries:
@@ -404,7 +404,7 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
 
 
 def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
-  """Returns the board of entries with one protocol; see `boards_of`."""
+  """Returns the board, values and ranks, of entries of equal study, settings and images."""
   first = entries[0].results
   labels = comparison.distinct_labels(
     {e.name: {*e.results.labels, *(c['label'] for c in e.results.classifiers)} for e in entries}
@@ -443,10 +443,10 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
 
 
 def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the overall values of a quantity that classifiers are ranked by.
+  """Returns the overall values of a quantity, a row per classifier, if they can rank classifiers.
 
-  There are none if the quantity is no headline, or if it is not comparable between runs, as a ratio
-  to a baseline of the same run.
+  No row is returned if the quantity is no headline, or if it is not comparable between runs because
+  it is a ratio to a baseline of the same run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
   can_rank = quantity.headline and bool(quantity.better)
@@ -457,14 +457,14 @@ def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
 def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
   """Yields the rank of each classifier with an interval, as rows of the table of results.
 
-  A rank is 1 + the number of classifiers that are significantly better. The standard errors, half
-  an interval divided by its quantile, are taken as independent, which is conservative for values on
-  the same images.
+  A rank is 1 + the number of classifiers that are significantly better. The standard error of a
+  value is half its interval divided by the normal quantile. Errors are taken as independent, which
+  is conservative for values on the same images.
 
   Args:
     quantity: the quantity that classifiers are ranked by.
-    rows: its values; those without an interval have no rank.
-    facets: {facet: value} of the ranks.
+    rows: values of `quantity` by classifier; those without an interval get no rank.
+    facets: {column: value} that the rows of the ranks get, such as {'ranked_by': 'accuracy'}.
   """
   bounded = rows[rows.low.notna()]
   if len(bounded) < 2:
@@ -483,16 +483,17 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
 def _paired_estimates(
   entries: Sequence[BoardEntry], quantities: Sequence[Quantity], study_file: str
 ) -> list[pd.DataFrame]:
-  """Returns paired differences from the first entry in the quantities and in accuracy.
+  """Returns tables of paired differences from the first entry, in `quantities` and in accuracy.
 
   Effective robustness is added. The result is [] if an entry has no records. An entry is left out
-  if its study is in a separate Python file, which is not run, or if its records cannot be paired
-  with other entries.
+  if its study is in a separate Python file, which is not run. If the records of all others cannot
+  be paired, one entry is left out, the first one without which they can be.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.has_records for entry in paired):
     return []
-  file = study_file if any(entry.study and entry.study.file for entry in paired) else ''
+  needs_file = any(entry.study and entry.study.file for entry in paired)
+  file = study_file if needs_file else ''
   all_but_one = ([entry for entry in paired if entry is not absent] for absent in paired)
   for group in (paired, *all_but_one):
     if sum(len(entry.results.labels) for entry in group) < 2:
@@ -513,7 +514,7 @@ def _paired_estimates(
 
 
 def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
-  """Returns the row of the table `PROVENANCE` for a classifier, under its label on the board."""
+  """Returns the row of a classifier in the table of provenance: its entry, weights and versions."""
   environment = entry.results.environment
   return [
     classifier['label'],

@@ -24,7 +24,7 @@ Ctrl-C.
 def set_devices(processes: peers.Processes) -> None:
   """Sets one host device per core, joins the other processes of the run and starts the devices.
 
-  Host devices are used if there is no accelerator. Their number is left unchanged if the
+  JAX uses the host devices if it finds no accelerator. Their number is left unchanged if the
   environment sets it by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
   """
   host.keep_freed_memory()

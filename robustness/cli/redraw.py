@@ -71,7 +71,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
     Args:
       folder: folder with results.json.
-      presented: what chooses title, figures and findings of the report.
+      presented: the study or presentation that gives the title, figures and findings.
       figures_of_tasks: figures of single tasks, which the report of a battery shows too.
 
     Raises:
@@ -104,9 +104,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if the report in a folder has rows that the results there lack.
+  """Raises InputError if a report in `folders` has rows of numbers that the results beside it lack.
 
-  Drawing again would then lose numbers.
+  Drawing the report again would lose these numbers.
   """
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):

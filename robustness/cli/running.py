@@ -95,9 +95,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
 
 
 def _parse(arguments: list[str]) -> list[str]:
-  """Sets absl's flags and returns the remaining arguments; ends the process if a flag is not
-  valid.
-  """
+  """Sets absl's flags and returns the arguments that are no flags; a bad flag ends the process."""
   try:
     unparsed = flags.FLAGS(arguments)
     if len(unparsed) > 1:
@@ -155,11 +153,11 @@ def run_command(
   """Runs a config and prints errors that a user can correct as one message without a traceback.
 
   Args:
-    config: the config, see `launch.run`.
-    directory: the workdir.
+    config: the config with all overrides.
+    directory: the workdir, the folder for results and checkpoints.
     command: the command as it was typed, for the report.
     processes: the processes that share the run.
-    compiled: the folder of compiled programs, see `compilation_cache.use`.
+    compiled: folder of compiled programs; '' stores none, None takes the default folder.
 
   Returns:
     The exit status: 0; 2 for bad input or a disk that is full or read-only; 75 after SIGTERM or if
@@ -177,8 +175,9 @@ def _status(
   processes: peers.Processes,
   compiled: str | None,
 ) -> int:
-  """Runs a config and returns the exit status; see `run_command`. Errors of the software are
-  raised.
+  """Runs a config and returns the exit status; raises only errors that no user can correct.
+
+  For arguments and statuses see `run_command`.
   """
   try:
     compilation_cache.use(compiled)
@@ -216,10 +215,10 @@ def log_summary(results: Results, path: pathlib.Path) -> None:
 
 
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-  """Raises Ctrl-C once more if it came during a function that may raise nothing.
+  """Raises KeyboardInterrupt again if Ctrl-C came during a function from which no error can leave.
 
   Python prints errors of finalizers, and of JAX's callback of the garbage collector, and continues;
-  Ctrl-C would be lost. Set as `sys.unraisablehook`, which is called with all such errors.
+  Ctrl-C would be lost. This function is the `sys.unraisablehook` that Python calls for such errors.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     # An error that is raised here would be lost once more.
@@ -287,11 +286,10 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 
 
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-  """Yields (label, amount, number of images) of each training and evaluation, in the order of the
-  run.
+  """Yields (label, amount in words, number of images) of each training and evaluation, in order.
 
   The work is for one seed. Tasks of a battery that share records count once, under the name of the
-  first task. Classifiers that a task cannot measure do not count.
+  first task. Classifiers that a task cannot measure are left out.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
@@ -320,9 +318,10 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
-  """Returns the rows and views that a study shows to a classifier, in words, and their product.
+  """Returns the images (rows) and changes of them (views) that a study shows, and their product.
 
-  An example is ('at most 10,000 rows × 76 views', 760000); 'at most' is for sequential designs.
+  An example is ('at most 10,000 rows × 76 views', 760000). 'at most' is for sequential designs,
+  which stop early.
   """
   shown_rows = study.needed_rows(rows)
   design, num_views = study.sequential_design, len(study.views(shown_rows.image_shape))
@@ -338,14 +337,14 @@ def _planned_training(
   evaluated: Rows,
   along: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
-  """Yields (label, amount, number of images) of a training and of the evaluations along it.
+  """Yields (label, amount in words, number of images) of a training and of evaluations along it.
 
   Args:
     label: label of the classifier.
     settings: settings of the training.
     rows: the rows that it trains on, from which validation images are split off.
     evaluated: the rows that it is evaluated on if no validation images are split off.
-    along: the `planned_views` of each study that is measured along the training, by its name.
+    along: {study that is measured along the training: (amount in words, number of images)}.
   """
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size

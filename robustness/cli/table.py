@@ -53,13 +53,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(workdirs: Sequence[str]) -> dict[str, Results]:
-  """Returns the results of finished workdirs (PATH, or LABEL=PATH) by task; `SINGLE` for a single
-  study.
+  """Returns {task: results of all finished workdirs}; a single study has the key `SINGLE`.
 
-  Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Notes are printed about workdirs with other images or settings, and about values that their
-  records do not confirm. Ratios to the first classifier of a run are left out if these classifiers
-  differ.
+  `workdirs` are PATH or LABEL=PATH. Classifiers of all workdirs get distinct labels; runs of
+  several seeds contribute their means. Notes are printed about workdirs with other images or
+  settings than the first, and about values that their records do not reproduce. Ratios to the first
+  classifier of a run are left out if runs differ in this classifier.
 
   Raises:
     InputError: a workdir has no results, or its records lead to other results; or workdirs
@@ -85,12 +84,12 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
 def _joined(
   task: str, results_by_run: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
 ) -> Results:
-  """Returns the results of a task of several runs as one, with distinct labels.
+  """Returns the results of a task of several runs as one, with distinct classifier labels.
 
   Args:
     task: name of the task.
-    results_by_run: the results of each run by its name.
-    labels: the distinct labels by (name of the run, label in it).
+    results_by_run: {name of a run: its results}.
+    labels: {(name of a run, label of a classifier in it): distinct label}.
 
   Raises:
     InputError: the runs are of different studies, or differ in settings that names of quantities
@@ -124,9 +123,9 @@ def _check_comparable(
   """Prints a note for each run with other images or settings than the first.
 
   Args:
-    prefix: the task, which notes begin with; '' for a single study.
-    results_by_run: the results of each run by its name.
-    declared: the quantities by name, as the first run declares them.
+    prefix: name of the task, with which notes begin; '' for a single study.
+    results_by_run: {name of a run: its results}.
+    declared: {name: quantity} as the first run declares them.
 
   Raises:
     InputError: a run is of another study, or differs in settings that names of quantities state.
@@ -151,9 +150,9 @@ def _check_comparable(
 
 
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
-  """Returns the names of ratios to the first classifier of a run, if these classifiers differ.
+  """Returns the quantities that are ratios to a run's first classifier, if runs differ in it.
 
-  They differ if the digests of their weights do. The result is [] if they are equal.
+  First classifiers differ if the digests of their weights do. The result is [] if all are equal.
   """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():

@@ -24,13 +24,13 @@ MAX_LETTERS = 500  # of a parameter's value
 
 
 class Logged(NamedTuple):
-  """The log of a classifier, which is sent to a tracker as one run.
+  """The log of a classifier, which is sent to an experiment tracker as one run.
 
   Attributes:
     identity: id of the run, which is the same whenever the log is sent.
     name: name of the run.
-    steps: step, time in seconds and {metric: value} of each logged step, in order.
-    results: {name: value} of the estimates.
+    steps: (step, time in seconds, {metric: value}) of each logged step, in order.
+    results: {name of an estimate: its value}; {} for a training without results yet.
   """
 
   identity: str
@@ -75,7 +75,8 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
 def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
   """Sends a log to Weights & Biases and returns the address of the run.
 
-  The environment variable WANDB_MODE decides whether it is sent to a server or kept in `folder`.
+  The environment variable WANDB_MODE decides whether the log is sent to a server or kept in
+  `folder`.
   """
   import wandb
 

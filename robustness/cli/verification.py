@@ -37,10 +37,11 @@ _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class _Differences:
-  """Differences between the table in results and the table computed from records.
+  """Differences between the estimates in results and those computed from the recorded answers.
 
   Attributes:
-    changed: estimates with different numbers; each row has both.
+    changed: estimates with different numbers; each row has both, in columns such as value_x (the
+      results) and value_y (the records).
     unrecorded: estimates that only the results have.
     lacking: estimates that only the table from records has.
     quantities: names of the quantities in the table from records.
@@ -69,7 +70,7 @@ class _Differences:
       )
 
   def in_words(self) -> str:
-    """Returns how many values this code does not reproduce, in words; '' for none."""
+    """Returns in words how many values of the results the records do not reproduce; '' for none."""
     differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
     if not differing and not lacking:
       return ''
@@ -78,17 +79,17 @@ class _Differences:
 
 
 def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pathlib.Path, str]:
-  """Returns which values in a folder of results its records do not confirm, in words.
+  """Returns {folder: text about values in its results that its records do not reproduce}.
 
-  All values are computed again from the records.
+  All values are computed again from the records, the recorded answers of the classifiers.
 
   Args:
     directory: a finished workdir, or another folder with results.
-    study_file: see `workdir.read`.
+    study_file: FILE.py:NAME of a user's study NAME; '' for none.
 
   Returns:
-    The words by folder of results; a folder with only confirmed values is left out. `directory`
-    comes first if it is included.
+    {folder of results: text}, without folders of which all values are reproduced. `directory` comes
+    first if it is included.
 
   Raises:
     InputError: results of this version and commit differ from their records, or the records are
@@ -113,9 +114,10 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 
 
 def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
-  """Returns the words of `unverifiable` for one study; '' if its records confirm all values.
+  """Returns text about values of a study that its records do not reproduce; '' if all are.
 
-  With `is_strict`, differences in results of other versions are errors too.
+  Differences in results of this version and commit raise an InputError; with `is_strict`, those in
+  results of other versions do too.
   """
   study, results, folder = finished.study, finished.results, finished.folder
   if isinstance(study, RecordedStudy):
@@ -175,7 +177,10 @@ def _has_run(path: pathlib.Path) -> bool:
 
 
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Returns the words of `unverifiable` for a workdir with one seed, by folder."""
+  """Returns {folder: text about values that its records do not reproduce} for a run of one seed.
+
+  The folders are `path` and, for a battery, those of its tasks.
+  """
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
@@ -204,10 +209,10 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
 
 
 def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
-  """Returns in words how results differ from the table computed from records.
+  """Returns in words how results differ from the table computed from records; '' if they do not.
 
   Raises:
-    InputError: they differ, and this version and commit wrote the results.
+    InputError: they differ, and this version and commit wrote the results in the folder `path`.
   """
   differences = _differences(results.table, from_records)
   if _is_of_this_code(results):
@@ -234,12 +239,15 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
 
 
 def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
-  """Returns whether numbers are equal up to the rounding of another machine (`TOLERANCE`)."""
+  """Returns whether numbers are equal up to `TOLERANCE`, the rounding on another machine."""
   return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
-  """Returns estimates with facets as plain text or numbers, so that two tables can be merged."""
+  """Returns estimates with the columns `facets` as text, so that two tables can be merged on them.
+
+  Numbers are written with 12 digits, and missing values as ''.
+  """
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)
   for name in facets:
