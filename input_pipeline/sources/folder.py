@@ -91,8 +91,9 @@ class Folder(Source):
         KEYS.data.split,
         split,
         problem=f'but {root} has no folder {split!r} of class folders',
-        fix=f'{nearest(split, folders)}. To read the class folders of {self.key("path")} itself, '
-        f"set --{KEYS.data.split}=''.",
+        fix=f'{nearest(split, folders)}. Put class folders to train on into train and others into '
+        f"test. --{KEYS.data.split}='' reads the class folders in {self.key('path')} itself, for "
+        'all uses.',
       )
     return root
 

@@ -231,12 +231,13 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
   anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
-  fix = (
-    f'The first lies in {elsewhere[0]}: give that folder.'
-    if elsewhere
-    else 'Fetch them, or take the sets as far as there are frames with allow_missing=True '
-    f'(--{KEYS.data.video_neighbors.allow_missing}=True); sets without their anchor are left out.'
-  )
+  fix = 'Get them; predictions in a file are scored without frames (:predictions).'
+  if elsewhere:
+    fix = f'The first lies in {elsewhere[0]}: give that folder.'
+  elif len(anchors) < len(sets.anchors):
+    key = KEYS.data.video_neighbors.allow_missing
+    fix = f'Get them, or take the sets as far as there are frames (--{key}=True): sets without '
+    fix += 'their anchor are left out.'
   return InputError(
     f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
     f'{len(sets.anchors)} anchors): {listed}. These are {sets.title}. {fix}'

@@ -142,7 +142,8 @@ class Progress:
       self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **size)
       self._bar.set_postfix_str('compiling …' if initial < total else '')
     elif initial < total:
-      logging.info('%s: compiling …', label)
+      before = f'{initial}/{total} {unit} done before; ' if initial else ''
+      logging.info('%s: %scompiling …', label, before)
     every = 1.0 if self._bar is not None else BEAT_SECONDS
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if initial < total else None
 
@@ -217,7 +218,8 @@ class Progress:
       is_compiled = self._first is not None and self._first[1] < self._done
       speed = self._speed() + ('' if is_compiled else ' with compilation')
       seconds = time.monotonic() - self._start
-      logging.info('%s in %.1f s, %s%s', self._head(), seconds, speed, self._shown)
+      before = f' ({self._initial} before)' if self._initial else ''
+      logging.info('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._shown)
 
   def _head(self) -> str:
     """Returns the label and the number of finished units."""

@@ -38,7 +38,7 @@ from robustness.present.notation import (
   says_nothing,
   value_text,
 )
-from robustness.results import Results
+from robustness.results import NO_SPREAD, Results
 
 MAX_OVERALL_VALUES = 7
 """Most values of one facet that are all reported for a quantity without a value over all
@@ -367,7 +367,7 @@ def _groups(
 
   * the overall rows, because they are reported separately;
   * rows without a value;
-  * rows without an interval, if others in the set have one;
+  * rows without an interval, if others in the set have one, unless all seeds are equal;
   * sets with a single condition;
   * sets in which every classifier's highest or lowest value equals its overall value, which is
     reported already;
@@ -379,7 +379,8 @@ def _groups(
   max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]
-    group = group[group['low'].notna()] if group['low'].notna().any() else group
+    has_interval = group['low'].notna() | group['note'].eq(NO_SPREAD)
+    group = group[has_interval] if has_interval.any() else group
     if group.empty or len(facets) > max_facets:
       continue
     values = group.groupby(['classifier', 'versus'])['value']

@@ -27,7 +27,7 @@ def test_lines_show_rate_and_remaining_time(clock, caplog):
     clock.now += 25
     work.advance(100)
     first_lines = [
-      'natural: compiling …',
+      'natural: 200/1000 images done before; compiling …',
       'natural: 300/1000 images (30 %), the first step took 25 s',
     ]
     assert caplog.messages == first_lines
@@ -38,14 +38,14 @@ def test_lines_show_rate_and_remaining_time(clock, caplog):
     work.advance(600)
   line = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
   assert caplog.messages[2] == line, 'compiling, before the first advance, is no rate of the work'
-  line = 'natural: 1000/1000 images in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
+  line = 'natural: 1000/1000 images (200 before) in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
   assert caplog.messages[3] == line
   work = Progress(10, 'x', 'images', initial=8)  # which does not count for the rate
   clock.now += 2
   work.advance(1)
   assert work.rate == 0.5
   work.close()
-  assert caplog.messages[-1] == 'x: 9/10 images in 2.0 s, 0.5 images/s with compilation'
+  assert caplog.messages[-1] == 'x: 9/10 images (8 before) in 2.0 s, 0.5 images/s with compilation'
 
 
 def test_completed_and_interrupted_work_is_reported(clock, caplog):
@@ -56,7 +56,9 @@ def test_completed_and_interrupted_work_is_reported(clock, caplog):
   ends = ('0/0 images, done before', '7/7 images, done before')
   ends += ('0/9 images when it stopped', '7/9 images when it stopped')
   assert caplog.messages[:2] == [f'x: {end}' for end in ends[:2]]
-  assert caplog.messages[2:] == [f'x: {x}' for end in ends[2:] for x in ('compiling …', end)]
+  begins = ('compiling …', '7/9 images done before; compiling …')
+  lines = [line for pair in zip(begins, ends[2:], strict=True) for line in pair]
+  assert caplog.messages[2:] == [f'x: {line}' for line in lines]
 
 
 def test_a_terminal_gets_a_bar(monkeypatch, capsys):

@@ -13,7 +13,7 @@ from robustness.estimates.simultaneous import for_all
 from robustness.estimates.table import OVER_SEEDS, assemble, select, with_facet
 from robustness.present import sentences
 from robustness.present.notation import Notation
-from robustness.results import Results
+from robustness.results import NO_SPREAD, Results
 from tests import said
 from tests.present.made_results import made_results
 
@@ -180,6 +180,16 @@ def test_values_without_an_interval_are_not_chosen_as_the_extreme(versus):
   before = rows.loc[place]
   [text] = starting(made, start.replace(str(count), str(count - 1) if versus else str(count)))
   assert f'under {before.corruption} at severity {before.severity}' not in text
+
+
+def test_a_value_that_is_equal_in_all_seeds_may_be_the_extreme():
+  made = made_results()
+  rows = select(made.table, 'error', corruption=..., severity=...)
+  place = rows.value.idxmax()
+  made.table.loc[place, ['low', 'high', 'note']] = np.nan, np.nan, NO_SPREAD
+  before = rows.loc[place]
+  [text] = starting(made, f'Highest top-1 error of {len(rows) // 2} pairs')
+  assert f'under {before.corruption} at severity {before.severity}' in text
 
 
 @pytest.mark.parametrize('versus', ['', 'first'])
