@@ -87,9 +87,9 @@ def for_occurrence(
     step: the step, below 2**31.
     occurrence: int32, number of earlier copies of the example in the batch.
   """
-  row = jax.random.fold_in(key, example_id)
-  again = jax.random.fold_in(row, -occurrence)
-  return jax.random.fold_in(jnp.where(occurrence > 0, again, row), step)
+  first_copy = jax.random.fold_in(key, example_id)
+  later_copy = jax.random.fold_in(first_copy, -occurrence)
+  return jax.random.fold_in(jnp.where(occurrence > 0, later_copy, first_copy), step)
 
 
 def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Array:
@@ -101,8 +101,8 @@ def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Arr
   ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
   order = jnp.argsort(ids, stable=True)
   ordered = ids[order]
-  rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
-  counted = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)
+  rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)  # among equals
+  earlier_copies = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)
   if axis_name is None:
-    return counted
-  return counted.reshape(-1, *example_ids.shape)[jax.lax.axis_index(axis_name)]
+    return earlier_copies
+  return earlier_copies.reshape(-1, *example_ids.shape)[jax.lax.axis_index(axis_name)]

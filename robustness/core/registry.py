@@ -141,8 +141,8 @@ def setting(
       values; (key,): only if it is on (not 0, '', () or False). A setting without effect that has
       its default value is not recorded.
   """
-  facts = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
-  return dataclasses.field(default=default, metadata=facts)
+  checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
+  return dataclasses.field(default=default, metadata=checks)
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
@@ -153,8 +153,8 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
     words: the valid values.
     only_with: (key, value, ...) or (key,), the setting that this one depends on, see `setting`.
   """
-  facts = {'words': tuple(words), 'only_with': only_with}
-  return dataclasses.field(default=default, metadata=facts)
+  checks = {'words': tuple(words), 'only_with': only_with}
+  return dataclasses.field(default=default, metadata=checks)
 
 
 def check_fields(parsed: object, section: str) -> None:

@@ -101,8 +101,8 @@ def by_branch(
   tiles = -(-members // TILE)
   ends = jnp.cumsum(tiles)
   ordered = branch[order]
-  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
-  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
+  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]  # among rows of one branch
+  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE  # place in the padded tiles
   unused = jnp.full(((count // TILE + branches) * TILE,), count)
   rows = unused.at[slot].set(order).reshape(-1, TILE)
   tile_branch = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')

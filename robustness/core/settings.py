@@ -177,7 +177,8 @@ def check_name(
   text = name if isinstance(name, str) else ''
   is_word = text != '' and text.isprintable() and text.strip() == text
   has_dot = '.' in text if is_key else text.startswith('.')
-  if not is_word or has_dot or set(text) & set('/\\') or len(text.encode()) > max_bytes:
+  has_slash = bool(set(text) & set('/\\'))
+  if not is_word or has_dot or has_slash or len(text.encode()) > max_bytes:
     printed = repr(name) if len(repr(name)) <= MAX_NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(

@@ -83,9 +83,9 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   """
   if detections.score is None:
     raise InputError('the detections have no scores: average precision needs them.')
-  categories, place = np.unique(truth.category, return_inverse=True)
+  categories, column = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
-  np.add.at(truths, (truth.image, place), 1)
+  np.add.at(truths, (truth.image, column), 1)
   truths_of = _grouped(truth, np.arange(len(truth.image)))
   right, is_scored = np.zeros((2, len(detections.image)), bool)
   for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
@@ -156,13 +156,15 @@ def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
-  hits, seen = np.cumsum(weight * right), np.cumsum(weight)
+  hits, num_detections = np.cumsum(weight * right), np.cumsum(weight)
   recall = hits / total
-  precision = np.divide(hits, seen, out=np.zeros(len(seen)), where=seen > 0)
-  precision = np.maximum.accumulate(precision[::-1])[::-1]
+  zeros = np.zeros(len(num_detections))
+  precision = np.divide(hits, num_detections, out=zeros, where=num_detections > 0)
+  precision = np.maximum.accumulate(precision[::-1])[::-1]  # the largest at this recall or above
   if not recall_points:
     return float(np.diff(recall, prepend=0) @ precision)
   places = np.searchsorted(recall, np.linspace(0, 1, recall_points), side='left')
+  # at thresholds above the largest recall the precision is 0
   return float(np.append(precision, 0)[np.minimum(places, len(precision))].mean())
 
 

@@ -392,7 +392,7 @@ def _boxes(
   def name(box: int) -> str:
     return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
-  clipped, distance = boxes.clip(sizes, name)
-  beyond = np.flatnonzero(distance > TOLERANCE)
-  first = f'{name(beyond[0])}, by {distance[beyond[0]]:g} pixels' if len(beyond) else ''
-  return clipped, Clipped(len(beyond), first)
+  inside, distance = boxes.clip(sizes, name)
+  clipped = np.flatnonzero(distance > TOLERANCE)
+  first = f'{name(clipped[0])}, by {distance[clipped[0]]:g} pixels' if len(clipped) else ''
+  return inside, Clipped(len(clipped), first)

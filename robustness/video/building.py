@@ -124,12 +124,12 @@ def build(
       left_out.append(name)
       continue
     anchor = numbers[anchor_position(name, len(numbers), seed)]
-    near = [number for number in numbers if abs(number - anchor) <= k]
-    taken = clip_of[name].take(near, frames)
+    members = [number for number in numbers if abs(number - anchor) <= k]
+    taken = clip_of[name].take(members, frames)
     frame_facts |= taken
     paths = list(taken)
-    frame_labels |= {path: by_number[number] for path, number in zip(paths, near, strict=True)}
-    sets[paths.pop(near.index(anchor))] = paths
+    frame_labels |= {path: by_number[number] for path, number in zip(paths, members, strict=True)}
+    sets[paths.pop(members.index(anchor))] = paths
   return Built(
     from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
     videos if kinds == {clips.FrameFolder} else frames,

@@ -173,10 +173,10 @@ class ReviewFrames:
       raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')
     path = self._paths[index]
     with open(self._resolved(path), 'rb') as file:
-      facts = os.fstat(file.fileno())
+      status = os.fstat(file.fileno())
       content = file.read()
     suffix = pathlib.PurePosixPath(path).suffix.lower()
-    return FrameFile(content, CONTENT_TYPES[suffix], f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"')
+    return FrameFile(content, CONTENT_TYPES[suffix], f'"{status.st_mtime_ns:x}-{status.st_size:x}"')
 
   def damage(self, index: int) -> str:
     """Returns why a frame cannot be decoded completely, or ''.

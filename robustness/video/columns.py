@@ -31,7 +31,8 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))
-  slot = np.arange(len(frame)) - np.repeat(np.cumsum(count) - count, count)
+  first = np.repeat(np.cumsum(count) - count, count)  # first entry of the same frame
+  slot = np.arange(len(frame)) - first
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
   group_ids[frame, slot] = group
@@ -51,13 +52,14 @@ def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -
   Two frames are connected if they share a set (`group_id` int [F, M], padded with −1) or a folder
   (names [F], '' for none).
   """
+  # the nodes of the graph are frames, then sets, then folders; edges lead from frames to the others
   row, slot = np.nonzero(group_id >= 0)
   node = group_id[row, slot] + len(group_id)
   size = len(group_id) + int(group_id.max()) + 1
   if folders is not None:
-    names, place = np.unique(folders, return_inverse=True)
+    names, folder = np.unique(folders, return_inverse=True)
     inside = np.flatnonzero(folders != '')
-    row, node = np.append(row, inside), np.append(node, size + place[inside])
+    row, node = np.append(row, inside), np.append(node, size + folder[inside])
     size += len(names)
   graph = scipy.sparse.coo_array((np.ones(len(row)), (row, node)), shape=(size, size))
   return connected_components(graph, directed=False)[1][: len(group_id)]

@@ -143,14 +143,14 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
   members = [np.flatnonzero(decisions.pair_accepted & (group == anchor)) for anchor in anchors]
   neighbors = [frames[pairs] for pairs in members]
   indices = np.unique(np.concatenate([sets.anchors[anchors], *neighbors]))
-  place = np.full(len(sets.frames), -1, np.int32)
-  place[indices] = np.arange(len(indices))
+  new_index = np.full(len(sets.frames), -1, np.int32)
+  new_index[indices] = np.arange(len(indices))
   return dataclasses.replace(
     sets,
     frames=tuple(sets.frames[index] for index in indices),
     labels=padded_labels([labels[index] for index in indices]),
-    anchors=place[sets.anchors[anchors]],
-    neighbors=tuple(place[positions] for positions in neighbors),
+    anchors=new_index[sets.anchors[anchors]],
+    neighbors=tuple(new_index[positions] for positions in neighbors),
     offsets=tuple(offsets[pairs] for pairs in members),
     frame_types=None if sets.frame_types is None else sets.frame_types[indices],
     fps=None if sets.fps is None else sets.fps[indices],

@@ -337,8 +337,8 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   root = expanded(folder)
   home = find(root)
   if home is None:
-    near = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
-    fix = f', but in {near}: give that folder.' if near else ': give a folder of neighbor sets.'
+    nearby = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
+    fix = f', but in {nearby}: give that folder.' if nearby else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
   if not (home / SETS).is_file():
     annotated = ytbb_robust.read(home, reviewed)

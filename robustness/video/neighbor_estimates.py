@@ -235,10 +235,10 @@ def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarra
     bool [..., A, O]; the last axis has the O distinct offsets of all sets, ascending, including 0.
     It is False where a set has no frame at an offset.
   """
-  offsets, place = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
+  offsets, column = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
   table = np.zeros((*of_anchors.shape, len(offsets)), bool)
-  table[..., outcomes.group, place[:-1]] = of_pairs
-  table[..., place[-1]] = of_anchors
+  table[..., outcomes.group, column[:-1]] = of_pairs
+  table[..., column[-1]] = of_anchors  # the appended offset 0
   return table
 
 
@@ -280,15 +280,15 @@ def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   Raises:
     InputError: an anchor of `after` (the reviewed sets) is not an anchor of `before`.
   """
-  place = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
+  index_of = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]
-  missing = [name for name in names if name not in place]
+  missing = [name for name in names if name not in index_of]
   if missing:
     raise InputError(
       f'{len(missing)} of {len(names)} reviewed anchors are not among the unreviewed, '
       f'first {missing[0]!r}: config.unreviewed holds the sets before the review.'
     )
-  return np.array([place[name] for name in names])
+  return np.array([index_of[name] for name in names])
 
 
 def static_pairs(outcomes: SetOutcomes) -> np.ndarray:

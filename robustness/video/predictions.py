@@ -92,10 +92,10 @@ def read(
   bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & has_scores)
   if bad_rows.any():
     row = int(np.argmax(bad_rows))
-    place = int(np.argmax(unusable[row]))
+    column = int(np.argmax(unusable[row]))
     raise InputError(
       f'{file}: {int(bad_rows.sum())} of {len(frames)} frames have scores that are no finite '
-      f'numbers, first {frames[row]!r}, class {place}: {table[row, place]}.'
+      f'numbers, first {frames[row]!r}, class {column}: {table[row, column]}.'
     )
   return table
 
@@ -250,14 +250,14 @@ def transfer_to(
   table = np.full(int(labels.max()) + 2, -1, np.int32)  # the last entry maps the padding, −1
   for label in labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
-    place = label_space.position(name, classes)
-    if place is None:
+    index = label_space.position(name, classes)
+    if index is None:
       raise InputError(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
         f'the records; {nearest(name, classes)}.'
       )
-    table[label] = place
+    table[label] = index
   sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
-  counted = {'num_examples': len(sets.frames), 'dataset': sets.title, 'sets': sets.digest}
-  data = {**records.identity.get('data', {}), **counted}
+  about_sets = {'num_examples': len(sets.frames), 'dataset': sets.title, 'sets': sets.digest}
+  data = {**records.identity.get('data', {}), **about_sets}
   return sets, fields, {**records.identity, 'data': data, 'sets': sets.digest}

@@ -171,8 +171,8 @@ class ReviewRounds:
       self._begin[annotator] = begin
       for place in range(begin, len(self._order)):
         if self._is_free(self._order[place], annotator):
-          held = self._held.setdefault(self._order[place], {})
-          held[annotator] = time.monotonic() + HELD_SECONDS
+          reserved_until = self._held.setdefault(self._order[place], {})
+          reserved_until[annotator] = time.monotonic() + HELD_SECONDS
           return self._order[place], INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
@@ -264,12 +264,12 @@ class ReviewRounds:
     if self._is_done(item, annotator) or self._is_blocked(item):
       return False
     time_now, individual = time.monotonic(), self.ballot(item).individual
-    held = sum(
+    num_reserved = sum(
       end > time_now
       for name, end in self._held.get(item, {}).items()
       if name != annotator and name not in individual
     )
-    return len(individual) + held < self.plan.annotators_per_pair
+    return len(individual) + num_reserved < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
     """Returns whether an item is a pair that waits for the verdict on its anchor or was dropped."""
