@@ -83,17 +83,18 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   rows: dict[str, dict[str, pd.Series]] = {}
   protocols: dict[str, Facts] = {}
   for path in paths:
-    label_of_path, place = label_and_path(path)
+    label_of_path, location = label_and_path(path)
     prefix = f'{label_of_path}: ' if label_of_path else ''
-    for folder in _folders(place):
+    for folder in _folders(location):
       results = Results.read(folder).over_seeds
       network_of = {}
       for classifier in results.classifiers:
         label = str(classifier['label'])
-        facts = json.dumps({k: v for k, v in classifier.items() if k != 'label'}, sort_keys=True)
-        if facts not in names:
-          names[facts] = label if label not in names.values() else f'{folder.name}: {label}'
-        network_of[label] = names[facts]
+        unlabelled = {key: value for key, value in classifier.items() if key != 'label'}
+        description = json.dumps(unlabelled, sort_keys=True)
+        if description not in names:
+          names[description] = label if label not in names.values() else f'{folder.name}: {label}'
+        network_of[label] = names[description]
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': protocol_of(of_task), 'data': same_for_all}
@@ -110,11 +111,11 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
             # ratios to a classifier of the same run cannot be compared with other runs
             if measured.empty or measured.note.str.contains(ITSELF, regex=False).any():
               continue
-            lines = differing_keys(protocols.setdefault(words, protocol), protocol)
+            changes = differing_keys(protocols.setdefault(words, protocol), protocol)
             networks = measured.classifier.map(network_of)
-            if lines or {*networks} & {*rows.get(words, {})}:
+            if changes or {*networks} & {*rows.get(words, {})}:
               raise InputError(
-                f'{folder} measures {words} again, {"; ".join(lines) or "for the same network"}: '
+                f'{folder} measures {words} again, {"; ".join(changes) or "for the same network"}: '
                 f'give it another name, NAME={path}.'
               )
             better = 1 if quantity.better == 'higher' else -1

@@ -118,6 +118,6 @@ def is_installed(module: str) -> bool:
 
 
 def _state(modules: tuple[str, ...], use: str) -> str:
-  """Returns in words whether an extra with these modules is installed, and its use."""
+  """Returns a line that says whether `modules` are installed and what they are used for."""
   present = (any if modules == CUDA else all)(map(is_installed, modules))
   return f'yes      {use}' if present else f'MISSING  would add: {use}'

@@ -111,7 +111,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
-  """Yields the keys of a config, section after section."""
+  """Yields the keys of a config with values and meanings, section after section."""
   run = meanings(Execution)
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:

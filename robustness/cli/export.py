@@ -46,7 +46,10 @@ _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the paragraph, or writes files and prints their paths, or sends values; returns 0."""
+  """Prints a paragraph on the methods, writes files for a hub, or sends a log to a tracker.
+
+  The flag --to decides which. Returns 0.
+  """
   options = _parser().parse_args(arguments)
   choice('--to', options.to, FORMATS)
   path, config, environment = workdir.find(options.workdir)

@@ -21,7 +21,11 @@ Listing = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints all lists or the ones that are named; raises InputError for another word."""
+  """Prints the lists that `arguments` name, such as 'studies', or all; returns 0.
+
+  Raises:
+    InputError: a word names no list.
+  """
   for name in arguments:
     if name not in PARTS:
       raise InputError(f'robustness list {name}: {nearest(name, PARTS)}')

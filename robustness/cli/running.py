@@ -117,7 +117,7 @@ def _run(
   Args:
     config: the config with all overrides.
     typed: the words of the command, for the report.
-    arguments: the flags, from which a hint about a mistyped key is made.
+    arguments: the flags; after a bad input a hint is printed if they seem to forget `train=False`.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:

@@ -118,8 +118,8 @@ class Progress:
   """Counts work, and shows its rate and the remaining time.
 
   It draws a bar on a terminal; elsewhere it logs a line at most every `LINE_SECONDS`, and at the
-  end. The first step, which compiles, does not count for the rate; lines report the time that it
-  takes, and the state of the work if a later step takes long.
+  end. The first step, which compiles, does not count for the rate; lines report how long this step
+  takes, and the state of the work if a later step takes more than `SLOW_BEAT_SECONDS`.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -134,7 +134,7 @@ class Progress:
     self._total, self._label, self._unit = total, label, unit
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
-    self._first: tuple[float, int] | None = None
+    self._first: tuple[float, int] | None = None  # time and amount done after the first step
     self._shown = self._other_work = ''
     self._bar: tqdm | None = None
     if draws_bars():
@@ -148,7 +148,7 @@ class Progress:
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if initial < total else None
 
   def advance(self, amount: int) -> None:
-    """Adds work done."""
+    """Counts `amount` more units of work as done, and updates the bar or logs a line."""
     self._done += amount
     if self._bar is not None:
       if self._first is None:

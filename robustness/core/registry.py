@@ -380,15 +380,15 @@ def is_reference(name: str) -> bool:
 
 
 def part_name(name: str) -> str:
-  """Returns the name of a part from a name in a config: NAME for `FILE.py:NAME`, else the name."""
+  """Returns NAME if a name in a config refers to code, as `FILE.py:NAME`, and else the name."""
   return name.rpartition(':')[2] if is_reference(name) else name
 
 
 def load(reference: str, key: str) -> FromFile:
   """Returns the object that `FILE.py:NAME` or `package.module:NAME` names.
 
-  `key` is the config key with this value, for errors. A file is run like a script, and run again
-  only if its content changes (see `forget`).
+  `key` is the config key with this value, for errors. A file is run like a script. It is run again
+  only if its content has changed or after a call of `forget`.
 
   Raises:
     InputError: the file, module or name is missing, or running it raises an error or exits.

@@ -401,7 +401,7 @@ class ArrayRows:
     return height, width, channels
 
   def at(self, positions: np.ndarray) -> ArrayRows:
-    """Returns the rows at positions, which copies their images."""
+    """Returns the rows at ascending positions, int [M]; their images are copied."""
     return dataclasses.replace(
       self,
       images=self.images[positions],

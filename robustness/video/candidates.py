@@ -72,18 +72,18 @@ class Candidates:
 
   @functools.cached_property
   def labels(self) -> tuple[tuple[int, ...], ...]:
-    """The class ids of every frame, ascending."""
+    """For each frame of `sets.frames` the ids of its classes, ascending."""
     return tuple(tuple(sorted(set(row[row >= 0].tolist()))) for row in self.sets.labels)
 
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
-    """All pairs, sorted by anchor and offset."""
+    """All pairs of an anchor and a neighbor, sorted by anchor and offset."""
     members = zip(*(part.tolist() for part in self.sets.pairs), strict=True)
     return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the pairs of each anchor."""
+    """For each anchor the numbers of its pairs in `pairs`."""
     numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
       numbers[pair.anchor].append(number)
@@ -101,11 +101,11 @@ class Candidates:
     return hashlib.sha256(content.encode()).hexdigest()
 
   def anchor_frame(self, anchor: int) -> int:
-    """Returns the index of an anchor's frame."""
+    """Returns the index in `sets.frames` of the frame of the anchor with a number."""
     return int(self.sets.anchors[anchor])
 
   def anchor_of(self, item: Item) -> Item:
-    """Returns the anchor of a pair, or the anchor itself."""
+    """Returns the anchor of an item that is a pair; an anchor is returned itself."""
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
@@ -168,7 +168,11 @@ class ReviewFrames:
       )
 
   def read(self, index: int) -> FrameFile:
-    """Reads a frame."""
+    """Reads the image file of the frame with an index.
+
+    Raises:
+      InputError: there is no such frame.
+    """
     if not 0 <= index < len(self._paths):
       raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')
     path = self._paths[index]

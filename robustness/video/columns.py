@@ -122,7 +122,7 @@ def from_columns(
 
 
 def check_names(columns: Container[str]) -> None:
-  """Raises InputError if a column that describes neighbor sets is missing."""
+  """Raises InputError if `columns` lack `label`, `group_id` or `offset`, which describe sets."""
   for name in (LABEL, GROUP, OFFSET):
     if name not in columns:
       raise InputError(

@@ -117,7 +117,7 @@ class NeighborSets:
 
   @functools.cached_property
   def pairs(self) -> FramePairs:
-    """All pairs of anchors and neighbors as flat arrays."""
+    """All P pairs of an anchor and one of its neighbors, as flat arrays [P]."""
     sizes = [len(members) for members in self.neighbors]
     empty = np.zeros(0, np.int32)
     return FramePairs(

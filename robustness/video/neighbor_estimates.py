@@ -69,7 +69,7 @@ class SetOutcomes:
 
   @property
   def mistakes(self) -> np.ndarray:
-    """Whether the neighbor is wrong although its anchor is right, bool [..., P]."""
+    """Whether a pair's neighbor is predicted wrongly and its anchor rightly, bool [..., P]."""
     return self.anchor[..., self.group] & ~self.neighbor
 
   def of_model(self, place: int) -> SetOutcomes:

@@ -124,20 +124,21 @@ class Rescoring:
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
     logging.info('%s', sets.title)
     if _is_records(path):
-      moved = transfer_to(Records.open(path), sets, sets.class_names or space.class_names)
-      return _write(directory / label, *moved)
+      transferred = transfer_to(Records.open(path), sets, sets.class_names or space.class_names)
+      return _write(directory / label, *transferred)
     source = label_space.get(space.source) if space.source else space
     classes = sets.class_names or space.class_names
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
     is_coarse = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
+    # a file has scores of the classes of the sets, or of ImageNet's, which project onto coarse ones
     widths = (len(classes), *((len(source.class_names),) if is_coarse else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
     rows = np.flatnonzero(~np.isneginf(scores).all(1))
-    empty = len(scores) - len(rows)
-    if empty:
+    num_empty = len(scores) - len(rows)
+    if num_empty:
       message = '%s: %d of %d frames have no scores and count as wrong'
-      logging.warning(message, path, empty, len(scores))
+      logging.warning(message, path, num_empty, len(scores))
     frames = [sets.frames[row] for row in rows]
     kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
@@ -147,7 +148,7 @@ class Rescoring:
         'label': label,
         'predictions': str(path),
         'scores': kind,
-        **({'frames_without_scores': empty} if empty else {}),
+        **({'frames_without_scores': num_empty} if num_empty else {}),
         'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
         **({'label_space': space.name} if is_projected else {}),
       },
@@ -192,7 +193,7 @@ class Rescoring:
 
 
 def _labelled_path(part: str) -> tuple[str, Path]:
-  """Returns label and path of `LABEL=PATH`, or of a path alone."""
+  """Returns LABEL and PATH of `LABEL=PATH`; a path alone gets its file's name as label."""
   label, path = label_and_path(part)
   return label or path.name.removesuffix('.json'), path
 

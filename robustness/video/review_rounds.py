@@ -38,7 +38,7 @@ class Ballot:
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
 
   def answers(self, stage: str) -> dict[str, Answer]:
-    """Returns the answers of a round."""
+    """Returns {annotator: newest answer} of the round `stage`."""
     return self.individual if stage == INDIVIDUAL else self.joint
 
   def add(self, answer: Answer) -> None:
@@ -103,11 +103,15 @@ class ReviewRounds:
       self.add(answer)
 
   def ballot(self, item: Item) -> Ballot:
-    """Returns the answers about an item."""
+    """Returns all answers about an item; without any the ballot is empty."""
     return self.ballots.get(item) or Ballot()
 
   def add(self, answer: Answer, write: Callable[[Answer], None] = lambda answer: None) -> None:
-    """Adds an answer after `write` has returned."""
+    """Adds an answer to the state of the review after `write`, which stores it, has returned.
+
+    Raises:
+      InputError: its item is not under review, or it is a joint vote on an item that needs none.
+    """
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
       pair = f'anchor {answer.anchor} with neighbor {answer.neighbor}'
@@ -127,7 +131,8 @@ class ReviewRounds:
       history = self._history.setdefault(answer.annotator, {})
       history.pop((item, answer.round), None)
       history[item, answer.round] = None
-      (self._contested.add if ballot.is_contested else self._contested.discard)(item)
+      update = self._contested.add if ballot.is_contested else self._contested.discard
+      update(item)
 
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED

@@ -46,7 +46,7 @@ Plain = dict[str, object]
 
 
 class ReviewServer(ThreadingHTTPServer):
-  """HTTP server of one review."""
+  """HTTP server of one review of neighbor sets: its page, the frames and the answers."""
 
   daemon_threads = True
   allow_reuse_address = True
@@ -215,7 +215,7 @@ class ReviewServer(ThreadingHTTPServer):
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 
   def _named(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
-    """Returns labels with the names of their classes."""
+    """Returns [{'id': label, 'name': name of its class}] for labels."""
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 

@@ -59,7 +59,7 @@ class PublishedModel(NamedTuple):
 
   @classmethod
   def of_percent(cls, name: str, *values: str) -> PublishedModel:
-    """Returns a model from the percentages as printed."""
+    """Returns a model from its name and the 7 percentages that the paper prints, as fractions."""
     return cls(name, *(round(float(value) / 100, 4) for value in values))
 
   @property
@@ -148,7 +148,10 @@ def _has_line(measured: Measured) -> bool:
 
 @style.styled
 def testbed_fit(name: str, measured: Measured) -> Figure:
-  """Draws the published models by kind of training, their linear fit, and `measured` in black."""
+  """Draws the published models by kind of training and their linear fit, and, in black, `measured`.
+
+  `measured` are the accuracies of the classifiers of this run.
+  """
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
   models = entries(name)

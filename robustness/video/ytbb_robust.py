@@ -142,7 +142,7 @@ def _frame(key: str, path: pathlib.Path) -> str:
 
 
 def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
-  """Returns the anchor and the frame of a pair's key."""
+  """Returns the paths of the anchor and of the other frame in a pair's key '<anchor>,<frame>'."""
   halves = key.split(',')
   if len(halves) != 2:
     raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
