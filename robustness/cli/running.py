@@ -41,7 +41,7 @@ from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 
 INTERRUPT_DELAY = 0.25  # seconds
-"""Seconds before Ctrl-C is raised once more."""
+"""Seconds before a Ctrl-C that Python swallowed is raised again, see `raise_interrupt_again`."""
 NOT_BEGUN = 'interrupted before the run began. Run the same command to begin it.'
 """The message after Ctrl-C before anything was written."""
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 BFLOAT16_STEP = 2.0**-8
-"""Difference of adjacent bfloat16 numbers in [½, 1); such networks round smaller changes."""
+"""Difference of adjacent bfloat16 numbers in [½, 1); networks in bfloat16 lose smaller changes."""
 
 HIGH, LOW = np.float32(257 / 2**16), np.float32(1 / 255 - 257 / 2**16)
 """Two numbers with the sum 1 / 255; the first has only 9 bits."""

@@ -15,10 +15,10 @@ from tqdm import tqdm
 LINE_SECONDS = 20.0
 """Smallest time in seconds between two log lines."""
 _DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
-"""The choice of `showing`; None leaves it to the terminal."""
+"""Whether progress is drawn as bars, as the context `showing` sets it; None if no context did."""
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
-"""Seconds until a phase is shown, between two reports of waiting, and between reports after as long
-a time."""
+"""Seconds until work in a context `phase` is shown, seconds between two reports that a step still
+runs, and seconds between later reports, after that time."""
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
-"""Substring of references FILE.py:NAME."""
+"""Text by which a name in a config is recognized as a reference FILE.py:NAME to a user's code."""
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
 """Pattern of references package.module:NAME."""
 V = TypeVar('V')

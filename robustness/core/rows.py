@@ -22,7 +22,7 @@ from robustness.core.settings import require
 from robustness.core.typing import Facts
 
 Batch = dict[str, Any]
-"""{column: array of B rows}, and the number of the block; see `Rows.batches`."""
+"""{column: array [B, ...] of B rows}, and 'block', the number of the block; see `Rows.batches`."""
 UNKNOWN_CLASSES = 'of no known class'
 """Value of `labels` in the description of rows without labels."""
 LEFT_OUT = 'left_out'
@@ -456,7 +456,7 @@ class ArrayRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of rows in order; see `Rows.batches`."""
+    """Yields blocks of `batch_size` rows in order, as dicts of columns; see `Rows.batches`."""
     for block in chosen_blocks(self.num_examples, batch_size, blocks):
       batch = self._batch(slice(block * batch_size, (block + 1) * batch_size))
       if not stored:

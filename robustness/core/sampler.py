@@ -15,7 +15,7 @@ from robustness.core.settings import require
 EPOCH = 'epoch'
 """Column of training rows with the number of completed epochs."""
 _HELD_OUT = 0x4E1D
-"""Seed of `held_out`."""
+"""Seed by which `held_out` chooses validation rows; it is the same in all trainings."""
 _BALANCED = 0xBA1A
 """Constant in the seeds of `Balanced`, which makes its random numbers differ from `Epochs`'."""
 _BLOCKS = 1024
@@ -30,7 +30,7 @@ class Sampler(abc.ABC):
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns columns of the sampler for positions [begin, end), each [end − begin]."""
+    """Returns {name: values [end − begin]} that batches gain at the positions; {} by default."""
     del begin, end
     return {}
 

@@ -19,8 +19,8 @@ CHATTY = (
 )
 """Packages with warnings that a user of this project cannot act on."""
 NOT_ACTIONABLE = r'Some donated buffers were not usable|Glyph \d+ .*missing from'
-"""Beginning of such warnings: of JAX, that XLA could not reuse a small buffer, and of Matplotlib,
-that its font lacks a character."""
+"""Pattern of the beginning of two more warnings of no use: of JAX, that XLA could not reuse
+a small buffer, and of Matplotlib, that its font lacks a character."""
 
 
 def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:

@@ -101,7 +101,7 @@ class FrameFolder:
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
-    """{number of a frame: its file}; raises InputError if two files have one number."""
+    """{number of a frame: its file}; raises InputError if two files have the same number."""
     numbered: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')

@@ -46,7 +46,7 @@ CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 """Frame types of video compression: intra-coded, predicted, bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
-"""The labels that count for a neighbor: the frame's, or its anchor's."""
+"""Rules for the labels by which a neighbor is judged: the neighbor's, or its anchor's."""
 RELEASES = {
   'imagenet_vid': (
     'ImageNet-Vid-Robust',
@@ -59,7 +59,8 @@ anchor-neighbor pairs): 'reviewed' or 'unreviewed'})}. Counts are from Shankar e
 Classifiers Generalize Across Time?, 2021, table 1.
 """
 _INT32_MAX = 2**31 - 1
-"""Largest distance of frames, and number of classes if it is unknown, so that both fit int32."""
+"""Largest distance of two frames of a set, so that it fits int32. Class indices are below it if the
+number of classes is unknown."""
 
 
 class FrameFacts(TypedDict, total=False):

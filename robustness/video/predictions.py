@@ -26,13 +26,13 @@ from robustness.video.columns import FPS, FRAME_TYPE, GROUP, LABEL, OFFSET, PATH
 from robustness.video.metadata import NeighborSets
 
 AUTO = 'auto'
-"""Kind of scores that is decided by their values."""
+"""Setting that decides by the values of scores whether they are logits or probabilities."""
 KINDS = (AUTO, *SCORES)
 """Kinds of scores that a user can state; 'auto' decides by their values."""
 SUM_TOLERANCE = 0.01
 """Admitted difference of a sum of probabilities from 1: files are often rounded to few digits."""
 REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
-"""Treatments of frames without a prediction."""
+"""Treatments of frames without a prediction: an error, or counted as wrong."""
 PREDICTION = 'prediction'
 """Array of records with the predicted class."""
 OUTPUTS = ('output/unprojected_logits', 'output/logits')
