@@ -263,7 +263,8 @@ def frames(
 
   Args:
     file: path of the video file, for messages.
-    container, stream: what `opened` yields for the file.
+    container: the opened file, which `opened` yields.
+    stream: its video stream, which `opened` yields too.
 
   Raises:
     InputError: a frame cannot be decoded.

@@ -330,7 +330,8 @@ def distances(
   Args:
     image_of: function from the index of a row to its image, float [H, W, C] in [0, 1]; for example
       from `row_images` or `stored_images`.
-    anchor_row, pair_row: int [A] and [P], rows of the anchors and of the pairs' neighbors.
+    anchor_row: int [A], index of the row of each anchor.
+    pair_row: int [P], index of the row of each pair's neighbor.
     pair_group: int [P], index of each pair's anchor.
 
   Raises:
