@@ -50,7 +50,7 @@ def own() -> ConfigDict:
 
 
 def both_ways() -> ConfigDict:
-  """Returns the config that predicts among all classes of the weights, or those in the data."""
+  """Returns the config that predicts among all classes of CLIP, and among the data's only."""
   config = default_config('accuracy', ('among_all', 'among_own'))
   for classifier in config.classifiers.values():
     classifier.name = 'clip_vit_b32_quickgelu'

@@ -67,27 +67,27 @@ def get_config(variant: str = 'convnext_base') -> ConfigDict:
 
 
 def convnext(config: ConfigDict) -> float:
-  """Sets the recipe of ConvNeXt, without mixed images; returns the rate of 512 images."""
+  """Sets the recipe of ConvNeXt, without mixed images; returns the rate of a 512-image batch."""
   config.training.update(weight_decay=1e-8, layer_decay=0.8, head_scale=0.001)
   return 5e-5
 
 
 def swin(config: ConfigDict) -> float:
-  """Sets the recipe of Swin; returns the rate of 512 images."""
+  """Sets the recipe of Swin; returns the learning rate of a batch of 512 images."""
   config.classifier.augment.policy += ('mixup_or_cutmix',)
   config.training.update(weight_decay=1e-8, warmup_epochs=5.0, clip_norm=5.0)
   return 2e-5
 
 
 def deit3(config: ConfigDict) -> float:
-  """Sets the recipe of DeiT III; returns the rate of 512 images."""
+  """Sets the recipe of DeiT III; returns the learning rate of a batch of 512 images."""
   config.classifier.augment.policy += ('mixup_or_cutmix',)
   config.training.update(epochs=20.0, weight_decay=0.1, warmup_epochs=5.0, drop_path_rises=False)
   return 1e-5
 
 
 def efficientnetv2(config: ConfigDict) -> float:
-  """Sets the recipe of EfficientNetV2 at 384 pixels; returns the rate of 512 images."""
+  """Sets the recipe of EfficientNetV2 at 384 pixels; returns the rate of a 512-image batch."""
   config.classifier.augment.policy = ('flip', 'cutout')
   config.data.update(resize=384, crop=384)
   config.classifier.augment.cutout.update(size=config.data.get_ref('crop') // 2, fill=(191,))

@@ -36,7 +36,7 @@ def cifar10() -> ConfigDict:
 
 
 def _in_l2(config: ConfigDict, step: float) -> ConfigDict:
-  """Returns the config with FMN and DDN in ℓ2, 200 images, and radii from 0 to 20 steps."""
+  """Returns the config with FMN and DDN in ℓ2, 200 images, and the radii 0, step, …, 20·step."""
   config.study.attacks = ('fmn', 'ddn')
   config.study.norm = 'l2'
   config.study.epsilons = tuple(round(step * number, 3) for number in range(21))

@@ -86,9 +86,10 @@ def digits() -> ConfigDict:
 
 
 def methods() -> ConfigDict:
-  """Returns the config of several ways of training on the permitted cells, on MNIST digits.
+  """Returns the config of several ways of training on MNIST digits in environments.
 
-  AugMix leaks on purpose: its autocontrast resembles the environment contrast.
+  Each environment, such as blur, is shown on one class group only. AugMix leaks on purpose: its
+  autocontrast resembles the environment contrast, which it shows on all classes.
   """
   config = digits()
   add_methods(config)

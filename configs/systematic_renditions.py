@@ -58,7 +58,8 @@ def domainnet() -> ConfigDict:
 def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
   """Returns the config of two networks that are fine-tuned.
 
-  One is fine-tuned on the environment E_0 only, for comparison, and one on the permitted cells.
+  One is fine-tuned on images of the clean environment E_0 only, for comparison. The other also sees
+  each further environment, on the classes of one group.
   """
   config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'

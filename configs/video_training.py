@@ -44,7 +44,9 @@ YTBB = 'ytbb,'
 
 
 def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
-  """Returns the training on a corruption, `ilsvrc30` or `ilsvrc30_finetuned`."""
+  """Returns the config that trains on images under the corruption `variant`, after 'ytbb,' for the
+  classes of YouTube-BB, or the config `ilsvrc30` or `ilsvrc30_finetuned`.
+  """
   if variant == FINETUNED:
     return finetuned()
   name = variant.removeprefix(YTBB)

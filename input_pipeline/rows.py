@@ -260,7 +260,7 @@ class TfRows:
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
-    """Returns the further columns of examples with these ids."""
+    """Returns the columns besides image, label and id of the examples with these ids."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(

@@ -236,7 +236,8 @@ class Selection:
     Arrays that are read completely are not copied.
     """
     settings, arrays = self.settings, self.images.arrays
-    if arrays is None or settings.resize or settings.crop or settings.random_crop_area:
+    is_resized = any((settings.resize, settings.crop, settings.random_crop_area))
+    if arrays is None or is_resized:
       return None
     are_all = len(self.indices) == len(arrays[0])
     images, labels = arrays if are_all else (array[self.indices] for array in arrays)
@@ -273,7 +274,8 @@ def select(
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
-  if preparation and not (settings.resize or settings.crop or images.as_stored):
+  keeps_size = settings.resize or settings.crop or images.as_stored
+  if preparation and not keeps_size:
     prepared_size = (preparation.side, preparation.side)
     looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset
     if any(size != prepared_size for size in _sizes(images, looked_at)):

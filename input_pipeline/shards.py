@@ -162,7 +162,8 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
     title: path of the data, for messages.
   """
   splits = [_split_of(file, root, split) for file in files]
-  if (not split and len(set(splits)) == 1) or (split == 'test' and not any(splits)):
+  are_of_one_split = not split and len(set(splits)) == 1
+  if are_of_one_split or (split == 'test' and not any(splits)):
     return files
   matching = [file for file, name in zip(files, splits, strict=True) if split and name == split]
   if not matching:

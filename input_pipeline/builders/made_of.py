@@ -210,7 +210,7 @@ class BaseConfig(tfds.core.BuilderConfig):
 
 
 class MadeOfBase(MadeOf):
-  """Base class of builders with a `BaseConfig`."""
+  """Base class of builders that compute images from another TFDS data set, the base."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
   _data_dir_root: object

@@ -86,7 +86,8 @@ class Folder(Source):
       return root / split
     folders = image_files.folders_in(root)
     splits = {*folders} & {*SPLITS}
-    if split and (split != 'test' or len(splits) > 1 or (folders and len(splits) == len(folders))):
+    are_splits = len(splits) > 1 or 0 < len(folders) == len(splits)
+    if split and (split != 'test' or are_splits):
       raise SettingError(
         KEYS.data.split,
         split,

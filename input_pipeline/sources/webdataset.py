@@ -76,7 +76,7 @@ class _Member:
 
 
 class WebDataset(shards.Shards):
-  """Tar files of samples."""
+  """Tar files in which the files of a sample share a name, such as cat.jpg and cat.cls."""
 
   name = 'webdataset'
 

@@ -25,7 +25,7 @@ class WeightsFile(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """See `ClassifierKind`."""
+    """Returns whether `weights` is set; kinds with narrower conditions are asked first."""
     return bool(section.weights)
 
   @property

@@ -65,7 +65,7 @@ def variants(
   function_by_name = {function.__name__: function for function in functions}
 
   def get_config(variant: str = functions[0].__name__) -> ConfigDict:
-    """Returns the config of a variant."""
+    """Returns the config of the variant 'NAME', 'NAME+WORD' or 'NAME,LABEL,...'."""
     name, *labels = variant.split(',')
     if labelled and name == labelled.__name__ and labels and all(labels):
       return labelled(tuple(labels))

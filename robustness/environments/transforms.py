@@ -33,7 +33,7 @@ CLEAN = 'clean'
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A corruption as a transform."""
+  """A common corruption that shows images in an environment; its level is the severity."""
 
   name: str
   kind_of_level: ClassVar[str] = 'severity'
@@ -67,7 +67,7 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Rotation(Transform):
-  """The rotation as a transform; see `rotate`."""
+  """A rotation that shows images in an environment; its level is the angle in degrees."""
 
   name: str = ROTATION
   kind_of_level: ClassVar[str] = 'angle'

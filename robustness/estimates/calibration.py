@@ -319,7 +319,7 @@ class Scores:
     return _around(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
-    """Returns a measure without debiasing."""
+    """Returns a measure, before debiasing if it is a calibration error."""
     return self.values[BIASED.get(name, name)]
 
 

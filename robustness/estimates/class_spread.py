@@ -42,7 +42,7 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
     )
 
   def excess(variance: float, target: float) -> float:
-    """Returns Q at τ² = `variance`, minus `target`."""
+    """Returns Q(τ²), the weighted sum of squares of the module, at `variance`, minus `target`."""
     weight = 1 / (variances + variance)
     centre = (weight * values).sum() / weight.sum()
     return float((weight * (values - centre) ** 2).sum() - target)

@@ -59,7 +59,7 @@ class Scaling:
   bias: np.ndarray | float = 0.0
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:
-    """Returns rescaled logits [..., K]."""
+    """Returns the rescaled logits W z + b of logits z, [..., K]."""
     is_matrix = np.ndim(self.weight) == 2
     scaled = logits @ np.transpose(self.weight) if is_matrix else logits * self.weight
     return np.asarray(scaled + self.bias)

@@ -328,7 +328,7 @@ class EnvironmentShares:
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:
-    """Returns the answers for selected images, bool [N]."""
+    """Returns the answers for the images at which `images`, bool [N], is true."""
     columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
     return dataclasses.replace(self, **columns)
 

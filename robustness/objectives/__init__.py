@@ -47,7 +47,7 @@ class Objective(Part):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The columns that the rows must have."""
+    """The names of the columns that the training rows must have."""
     return ()
 
   def initial_state(self, num_classes: int) -> State:

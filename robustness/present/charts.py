@@ -185,6 +185,7 @@ def of_rows(
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
+  # a map with so few lines is drawn as curves, one plot for each line
   if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < MIN_MAP_SIDE:
     names = [min(axes, key=lambda name: int(rows[name].nunique()))]
     axes = [name for name in axes if name not in names]

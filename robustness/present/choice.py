@@ -211,7 +211,7 @@ class Choice:
       return ''
 
     def same_pair(rows: pd.DataFrame) -> pd.DataFrame:
-      """Returns the rows with the classifiers of `row`."""
+      """Returns the rows with the same `classifier` and `versus` as `row`."""
       return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
 
     tied = same_pair(self.extremes)

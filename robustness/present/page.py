@@ -270,6 +270,7 @@ def _findings(
   """
   items = []
   for finding in findings:
+    # the finding's figure or one by more facets, not of a quantity with a longer name ('error_x')
     prefix = f'{finding.figure}_'
     longer = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
     names = sorted(

@@ -48,7 +48,7 @@ def with_second(variables: Variables) -> Variables:
 
 
 def without_second(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` without the second set."""
+  """Returns `params` and `batch_stats` without the second set of normalisation arrays."""
   return {
     name: {key: value for key, value in tree.items() if key != AUXILIARY}
     for name, tree in variables.items()

@@ -46,7 +46,7 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def raw_variables(self) -> Variables:
-    """The variables that `model.apply` takes, after the last step."""
+    """The variables after the last step for `model.apply`, not averaged, with one set of norms."""
     return auxiliary_norms.without_second(self.trained)
 
   @property

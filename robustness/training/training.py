@@ -60,7 +60,7 @@ class Pipeline:
   objective: Objective = CrossEntropy()
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns {part: its name and settings} as JSON values."""
+    """Returns names and settings of augmentations, attack and objective, as JSON values."""
     return {
       'augment': self.policy.describe(),
       'attack': self.attack.describe() if self.attack else None,
